@@ -1,0 +1,110 @@
+"""What a service may ask of the bus, whichever way bytes move: `bus.node` (ZeroMQ) and `bus.memory` implement it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from bus.messages.beat import Beat
+from bus.messages.streams import Stream
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Put(Generic[T]):
+    """A key has this value now (new or changed)."""
+
+    key: str
+    value: T
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A key is gone: deleted by the owner, or absent from a snapshot the owner calls complete."""
+
+    key: str
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """The follower's standing changed: `complete` = the owner says everything there is has been listed in this
+    incarnation; `stale` = nothing heard for three beats, or a protocol we do not speak. Stale state is kept; take no
+    destructive decision from it, nor from one that is not complete."""
+
+    complete: bool
+    stale: bool
+
+
+Change = Put[T] | Deleted | Freshness
+
+
+class OwnedStream(Protocol[T]):
+    """The owner's side of one stream. Unchanged puts and deletes of absent keys send nothing."""
+
+    def put(self, key: str, value: T, cause: str = "") -> None: ...
+    def delete(self, key: str, cause: str = "") -> None: ...
+    def get(self, key: str) -> T | None: ...
+    def keys(self) -> tuple[str, ...]: ...
+    def mark_complete(self) -> None: ...
+
+
+class FollowedStream(Protocol[T_co]):
+    """The follower's side of one stream: the owner's state as far as it is known here."""
+
+    @property
+    def state(self) -> Mapping[str, T_co]: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def stale(self) -> bool: ...
+
+
+class Bus(Protocol):
+    """One service's connection to the others. Call own/follow/answer before `start`."""
+
+    service: str
+    incarnation: str
+
+    def own(self, stream: Stream[T]) -> OwnedStream[T]: ...
+
+    def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> FollowedStream[T]:
+        """Follow a stream; `on_change` is called in the event loop, in order, and must not block or raise."""
+        ...
+
+    def on_beat(self, callback: Callable[[Beat], None]) -> None:
+        """Hear every beat of every service (for /healthz and Ready)."""
+        ...
+
+    def answer(self, request: type[R], handler: Callable[[R], Awaitable[Any]]) -> None:
+        """Answer requests of this type; handlers are safe to repeat. Raise `RequestRefusedError` to answer an error."""
+        ...
+
+    async def ask(self, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
+        """Ask another service; resent with the same id until `timeout` seconds have passed.
+
+        Raises NoAnswerError, or RequestRefusedError with the other side's one line.
+        """
+        ...
+
+    def progress(self, loop: str) -> None:
+        """Note that a working loop turned; the beat carries it, the watchdog judges it."""
+        ...
+
+    def trouble(self, name: str, line: str | None) -> None:
+        """Set (or with None clear) a named trouble that the beat carries."""
+        ...
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class NoAnswerError(Exception):
+    """The other service did not answer in time; the text names it and the request."""
+
+
+class RequestRefusedError(Exception):
+    """The other service answered with an error; the text is its one line."""

@@ -1,0 +1,29 @@
+"""Messages of which bootstrap is the owner."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateState:
+    """Stream `certificates`, key `serving`: which serving pair is in force (no key material)."""
+
+    certificate_file: str
+    private_key_file: str
+    not_after: str  # RFC3339
+    self_signed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetManifest:
+    """Request to bootstrap: the manifest of socket addresses; the same content as the manifest file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """Answer to GetManifest and content of `<run dir>/manifest.json`."""
+
+    protocol: str  # PROTOCOL.md version, "major.minor"
+    run_dir: str
+    addresses: dict[str, dict[str, str]]  # service -> {"pub": "ipc://…", "req": "ipc://…"}
+    config_file: str  # the effective configuration, a file in the run directory
+    embedded_containerd: bool

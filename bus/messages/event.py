@@ -1,0 +1,18 @@
+"""A Kubernetes Event that a service wants recorded: stream `events/<service>`, disposable by contract."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeEvent:
+    """Key: a number that grows within the writer's incarnation; a writer keeps the newest 200."""
+
+    type: str  # Normal | Warning
+    reason: str
+    message: str
+    kind: str = "Pod"  # involvedObject
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+    time: str = ""  # RFC3339 with microseconds, wall clock of the writer

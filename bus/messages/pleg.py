@@ -1,0 +1,33 @@
+"""Messages of which pleg is the owner. Stream `runtime.pods` carries `shared.model.runtime.RuntimePod` itself."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeObserved:
+    """Stream `node.observed`, key `node`: facts of runtime and machine; republished only when one changes materially.
+
+    Bytes and counts are plain integers; -1 = could not be read.
+    """
+
+    observed_at: float  # CLOCK_MONOTONIC seconds
+    runtime_reachable: bool
+    runtime_name: str = ""
+    runtime_version: str = ""
+    runtime_ready: bool = False
+    runtime_message: str = ""  # `reason:<R> message:<M>` of RuntimeReady when not ready
+    network_ready: bool = False
+    network_message: str = "network state unknown"
+    event_stream: bool = False  # GetContainerEvents is connected
+    last_relist_at: float = 0.0  # CLOCK_MONOTONIC seconds of the last successful relist, 0 = never
+    memory_capacity: int = -1
+    memory_available: int = -1
+    nodefs_capacity: int = -1
+    nodefs_available: int = -1
+    nodefs_inodes: int = -1
+    nodefs_inodes_free: int = -1
+    imagefs_capacity: int = -1
+    imagefs_available: int = -1
+    pids_max: int = -1
+    pids_running: int = -1
+    cpus: int = -1

@@ -1,0 +1,58 @@
+"""Every stream of the bus: its name, its one owner, the type of its values. The table of design part 3 as code."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from bus.messages.bootstrap import CertificateState
+from bus.messages.event import KubeEvent
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import AdmittedPod, NodeConditions, PodStatus
+from bus.messages.sources import DesiredPod
+from bus.messages.status import NodeStatus, StatusWritten
+from bus.messages.volume import MountedVolumes
+from shared.model.runtime import RuntimePod
+
+T = TypeVar("T")
+
+SERVICES = ("bootstrap", "sources", "podsync", "volume", "pleg", "status", "server")
+
+
+@dataclass(frozen=True)
+class Stream(Generic[T]):
+    """A named stream with one owner; `value` is the dataclass its values decode to."""
+
+    name: str
+    owner: str
+    value: type[T]
+
+
+PODS_DESIRED = Stream("pods.desired", "sources", DesiredPod)
+PODS_ADMITTED = Stream("pods.admitted", "podsync", AdmittedPod)
+PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
+NODE_CONDITIONS = Stream("node.conditions", "podsync", NodeConditions)
+VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
+RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
+NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
+STATUS_WRITTEN = Stream("status.written", "status", StatusWritten)
+NODE_STATUS = Stream("node.status", "status", NodeStatus)
+CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
+
+
+def events_of(service: str) -> Stream[KubeEvent]:
+    """The Kubernetes Events one service wants recorded: a stream per writer, so that each has one owner."""
+    return Stream(f"events/{service}", service, KubeEvent)
+
+
+STREAMS: tuple[Stream[Any], ...] = (
+    PODS_DESIRED,
+    PODS_ADMITTED,
+    PODS_STATUS,
+    NODE_CONDITIONS,
+    VOLUMES_MOUNTED,
+    RUNTIME_PODS,
+    NODE_OBSERVED,
+    STATUS_WRITTEN,
+    NODE_STATUS,
+    CERTIFICATES,
+    *(events_of(service) for service in SERVICES),
+)

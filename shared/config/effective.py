@@ -1,0 +1,83 @@
+"""The effective configuration: what bootstrap decided from flags, file and defaults, and what every service reads.
+
+bootstrap writes it as `<run dir>/config.json` (0600, atomic); services load it and follow the file.
+Durations are seconds, sizes bytes. Only what some service uses stands here; the whole KubeletConfiguration as given is
+in `document`. Defaults are the kubelet's (reference config.md 2.2).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedContainerd:
+    """The private containerd that supervisord runs where the configuration asks for it."""
+
+    root: str
+    state: str
+    socket: str
+    config_file: str
+    cni_conf_dir: str
+    cni_bin_dir: str = "/usr/lib/cni"
+    bridge: str = "bulkhead0"
+    pod_cidr: str = "10.89.0.0/16"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveConfig:
+    """One node agent's settings after flags, file and defaults were merged and validated."""
+
+    node_name: str
+    root_dir: str  # absolute; default /var/lib/kubelet
+    run_dir: str  # absolute, 0700; sockets, locks, manifest
+    log_dir: str  # where each service writes <service>.log
+    cert_dir: str
+    kubeconfig: str = ""  # "" = standalone
+    config_file: str = ""  # the KubeletConfiguration file, "" = none given
+    verbosity: int = 0
+
+    static_pod_path: str = ""
+    file_check_frequency: float = 20.0
+    sync_frequency: float = 60.0
+    pod_logs_dir: str = "/var/log/pods"
+    container_runtime_endpoint: str = "unix:///run/containerd/containerd.sock"
+    image_service_endpoint: str = ""  # "" = the runtime endpoint
+    runtime_request_timeout: float = 120.0
+    max_container_restart_period: float = 300.0
+    serialize_image_pulls: bool = True
+    max_parallel_image_pulls: int = 0  # 0 = not set
+    registry_pull_qps: int = 5
+    registry_burst: int = 10
+    cgroup_driver: str = "cgroupfs"  # cgroupfs | systemd
+    cgroup_root: str = ""
+    cgroups_per_qos: bool = True
+    cpu_cfs_quota: bool = True
+    cpu_cfs_quota_period: float = 0.1
+    pod_pids_limit: int = -1
+    max_pods: int = 110
+    seccomp_default: bool = False
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = ""
+    resolv_conf: str = "/etc/resolv.conf"
+    eviction_hard: dict[str, str] = field(default_factory=dict)  # signal -> threshold text
+    eviction_pressure_transition_period: float = 300.0
+    node_status_update_frequency: float = 10.0
+
+    enable_server: bool = True
+    address: str = "0.0.0.0"
+    port: int = 10250
+    read_only_port: int = 0
+    healthz_bind_address: str = "127.0.0.1"
+    healthz_port: int = 10248
+    tls_cert_file: str = ""
+    tls_private_key_file: str = ""
+    tls_min_version: str = ""
+    tls_cipher_suites: tuple[str, ...] = ()
+    client_ca_file: str = ""
+    anonymous_auth: bool = False
+    authorization_mode: str = "Webhook"  # AlwaysAllow | Webhook
+    webhook_authentication: bool = True
+    enable_debugging_handlers: bool = True
+
+    embedded_containerd: EmbeddedContainerd | None = None
+    document: dict[str, Any] = field(default_factory=dict)

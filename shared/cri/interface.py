@@ -1,0 +1,98 @@
+"""What the agent asks of a container runtime: CRI v1 in the agent's own terms.
+
+Messages that podsync decides (sandbox, container, image) travel as plain dicts with proto field names, zero values
+absent, so that the pure core can build them and tests can compare them with recordings; the client turns them into
+protobuf. Implemented by `shared.cri.client` and, under the same contract tests, by the fake runtime of the tests.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from shared.model.runtime import RuntimePod
+
+Message = dict[str, Any]  # a CRI message: proto field names, enums by name, 64-bit integers as int, no zero values
+
+
+class RuntimeCallError(Exception):
+    """A CRI call failed. `code` is gRPC's name in the kubelet's spelling (NotFound, Unavailable, DeadlineExceeded …).
+
+    `str()` is the kubelet's text, `rpc error: code = <code> desc = <desc>`, or the bare description for code Unknown.
+    """
+
+    def __init__(self, method: str, code: str, description: str) -> None:
+        self.method, self.code, self.description = method, code, description
+        super().__init__(description if code == "Unknown" else f"rpc error: code = {code} desc = {description}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeVersion:
+    """CRI Version: name as used in container ids of the API (`containerd`), versions as the runtime reports them."""
+
+    name: str
+    version: str
+    api_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeCondition:
+    """One condition of CRI Status (RuntimeReady, NetworkReady)."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageStatus:
+    """CRI ImageStatus of an image that is present."""
+
+    id: str
+    size: int
+    repo_tags: tuple[str, ...] = ()
+    repo_digests: tuple[str, ...] = ()
+    uid: int | None = None  # numeric user of the image, None when not set
+    username: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeEvent:
+    """One GetContainerEvents message: a hint that something happened to this pod, nothing more."""
+
+    pod_uid: str
+    container_id: str
+    type: str
+
+
+class Runtime(Protocol):
+    """The calls. Every one raises RuntimeCallError; deadlines follow the kubelet (reference pods.md 0.1)."""
+
+    async def version(self) -> RuntimeVersion: ...
+    async def status(self) -> tuple[RuntimeCondition, ...]: ...
+
+    async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
+        """All pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before the
+        first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.
+        Something that vanished between list and inspection is left out."""
+        ...
+
+    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str: ...
+    async def stop_pod_sandbox(self, sandbox_id: str) -> None: ...
+    async def remove_pod_sandbox(self, sandbox_id: str) -> None: ...
+    async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str: ...
+    async def start_container(self, container_id: str) -> None: ...
+    async def stop_container(self, container_id: str, timeout: int) -> None: ...
+    async def remove_container(self, container_id: str) -> None: ...
+
+    async def image_status(self, image: str) -> ImageStatus | None: ...
+    async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str: ...
+    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
+        """(mountpoint, bytes used) per image filesystem."""
+        ...
+
+    def events(self) -> AsyncIterator[RuntimeEvent]:
+        """GetContainerEvents; raises RuntimeCallError with code Unimplemented where the runtime lacks it."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,38 @@
+"""Raw Kubernetes objects as they travel: plain JSON dicts, with the few readers that every part needs.
+
+Kubernetes objects stay raw so that a field this version does not know survives the way through all processes.
+"""
+
+from typing import Any
+
+Object = dict[str, Any]
+
+
+def uid(obj: Object) -> str:
+    """The object's metadata.uid, "" when absent."""
+    return str(obj.get("metadata", {}).get("uid", ""))
+
+
+def name(obj: Object) -> str:
+    """The object's metadata.name, "" when absent."""
+    return str(obj.get("metadata", {}).get("name", ""))
+
+
+def namespace(obj: Object) -> str:
+    """The object's metadata.namespace, "" when absent."""
+    return str(obj.get("metadata", {}).get("namespace", ""))
+
+
+def full_name(pod: Object) -> str:
+    """`<name>_<namespace>`: what the kubelet calls a pod's full name (pods.md, notation)."""
+    return f"{name(pod)}_{namespace(pod)}"
+
+
+def describe(pod: Object) -> str:
+    """`<name>_<namespace>(<uid>)`: the form kubelet messages use for a pod (pods.md, notation)."""
+    return f"{full_name(pod)}({uid(pod)})"
+
+
+def annotations(obj: Object) -> dict[str, str]:
+    """The object's annotations; empty when absent."""
+    return dict(obj.get("metadata", {}).get("annotations") or {})
