@@ -105,6 +105,11 @@ class Bus(Protocol):
 class NoAnswerError(Exception):
     """The other service did not answer in time; the text names it and the request."""
 
+    @classmethod
+    def within(cls, service: str, request: str, timeout: float) -> "NoAnswerError":
+        """`timeout` seconds have passed."""
+        return cls(f"{service} did not answer {request} within {timeout:g} s")
+
 
 class RequestRefusedError(Exception):
     """The other service answered with an error; the text is its one line."""

@@ -1,0 +1,60 @@
+"""The ROUTER socket: takes requests to this service and sends each answer to whoever sent the newest copy."""
+
+import asyncio
+import errno
+
+import zmq
+
+from bus import codec, frames
+from bus.answers import Answers
+from bus.context import Context, bind, new_socket, send_now
+from bus.drops import Drops
+from bus.frames import RequestHead
+from shared.clock import Clock
+
+LINGER_MS = 1000  # an answer worth computing is worth a second of the exit
+
+
+class Answerer:
+    """Every request is a task of its own, so that a slow one holds up nobody."""
+
+    def __init__(self, context: Context, answers: Answers, clock: Clock, drops: Drops) -> None:
+        self._socket = new_socket(context, zmq.ROUTER, linger=LINGER_MS)
+        # Without it an answer to a client that is gone vanishes silently.
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._answers, self._clock, self._drops = answers, clock, drops
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def bind(self, address: str) -> None:
+        """Begin to answer at this ipc address; hold the service's lock."""
+        bind(self._socket, address)
+
+    async def run(self) -> None:
+        """Take requests until cancelled."""
+        while True:
+            routing, *message = await self._socket.recv_multipart()
+            try:
+                head, body = frames.read_request(message)
+            except codec.UndecodableError as error:
+                self._drops.drop("request", error)
+                continue
+            if head.deadline < self._clock.monotonic():
+                continue  # sent to our predecessor and queued since; its sender has given up
+            task = asyncio.create_task(self._answer(routing, head, body), name=f"answering {head.type}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up handlers under way; answers already sent linger for at most a second."""
+        self._answers.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._socket.close()
+
+    async def _answer(self, routing: bytes, head: RequestHead, body: bytes) -> None:
+        error = send_now(self._socket, (routing, *frames.write_answer(*await self._answers.answer(head, body))))
+        if isinstance(error, zmq.ZMQError) and error.errno == errno.EHOSTUNREACH:
+            self._drops.drop("answer", f"{head.client} is gone before its {head.type} was answered")
+        elif error is not None:
+            self._drops.drop("answer", f"{head.client} does not take the answer to its {head.type}: {error}")

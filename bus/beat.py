@@ -1,0 +1,49 @@
+"""What a service says of itself every second: progress of its loops, troubles, numbers of its streams.
+
+Decides the content of a beat and how long silence may last; when beats are sent is the bus's business.
+"""
+
+from collections.abc import Iterable
+
+from bus.codec import PROTOCOL_VERSION
+from bus.ledger import Ledger
+from bus.messages.beat import Beat
+
+BEAT_SECONDS = 1.0
+STALE_AFTER = 3 * BEAT_SECONDS  # seconds without a sign of the owner until a replica is stale
+
+
+class Pulse:
+    """Collects what the next beat will say."""
+
+    def __init__(self, service: str, incarnation: str, pid: int) -> None:
+        self.service, self.incarnation, self.pid = service, incarnation, pid
+        self._progress: dict[str, float] = {}
+        self._troubles: dict[str, str] = {}
+
+    def progress(self, loop: str, now: float) -> None:
+        """A working loop turned at `now` (CLOCK_MONOTONIC seconds)."""
+        self._progress[loop] = now
+
+    def trouble(self, name: str, line: str | None) -> bool:
+        """Set a named trouble, or clear it with None; a trouble is one line. True when that changed anything."""
+        before = self._troubles.get(name)
+        if line is None:
+            self._troubles.pop(name, None)
+        else:
+            line = " ".join(line.split())
+            self._troubles[name] = line
+        return before != line
+
+    def beat(self, now: float, ledgers: Iterable[Ledger]) -> Beat:
+        """The beat of this moment."""
+        return Beat(
+            service=self.service,
+            incarnation=self.incarnation,
+            protocol=PROTOCOL_VERSION,
+            pid=self.pid,
+            sent_at=now,
+            streams={ledger.stream: ledger.number for ledger in ledgers},
+            progress=dict(self._progress),
+            troubles=tuple(self._troubles[name] for name in sorted(self._troubles)),
+        )

@@ -1,0 +1,100 @@
+"""The DEALER sockets: one per service asked. A request is sent again with the same id until answered or overdue.
+
+REQ is banned: after a timeout it is stuck. What was in flight at a SIGKILL is gone without an error, hence the resend.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import zmq
+
+from bus import codec, frames
+from bus.context import Context, Socket, new_socket, reconnect_quickly, send_now
+from bus.drops import Drops
+from bus.frames import AnswerHead, RequestHead
+from bus.interface import NoAnswerError
+from shared.clock import Clock
+
+RESEND_SECONDS = 0.25
+
+Answered = asyncio.Future[tuple[AnswerHead, bytes]]
+
+
+@dataclass(frozen=True)
+class _Line:
+    socket: Socket
+    receiving: asyncio.Task[None]
+
+
+class Caller:
+    """Asks other services on behalf of one client, "<service>/<incarnation>", which makes its ids unique."""
+
+    def __init__(self, context: Context, client: str, addresses: Mapping[str, str], clock: Clock, drops: Drops) -> None:
+        self._context, self._client, self._clock, self._drops = context, client, clock, drops
+        self._addresses = addresses
+        self._lines: dict[str, _Line] = {}
+        self._pending: dict[int, Answered] = {}
+        self._last_id = 0
+
+    async def exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
+        """The answer of a service. NoAnswerError after `timeout` seconds, or for a service without an address."""
+        line = self._line(service)
+        self._last_id += 1
+        head = RequestHead(
+            v=codec.PROTOCOL_VERSION,
+            client=self._client,
+            id=self._last_id,
+            type=type_name,
+            deadline=self._clock.monotonic() + timeout,
+        )
+        message = frames.write_request(head, body)
+        answered: Answered = asyncio.get_running_loop().create_future()
+        self._pending[head.id] = answered
+        try:
+            async with asyncio.timeout(timeout):
+                while not answered.done():
+                    send_now(line.socket, message)  # a full queue is a peer long gone: the next turn tries again
+                    await asyncio.wait([answered], timeout=RESEND_SECONDS)
+        except TimeoutError:
+            raise NoAnswerError.within(service, type_name, timeout) from None
+        finally:
+            del self._pending[head.id]
+        return answered.result()
+
+    async def close(self) -> None:
+        """Give up every request under way."""
+        for line in self._lines.values():
+            line.receiving.cancel()
+        await asyncio.gather(*(line.receiving for line in self._lines.values()), return_exceptions=True)
+        for line in self._lines.values():
+            line.socket.close()
+        self._lines.clear()
+        for answered in self._pending.values():
+            if not answered.done():
+                answered.set_exception(NoAnswerError("the bus was stopped before the answer came"))
+
+    def _line(self, service: str) -> _Line:
+        line = self._lines.get(service)
+        if line is None:
+            address = self._addresses.get(service)
+            if address is None:
+                raise NoAnswerError(f"{service} is not in the manifest of addresses")
+            socket = new_socket(self._context, zmq.DEALER, linger=0)
+            reconnect_quickly(socket)
+            socket.connect(address)
+            receiving = asyncio.create_task(self._receive(service, socket), name=f"answers of {service}")
+            line = self._lines[service] = _Line(socket, receiving)
+        return line
+
+    async def _receive(self, service: str, socket: Socket) -> None:
+        while True:
+            message = await socket.recv_multipart()
+            try:
+                head, body = frames.read_answer(message)
+            except codec.UndecodableError as error:
+                self._drops.drop("answer", f"{service}: {error}")
+                continue
+            answered = self._pending.get(head.id)
+            if answered is not None and not answered.done():  # else the second copy, or too late
+                answered.set_result((head, body))

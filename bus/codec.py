@@ -1,0 +1,86 @@
+"""Dataclass <-> JSON bytes, and the limits every message keeps. Pure: knows nothing of sockets, streams or logs.
+
+Encoding sorts object keys, so that equal values have equal bytes and an unchanged put is seen as such.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+import orjson
+
+T = TypeVar("T")
+
+_DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}  # building one costs more than decoding a pod
+
+PROTOCOL_VERSION = "1.0"
+MESSAGE_CAP = (
+    16 * 1024 * 1024
+)  # bytes of one encoded value, request, answer or beat; a Kubernetes object stays below 2 MiB
+
+
+class UndecodableError(ValueError):
+    """The bytes are not the message they should be; the text says where, never what they held."""
+
+
+class ForeignProtocolError(UndecodableError):
+    """The other side speaks another major version of the protocol."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        super().__init__(f"protocol {version!r} is not {PROTOCOL_VERSION}")
+
+
+class UnencodableError(ValueError):
+    """The value cannot travel: it is no JSON, or too large."""
+
+
+class MessageTooLargeError(UnencodableError):
+    """The encoded message is over the 16 MiB cap and was not sent."""
+
+
+def encode(value: Any, what: str = "message") -> bytes:
+    """JSON of a dataclass or plain value. `what` names it in the error: UnencodableError, MessageTooLargeError."""
+    encoded = encode_uncapped(value, what)
+    check_size(len(encoded), what)
+    return encoded
+
+
+def encode_uncapped(value: Any, what: str = "message") -> bytes:
+    """As `encode`, for a snapshot: the sum of values that each kept the cap."""
+    try:
+        return orjson.dumps(value, default=_raw, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:  # orjson.JSONEncodeError: a set, a lone surrogate, a key that is no string
+        raise UnencodableError(f"{what} is no JSON: {error}") from error
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise MessageTooLargeError when `size` bytes are over the cap."""
+    if size > MESSAGE_CAP:
+        raise MessageTooLargeError(f"{what} is too large for the bus: {size} bytes, at most {MESSAGE_CAP}")
+
+
+def decode(data: bytes, to: type[T]) -> T:
+    """The dataclass in these JSON bytes. Unknown fields are ignored; wrong types raise UndecodableError."""
+    try:
+        decoded: T = _decoder(to).decode(data)
+    except (ValueError, RecursionError) as error:  # msgspec's errors and UnicodeDecodeError are ValueErrors
+        raise UndecodableError(f"not a {to.__name__}: {error}") from error
+    return decoded
+
+
+def speaks(version: str) -> bool:
+    """Whether a peer of this protocol version is understood: same major."""
+    return version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]
+
+
+def _decoder(to: Any) -> "msgspec.json.Decoder[Any]":
+    decoder = _DECODERS.get(to)
+    if decoder is None:
+        decoder = _DECODERS[to] = msgspec.json.Decoder(to)
+    return decoder
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, msgspec.Raw):
+        return orjson.Fragment(bytes(value))
+    raise TypeError(f"type {type(value).__name__} does not travel")

@@ -1,0 +1,249 @@
+"""One service's end of the bus, without the wire: its streams, followings, answers and beat, shared by both buses.
+
+Decides which frame goes to whom and when a snapshot is fetched. `node` gives it ZeroMQ sockets, `memory` a network
+inside one process; both implement the three methods at the end.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from bus import codec, frames
+from bus.answers import Answers
+from bus.beat import Pulse
+from bus.drops import Drops
+from bus.following import Following
+from bus.frames import AnswerHead, Frames, Update
+from bus.interface import Change, NoAnswerError, RequestRefusedError
+from bus.ledger import Ledger
+from bus.messages.beat import Beat, GetHealth
+from bus.messages.snapshot import GetSnapshot, Snapshot
+from bus.messages.streams import Stream
+from bus.owned import Owned
+from shared.clock import Clock
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+SNAPSHOT_TIMEOUT = 5.0  # seconds; afterwards the next beat decides whether to ask again
+
+_LOG = logging.getLogger(__name__)
+
+
+class Endpoint(ABC):
+    """Implements `bus.interface.Bus` but for the moving of bytes."""
+
+    def __init__(self, service: str, incarnation: str, pid: int, clock: Clock) -> None:
+        self.service, self.incarnation, self.clock = service, incarnation, clock
+        self.drops = Drops(clock)
+        self.answers = Answers(service)
+        self.answers.register(GetSnapshot, self._answer_snapshot)
+        self.answers.register(GetHealth, self._answer_health)
+        self._pulse = Pulse(service, incarnation, pid)
+        self._ledgers: dict[str, Ledger] = {}
+        self._followings: dict[str, list[Following[Any]]] = {}
+        self._beat_callbacks: list[Callable[[Beat], None]] = []
+        self._fetches: set[asyncio.Task[None]] = set()
+        self._beat_is_due = False
+        self._started = False
+
+    # What a service calls; bus.interface.Bus documents it.
+
+    def own(self, stream: Stream[T]) -> Owned[T]:
+        """Become the owner of a stream. ValueError when it is another service's, or owned already."""
+        self._refuse_when_started("own")
+        if stream.owner != self.service:
+            raise ValueError(f"{stream.name} is owned by {stream.owner}, not by {self.service}")
+        if stream.name in self._ledgers:
+            raise ValueError(f"{stream.name} is owned already")
+        ledger = self._ledgers[stream.name] = Ledger(stream.name, self.incarnation)
+        return Owned(stream, ledger, self._publish_update)
+
+    def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> Following[T]:
+        """Follow a stream; several followings of one stream are independent of each other."""
+        self._refuse_when_started("follow")
+        following = Following(stream, on_change, self.drops)
+        self._followings.setdefault(stream.name, []).append(following)
+        return following
+
+    def on_beat(self, callback: Callable[[Beat], None]) -> None:
+        """Hear every beat of every service."""
+        self._refuse_when_started("on_beat")
+        self._beat_callbacks.append(callback)
+
+    def answer(self, request: type[R], handler: Callable[[R], Awaitable[Any]]) -> None:
+        """Answer requests of this type."""
+        self._refuse_when_started("answer")
+        self.answers.register(request, handler)
+
+    async def ask(self, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
+        """Ask another service. Raises NoAnswerError, RequestRefusedError; UnencodableError when it cannot travel."""
+        if not self._started:
+            raise RuntimeError(f"{self.service} asked {service} before its bus was started")
+        name = type(request).__name__
+        body = codec.encode(request, f"request {name}")
+        head, answered = await self._exchange(service, name, body, timeout)
+        if head.error:
+            raise RequestRefusedError(head.error)
+        if head.type != answer.__name__:
+            raise NoAnswerError(f"{service} answered {name} with a {head.type} instead of a {answer.__name__}")
+        try:
+            return codec.decode(answered, answer)
+        except codec.UndecodableError as error:
+            self.drops.drop("answer", f"{service}: {error}")
+            raise NoAnswerError(f"{service} answered {name} with something that is {error}") from error
+
+    def progress(self, loop: str) -> None:
+        """Note that a working loop turned."""
+        self._pulse.progress(loop, self.clock.monotonic())
+
+    def trouble(self, name: str, line: str | None) -> None:
+        """Set or clear a named trouble; a beat tells of it at once."""
+        if self._pulse.trouble(name, line) and self._started:
+            self.beat_soon()
+
+    # What the wire calls.
+
+    def receive(self, arrived: Sequence[bytes]) -> None:
+        """One frame from a publisher. Never raises: what does not decode is counted and dropped."""
+        try:
+            if arrived and arrived[0] == frames.BEATS_TOPIC:
+                self._hear_beat(frames.read_beat(arrived))
+            else:
+                self._hear_update(arrived)
+        except codec.UndecodableError as error:
+            self.drops.drop("frame", error)
+        except Exception as error:  # a mistake of ours must cost one frame, which the next beat brings back
+            _LOG.exception("bus: a frame could not be handled")
+            self.drops.drop("frame", type(error).__name__)
+
+    def beat(self) -> None:
+        """Send a beat now."""
+        self._beat_is_due = False
+        self._publish(frames.write_beat(self._present_beat()))
+
+    def beat_soon(self) -> None:
+        """Send a beat at the end of this turn of the loop, however often this is called within it."""
+        if not self._beat_is_due:
+            self._beat_is_due = True
+            asyncio.get_running_loop().call_soon(self._beat_if_due)
+
+    def tick(self) -> None:
+        """Let the followings judge the silence of their owners."""
+        now = self.clock.monotonic()
+        for following in self._all_followings():
+            following.tick(now)
+
+    def followed_services(self) -> set[str]:
+        """The owners whose publications are needed."""
+        return {following.stream.owner for following in self._all_followings()}
+
+    def followed_topics(self) -> set[bytes]:
+        """The topics to subscribe to."""
+        return {frames.topic_of(name) for name in self._followings} | {frames.BEATS_TOPIC}
+
+    def _all_followings(self) -> list[Following[Any]]:
+        return [following for followings in self._followings.values() for following in followings]
+
+    def _hear_beat(self, beat: Beat) -> None:
+        self._compare_protocol(beat)
+        now = self.clock.monotonic()
+        for following in self._all_followings():
+            if following.stream.owner == beat.service:
+                self._fetch_if(following, following.beat(beat, now))
+        for callback in self._beat_callbacks:
+            try:
+                callback(beat)
+            except Exception:
+                _LOG.exception("bus: a callback for beats failed on the beat of %s", beat.service)
+
+    def _compare_protocol(self, beat: Beat) -> None:
+        line = None
+        if not codec.speaks(beat.protocol):
+            line = (
+                f"{beat.service} speaks bus protocol {beat.protocol} and {self.service} {codec.PROTOCOL_VERSION}: "
+                "restart the older one"
+            )
+        self.trouble(f"bus protocol of {beat.service}", line)
+
+    def _hear_update(self, arrived: Sequence[bytes]) -> None:
+        followings = self._followings.get(frames.stream_of(arrived[0]) if arrived else "", [])
+        try:
+            update = frames.read_update(arrived)
+        except codec.ForeignProtocolError:
+            for following in followings:
+                following.foreign()
+            raise
+        now = self.clock.monotonic()
+        for following in followings:
+            self._fetch_if(following, following.update(update, now))
+
+    def _fetch_if(self, following: Following[Any], reason: str) -> None:
+        if not reason:
+            return
+        task = asyncio.get_running_loop().create_task(self._fetch(following, reason), name="fetch snapshot")
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+
+    async def _fetch(self, following: Following[Any], reason: str) -> None:
+        """Ask for the snapshot until the following is in step. Unanswered, the next frame starts this again."""
+        stream = following.stream
+        while reason:
+            if following.replica.incarnation:
+                self.drops.counts["snapshot again"] += 1
+            _LOG.debug("bus: asking %s for the snapshot of %s: %s", stream.owner, stream.name, reason)
+            try:
+                snapshot = await self.ask(stream.owner, GetSnapshot(stream=stream.name), Snapshot, SNAPSHOT_TIMEOUT)
+            except (NoAnswerError, RequestRefusedError) as error:
+                following.snapshot_lost()
+                self.drops.drop("snapshot", error)
+                return
+            reason = following.snapshot(snapshot, self.clock.monotonic())
+
+    async def _answer_snapshot(self, request: GetSnapshot) -> Snapshot:
+        ledger = self._ledgers.get(request.stream)
+        if ledger is None:
+            raise RequestRefusedError(f"{self.service} does not own the stream {request.stream}")
+        return ledger.snapshot()
+
+    async def _answer_health(self, _: GetHealth) -> Beat:
+        return self._present_beat()
+
+    def _present_beat(self) -> Beat:
+        return self._pulse.beat(self.clock.monotonic(), self._ledgers.values())
+
+    def _beat_if_due(self) -> None:
+        if self._beat_is_due and self._started:
+            self.beat()
+
+    def _publish_update(self, update: Update) -> None:
+        if self._started:  # before, nobody listens, and every follower begins with a snapshot
+            self._publish(frames.write_update(update))
+
+    def _cancel_fetches(self) -> None:
+        for task in list(self._fetches):
+            task.cancel()
+
+    def _refuse_when_started(self, verb: str) -> None:
+        if self._started:
+            raise RuntimeError(f"{self.service} called {verb} after its bus was started")
+
+    # What a bus adds.
+
+    @abstractmethod
+    def _publish(self, published: Frames) -> None:
+        """Put the frames on the wire before returning."""
+
+    @abstractmethod
+    async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
+        """Send a request until it is answered. NoAnswerError once `timeout` seconds have passed."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Begin to publish, follow and answer."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Stop all of it."""

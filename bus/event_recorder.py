@@ -1,0 +1,31 @@
+"""A service's own end of `events/<service>`: numbers the Kubernetes Events it wants recorded and keeps the newest.
+
+What the events say is the service's; who writes them down is status.
+"""
+
+from dataclasses import replace
+
+from bus.interface import OwnedStream
+from bus.messages.event import KubeEvent
+from shared.clock import Clock
+from shared.timestamps import rfc3339_micro
+
+KEPT = 200
+
+
+class EventRecorder:
+    """Puts events under growing keys and drops all but the newest 200."""
+
+    def __init__(self, stream: OwnedStream[KubeEvent], clock: Clock) -> None:
+        self._stream, self._clock = stream, clock
+        self._number = 0
+
+    def record(self, event: KubeEvent, *, cause: str = "") -> KubeEvent:
+        """Publish; the time is filled in when the event has none. The event as published."""
+        if not event.time:
+            event = replace(event, time=rfc3339_micro(self._clock.wall()))
+        self._number += 1
+        self._stream.put(str(self._number), event, cause)
+        if self._number > KEPT:
+            self._stream.delete(str(self._number - KEPT), "newer events")
+        return event

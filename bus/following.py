@@ -1,0 +1,103 @@
+"""The follower's side of a stream as a service sees it: what the replica decides, decoded and told in order."""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from bus import codec
+from bus.drops import Drops
+from bus.frames import Update
+from bus.interface import Change, Deleted, Freshness, Put
+from bus.messages.beat import Beat
+from bus.messages.snapshot import Snapshot
+from bus.messages.streams import Stream
+from bus.replica import Outcome, Replica
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Following(Generic[T]):
+    """Implements `bus.interface.FollowedStream`. Each input returns why a snapshot is needed, "" when none is.
+
+    A value that does not decode is dropped and its key keeps the value it had: the owner still lists it.
+    """
+
+    def __init__(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None, drops: Drops) -> None:
+        self.stream = stream
+        self.replica = Replica(stream.name)
+        self._on_change = on_change
+        self._drops = drops
+        self._values: dict[str, T] = {}
+        self._freshness = Freshness(complete=False, stale=True)
+
+    @property
+    def state(self) -> Mapping[str, T]:
+        """The owner's values as far as they are known here; a live, read-only view."""
+        return MappingProxyType(self._values)
+
+    @property
+    def complete(self) -> bool:
+        """The owner says that everything there is has been listed in its present incarnation."""
+        return self._freshness.complete
+
+    @property
+    def stale(self) -> bool:
+        """No proof of being in step for three beats."""
+        return self._freshness.stale
+
+    def update(self, update: Update, now: float) -> str:
+        """An update arrived."""
+        return self._take(self.replica.update(update, now))
+
+    def beat(self, beat: Beat, now: float) -> str:
+        """A beat of the owner arrived."""
+        return self._take(self.replica.beat(beat, now))
+
+    def snapshot(self, snapshot: Snapshot, now: float) -> str:
+        """The owner answered GetSnapshot."""
+        return self._take(self.replica.snapshot(snapshot, now))
+
+    def snapshot_lost(self) -> None:
+        """The owner did not answer GetSnapshot."""
+        self.replica.snapshot_lost()
+
+    def tick(self, now: float) -> None:
+        """Time passed."""
+        self._take(self.replica.tick(now))
+
+    def foreign(self) -> None:
+        """The owner speaks another major version."""
+        self._take(self.replica.foreign())
+
+    def _take(self, outcome: Outcome) -> str:
+        for change in outcome.changes:
+            self._tell(change)
+        return outcome.need_snapshot
+
+    def _tell(self, change: Change[bytes]) -> None:
+        match change:
+            case Put(key, encoded, cause):
+                try:
+                    value = codec.decode(encoded, self.stream.value)
+                except codec.UndecodableError as error:
+                    self._drops.drop("value", f"{self.stream.name} {key}: {error}")
+                    return
+                self._values[key] = value
+                self._call(Put(key, value, cause))
+            case Deleted(key):
+                if self._values.pop(key, None) is not None:
+                    self._call(change)
+            case Freshness():
+                self._freshness = change
+                self._call(change)
+
+    def _call(self, change: Change[T]) -> None:
+        if self._on_change is None:
+            return
+        try:
+            self._on_change(change)
+        except Exception:
+            _LOG.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)

@@ -1,0 +1,180 @@
+"""The frames of the wire: which bytes an update, a beat, a request and an answer are. Pure: no sockets, no state.
+
+A head is a small JSON object with the protocol version in `v`; a body stays apart and undecoded until someone who
+knows its type wants it. PROTOCOL.md, part "Frames", is the specification of this module.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from bus import codec
+from bus.messages.beat import Beat
+
+H = TypeVar("H")
+
+BEATS_TOPIC = b"beats\0"
+
+
+class UpdateKind(StrEnum):
+    """What one update does to the stream."""
+
+    PUT = "put"
+    DELETE = "delete"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateHead:
+    """Second frame of an update."""
+
+    v: str
+    incarnation: str
+    number: int
+    kind: UpdateKind
+    key: str = ""
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """One numbered change of one stream; `value` is its undecoded JSON, empty unless `kind` is put."""
+
+    stream: str
+    incarnation: str
+    number: int
+    kind: UpdateKind
+    key: str = ""
+    value: bytes = b""
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestHead:
+    """First frame of a request; (client, id) names it for ever, however often it is sent."""
+
+    v: str
+    client: str  # "<service>/<incarnation>"
+    id: int
+    type: str  # class name in bus/messages
+    deadline: float  # CLOCK_MONOTONIC seconds; not worth answering afterwards
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerHead:
+    """First frame of an answer; `error` is the one line of a refusal, and then there is no body."""
+
+    v: str
+    id: int
+    type: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class _Version:
+    v: str
+
+
+Frames = tuple[bytes, ...]
+
+
+def topic_of(stream: str) -> bytes:
+    """The topic of a stream. The NUL at the end keeps `pods` from matching `pods.desired` as a prefix."""
+    return stream.encode() + b"\0"
+
+
+def stream_of(topic: bytes) -> str:
+    """The stream of a topic; UndecodableError for bytes that are no topic."""
+    if not topic.endswith(b"\0"):
+        raise codec.UndecodableError("topic without NUL at its end")
+    try:
+        return topic[:-1].decode()
+    except UnicodeDecodeError as error:
+        raise codec.UndecodableError("topic is not UTF-8") from error
+
+
+def write_update(update: Update) -> Frames:
+    """[topic, head, value]."""
+    head = UpdateHead(
+        v=codec.PROTOCOL_VERSION,
+        incarnation=update.incarnation,
+        number=update.number,
+        kind=update.kind,
+        key=update.key,
+        cause=update.cause,
+    )
+    return topic_of(update.stream), codec.encode(head), update.value
+
+
+def read_update(frames: Sequence[bytes]) -> Update:
+    """The inverse of `write_update`. Raises ForeignProtocolError, UndecodableError."""
+    _expect(frames, 3, "update")
+    head = _read_head(frames[1], UpdateHead)
+    check_body(len(frames[2]))
+    return Update(
+        stream=stream_of(frames[0]),
+        incarnation=head.incarnation,
+        number=head.number,
+        kind=head.kind,
+        key=head.key,
+        value=frames[2],
+        cause=head.cause,
+    )
+
+
+def write_beat(beat: Beat) -> Frames:
+    """[topic, beat]."""
+    return BEATS_TOPIC, codec.encode(beat, "beat")
+
+
+def read_beat(frames: Sequence[bytes]) -> Beat:
+    """The inverse of `write_beat`. A beat of another major version is still a beat if it decodes as one."""
+    _expect(frames, 2, "beat")
+    return codec.decode(frames[1], Beat)
+
+
+def write_request(head: RequestHead, body: bytes) -> Frames:
+    """[head, body]."""
+    return codec.encode(head), body
+
+
+def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes]:
+    """The inverse of `write_request`. Raises ForeignProtocolError, UndecodableError."""
+    _expect(frames, 2, "request")
+    check_body(len(frames[1]))
+    return _read_head(frames[0], RequestHead), frames[1]
+
+
+def write_answer(head: AnswerHead, body: bytes) -> Frames:
+    """[head, body …]: a snapshot larger than a frame may be is cut into several."""
+    cap = codec.MESSAGE_CAP
+    return codec.encode(head), *(body[at : at + cap] for at in range(0, len(body), cap))
+
+
+def read_answer(frames: Sequence[bytes]) -> tuple[AnswerHead, bytes]:
+    """The inverse of `write_answer`. Raises ForeignProtocolError, UndecodableError."""
+    if not frames:
+        raise codec.UndecodableError("answer of no frames")
+    for frame in frames[1:]:
+        check_body(len(frame))
+    return _read_head(frames[0], AnswerHead), frames[1] if len(frames) == 2 else b"".join(frames[1:])
+
+
+def check_body(size: int) -> None:
+    """Raise UndecodableError for a frame over the cap: nobody who keeps the protocol sent it."""
+    if size > codec.MESSAGE_CAP:
+        raise codec.UndecodableError(f"frame of {size} bytes, at most {codec.MESSAGE_CAP}")
+
+
+def _read_head(data: bytes, to: type[H]) -> H:
+    """The version is read first and alone: another major version may have other fields."""
+    version = codec.decode(data, _Version).v
+    if not codec.speaks(version):
+        raise codec.ForeignProtocolError(version)
+    return codec.decode(data, to)
+
+
+def _expect(frames: Sequence[bytes], count: int, what: str) -> None:
+    if len(frames) != count:
+        raise codec.UndecodableError(f"{what} of {len(frames)} frames instead of {count}")

@@ -1,0 +1,137 @@
+"""One process per service: an exclusive flock, taken before anything is bound, with the holder's pid in the file.
+
+Decides who is the service and how long a crash-looping one waits before it works; knows nothing of the bus itself.
+The kernel frees the lock with the process, so a SIGKILL leaves nothing to clean up. The file stays.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+LIVED_SECONDS = 10.0  # a process that worked this long was no crash
+FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
+DELAY_CAP = 30.0  # seconds
+KEPT_STARTS = 16
+_RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replaces it whole
+
+
+@dataclass(frozen=True)
+class Start:
+    """One start: when (CLOCK_MONOTONIC seconds), and the delay it was given before working."""
+
+    at: float
+    delay: float
+
+
+def start_delay(starts: Sequence[Start], now: float) -> float:
+    """Seconds to wait before working, given the earlier starts (oldest first): 0, then 1, 2, 4 … at most 30.
+
+    Pure. A start was quick when the next came within 10 s of the end of its delay. Starts in the future are of
+    another boot and do not count.
+    """
+    quick, after = 0, now
+    for start in reversed(starts):
+        if not 0 <= after - start.at < start.delay + LIVED_SECONDS:
+            break
+        quick, after = quick + 1, start.at
+    return 0.0 if quick <= FREE_RESTARTS else min(DELAY_CAP, 2.0 ** (quick - FREE_RESTARTS - 1))
+
+
+class ServiceLock:
+    """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it."""
+
+    def __init__(self, run_dir: Path, service: str) -> None:
+        self.path = run_dir / "locks" / f"{service}.lock"
+        self._fd: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """This object holds the lock."""
+        return self._fd is not None
+
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free, and write our pid into it. Never blocks."""
+        if self._fd is not None:
+            return True
+        fd = self._open()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._take(fd)
+        return True
+
+    async def acquire(self) -> None:
+        """Wait until the lock is free and take it. The kernel wakes us; cancelled, we do not take it."""
+        if self.try_acquire():
+            return
+        loop = asyncio.get_running_loop()
+        acquired: asyncio.Future[int] = loop.create_future()
+
+        def deliver(fd: int) -> None:
+            if acquired.done():  # cancelled meanwhile
+                os.close(fd)
+            else:
+                acquired.set_result(fd)
+
+        def wait() -> None:
+            fd = self._open()
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            try:
+                loop.call_soon_threadsafe(deliver, fd)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                os.close(fd)
+
+        # A daemon, for flock cannot be interrupted and must not hold up the exit of a standby.
+        threading.Thread(target=wait, name=f"lock {self.path.name}", daemon=True).start()
+        self._take(await acquired)
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens when it is not held."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def holder(self) -> int | None:
+        """Pid of the process that took the lock last, if that process still lives; for a standby that lost the race."""
+        try:
+            pid = int(json.loads(self.path.read_bytes())["pid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return pid if Path(f"/proc/{pid}").exists() else None
+
+    def record_start(self, now: float) -> float:
+        """Note in the held lock that the service starts at `now` (CLOCK_MONOTONIC); seconds to wait before working."""
+        if self._fd is None:
+            raise RuntimeError(f"{self.path} is not held")
+        starts = self._starts()
+        delay = start_delay(starts, now)
+        self._write([*starts, Start(now, delay)][-KEPT_STARTS:])
+        return delay
+
+    def _open(self) -> int:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def _take(self, fd: int) -> None:
+        self._fd = fd
+        self._write(self._starts())
+
+    def _starts(self) -> list[Start]:
+        assert self._fd is not None
+        try:
+            record = json.loads(os.pread(self._fd, _RECORD_SIZE, 0))
+            return [Start(float(at), float(delay)) for at, delay in record["starts"]]
+        except (ValueError, KeyError, TypeError):  # new, or not ours
+            return []
+
+    def _write(self, starts: Sequence[Start]) -> None:
+        assert self._fd is not None
+        record = {"pid": os.getpid(), "starts": [(round(start.at, 3), start.delay) for start in starts]}
+        os.pwrite(self._fd, json.dumps(record).encode().ljust(_RECORD_SIZE - 1) + b"\n", 0)

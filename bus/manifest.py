@@ -1,0 +1,120 @@
+"""Where everyone is found: the run directory, the addresses in it, and the manifest file that names them.
+
+Addresses follow from the run directory alone, so that a restarted peer is found by plain reconnecting. The 0700
+directory is the boundary of the bus: whoever may enter it may speak.
+"""
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from bus import codec
+from bus.messages.bootstrap import Manifest
+from bus.messages.streams import SERVICES
+from shared.errors import OperatorError
+from shared.files import write_atomically
+
+SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
+MANIFEST_FILE = "manifest.json"
+
+
+def addresses(run_dir: Path, services: Iterable[str] = SERVICES) -> dict[str, dict[str, str]]:
+    """service -> {"pub": "ipc://<run dir>/bus/<service>.pub", "req": …}. OperatorError when a path is too long."""
+    check_socket_paths(run_dir, services)
+    return {service: {kind: f"ipc://{run_dir}/bus/{service}.{kind}" for kind in ("pub", "req")} for service in services}
+
+
+def new_manifest(
+    run_dir: Path, *, config_file: str = "", embedded_containerd: bool = False, services: Iterable[str] = SERVICES
+) -> Manifest:
+    """The manifest of this run directory, not written yet."""
+    return Manifest(
+        protocol=codec.PROTOCOL_VERSION,
+        run_dir=str(run_dir),
+        addresses=addresses(run_dir, services),
+        config_file=config_file or str(run_dir / "config.json"),
+        embedded_containerd=embedded_containerd,
+    )
+
+
+def check_socket_paths(run_dir: Path, services: Iterable[str] = SERVICES) -> None:
+    """OperatorError unless the run directory is absolute and its longest socket path fits into 107 bytes."""
+    if not run_dir.is_absolute():
+        raise OperatorError("is not an absolute path", where=f"run directory {run_dir}", remedy="give an absolute one")
+    longest = max(len(os.fsencode(run_dir / "bus" / f"{service}.req")) for service in services)
+    if longest > SOCKET_PATH_LIMIT:
+        spare = SOCKET_PATH_LIMIT - (longest - len(os.fsencode(run_dir)))
+        raise OperatorError(
+            f"too long for sockets: {longest} bytes, at most {SOCKET_PATH_LIMIT}",
+            where=f"run directory {run_dir}",
+            remedy=f"choose a run directory whose path has at most {spare} bytes",
+        )
+
+
+def prepare_run_dir(run_dir: Path) -> None:
+    """Create the run directory with `bus` and `locks` in it, all 0700 and ours, or check what is there.
+
+    OperatorError when it belongs to someone else, others may enter it, or its path is too long.
+    """
+    check_socket_paths(run_dir)
+    try:
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        for directory in (run_dir, run_dir / "bus", run_dir / "locks"):
+            _make_private(directory)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot be prepared: {error.strerror}",
+            where=f"run directory {run_dir}",
+            remedy="choose a directory that this user may write to",
+        ) from error
+
+
+def write_manifest(manifest: Manifest) -> None:
+    """Write `<run dir>/manifest.json`, 0600, so that a reader finds the old or the new one and never half of one."""
+    write_atomically(Path(manifest.run_dir) / MANIFEST_FILE, codec.encode(manifest, "manifest") + b"\n")
+
+
+def read_manifest(run_dir: Path) -> Manifest:
+    """The manifest bootstrap wrote. OperatorError when there is none, or none that this version can read."""
+    path = run_dir / MANIFEST_FILE
+    try:
+        manifest = codec.decode(path.read_bytes(), Manifest)
+    except FileNotFoundError as error:
+        raise OperatorError("does not exist yet", where=str(path), remedy="start bootstrap first") from error
+    except OSError as error:
+        raise OperatorError(
+            f"cannot be read: {error.strerror}", where=str(path), remedy="run as the user that runs bootstrap"
+        ) from error
+    except codec.UndecodableError as error:
+        raise OperatorError(str(error), where=str(path), remedy="restart bootstrap: it writes the file anew") from error
+    if not codec.speaks(manifest.protocol):
+        raise OperatorError(
+            f"is of bus protocol {manifest.protocol}, this is {codec.PROTOCOL_VERSION}",
+            where=str(path),
+            remedy="restart bootstrap and the services from one version",
+        )
+    return manifest
+
+
+def _make_private(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700)
+        directory.chmod(0o700)  # whatever the umask took away or a set-gid parent added
+    except FileExistsError:
+        pass
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise OperatorError("is not a directory", where=str(directory), remedy="remove it or choose another one")
+    if found.st_uid != os.geteuid():
+        raise OperatorError(
+            f"belongs to user {found.st_uid}, not to {os.geteuid()}",
+            where=str(directory),
+            remedy=f"chown {os.geteuid()} {directory}",
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise OperatorError(
+            f"has mode {stat.S_IMODE(found.st_mode):04o}: other users could reach the bus",
+            where=str(directory),
+            remedy=f"chmod 0700 {directory}",
+        )

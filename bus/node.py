@@ -1,0 +1,153 @@
+"""The bus of a real process: `bus.interface.Bus` over ZeroMQ ipc sockets. Wires the sockets to the endpoint.
+
+Decides when beats are sent and in which order things start and stop; touches no socket itself.
+"""
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bus.answerer import Answerer
+from bus.beat import BEAT_SECONDS
+from bus.caller import Caller
+from bus.context import Context, close_context, new_context
+from bus.endpoint import Endpoint
+from bus.frames import AnswerHead, Frames
+from bus.interface import NoAnswerError
+from bus.lock import ServiceLock
+from bus.messages.bootstrap import Manifest
+from bus.publisher import Publisher
+from bus.subscriber import Subscriber
+from shared.clock import Clock, SystemClock
+from shared.errors import OperatorError
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class NodeBus(Endpoint):
+    """One service's connection to the others.
+
+    `lock` is the service's lock, held; without one the bus takes it at start (OperatorError when another process holds
+    it) and gives it back at stop. A service not in the manifest may ask and follow, but has no address to bind.
+    """
+
+    def __init__(
+        self, service: str, manifest: Manifest, clock: Clock | None = None, *, lock: ServiceLock | None = None
+    ) -> None:
+        super().__init__(service, secrets.token_hex(6), os.getpid(), clock or SystemClock())
+        self._addresses = manifest.addresses
+        self._lock = lock or ServiceLock(Path(manifest.run_dir), service)
+        self._lock_is_ours = lock is None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._context: Context
+        self._publisher: Publisher | None = None
+        self._answerer: Answerer | None = None
+        self._subscriber: Subscriber | None = None
+        self._caller: Caller | None = None
+
+    async def start(self) -> None:
+        """Bind, connect, beat. Raises OperatorError when the lock is held, or an address cannot be bound."""
+        self._refuse_when_started("start")
+        heard = self.followed_services() | (set(self._addresses) if self._beat_callbacks else set())
+        if unknown := heard - set(self._addresses):
+            raise ValueError(f"{self.service} follows {sorted(unknown)}, which the manifest does not list")
+        if self.service in self._addresses:
+            self._secure_lock()
+        self._context = new_context()
+        self._started = True
+        try:
+            self._open(heard)
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _open(self, heard: set[str]) -> None:
+        requests = {service: address["req"] for service, address in self._addresses.items()}
+        client = f"{self.service}/{self.incarnation}"
+        self._caller = Caller(self._context, client, requests, self.clock, self.drops)
+        if self.service in self._addresses:
+            self._publisher = Publisher(self._context, self.beat_soon, self.drops)
+            self._publisher.bind(self._addresses[self.service]["pub"])
+            self._answerer = Answerer(self._context, self.answers, self.clock, self.drops)
+            self._answerer.bind(self._addresses[self.service]["req"])
+            self._run(self._publisher.run(), "subscriptions")
+            self._run(self._answerer.run(), "requests")
+        if heard:
+            self._subscriber = Subscriber(self._context, self.receive)
+            for topic in self.followed_topics():
+                self._subscriber.subscribe(topic)
+            for service in heard:
+                self._subscriber.connect(self._addresses[service]["pub"])
+            self._run(self._subscriber.run(), "publications")
+        self._run(self._beat_every_second(), "beats")
+
+    async def stop(self) -> None:
+        """Hang up; answers already sent get up to a second to leave. A bus does not start twice."""
+        if not self._started:
+            return
+        self._cancel_fetches()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._fetches, return_exceptions=True)
+        if self._publisher:
+            self._publisher.close()
+        if self._subscriber:
+            self._subscriber.close()
+        if self._caller:
+            await self._caller.close()
+        if self._answerer:
+            await self._answerer.close()
+        await close_context(self._context)
+        self._publisher = self._caller = None
+        if self._lock_is_ours:
+            self._lock.release()
+
+    def _publish(self, published: Frames) -> None:
+        if self._publisher:
+            self._publisher.send(published)
+
+    async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
+        if self._caller is None:
+            raise NoAnswerError(f"{self.service} did not ask {service} for {type_name}: its bus is stopped")
+        return await self._caller.exchange(service, type_name, body, timeout)
+
+    def _secure_lock(self) -> None:
+        if not self._lock.held and not self._lock.try_acquire():
+            raise OperatorError(
+                f"{self.service} is running already, as process {self._lock.holder() or 'unknown'}",
+                where=str(self._lock.path),
+                remedy="stop that process first",
+            )
+
+    def _run(self, loop: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(loop, name=f"bus {name}")
+        task.add_done_callback(self._tell_of_failure)
+        self._tasks.append(task)
+
+    def _tell_of_failure(self, task: asyncio.Task[None]) -> None:
+        """No loop of the bus ends by itself; should one, this process is deaf or mute and must say so."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.critical("%s ended", task.get_name(), exc_info=error)
+            self.trouble(task.get_name(), f"{task.get_name()} ended: {type(error).__name__}; restart {self.service}")
+
+    async def _beat_every_second(self) -> None:
+        while True:
+            self.beat()
+            self.tick()
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
+    """Ask as someone who is no service: a command at a prompt. Raises as `Bus.ask` does."""
+    bus = NodeBus("command", manifest)
+    await bus.start()
+    try:
+        return await bus.ask(service, request, answer, timeout)
+    finally:
+        await bus.stop()

@@ -1,0 +1,57 @@
+"""The owner's side of a stream as a service sees it: typed values in, encoded updates out to whoever publishes them."""
+
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from bus import codec
+from bus.frames import Update
+from bus.ledger import Ledger
+from bus.messages.streams import Stream
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
+
+
+class Owned(Generic[T]):
+    """Implements `bus.interface.OwnedStream`."""
+
+    def __init__(self, stream: Stream[T], ledger: Ledger, publish: Callable[[Update], None]) -> None:
+        self.stream, self.ledger = stream, ledger
+        self._publish = publish
+        self._values: dict[str, T] = {}
+
+    def put(self, key: str, value: T, cause: str = "") -> None:
+        """Give a key a value; sent within this turn of the loop unless it is what the key has already.
+
+        Raises UnencodableError (MessageTooLargeError over 16 MiB), also logged; the key then keeps its former value.
+        """
+        try:
+            encoded = codec.encode(value, f"{self.stream.name} {key}")
+        except codec.UnencodableError as error:
+            _LOG.error("bus: not published: %s", error)
+            raise
+        self._values[key] = value
+        self._send(self.ledger.put(key, encoded, cause))
+
+    def delete(self, key: str, cause: str = "") -> None:
+        """Take a key away; nothing happens when it has no value."""
+        self._values.pop(key, None)
+        self._send(self.ledger.delete(key, cause))
+
+    def get(self, key: str) -> T | None:
+        """The value last put under the key."""
+        return self._values.get(key)
+
+    def keys(self) -> tuple[str, ...]:
+        """Every key that has a value now."""
+        return self.ledger.keys()
+
+    def mark_complete(self) -> None:
+        """Say that everything there is has been put: from now on an absent key is a deleted one."""
+        self._send(self.ledger.mark_complete())
+
+    def _send(self, update: Update | None) -> None:
+        if update is not None:
+            self._publish(update)

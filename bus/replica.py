@@ -1,0 +1,188 @@
+"""PURE. The follower's side of a stream: frame, snapshot or silence -> changes to tell, or "ask for the snapshot".
+
+Decides when this copy is in step with its owner, and what may be called deleted; knows nothing of sockets, of the
+types of values, or of time but for the `now` it is given.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from bus.beat import STALE_AFTER
+from bus.codec import speaks
+from bus.frames import Update, UpdateKind
+from bus.interface import Change, Deleted, Freshness, Put
+from bus.messages.beat import Beat
+from bus.messages.snapshot import Snapshot
+
+KEPT_UPDATES = (
+    1000  # while a snapshot is under way; the subscriber's high-water mark, more would not have arrived either
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one input meant: changes in the order to be told, and why a snapshot is needed ("" = it is not)."""
+
+    changes: tuple[Change[bytes], ...] = ()
+    need_snapshot: str = ""
+
+
+NOTHING = Outcome()
+
+
+class Replica:
+    """A copy of one stream. It starts empty, incomplete and stale.
+
+    After an outcome that needs a snapshot the replica waits: give it `snapshot` or `snapshot_lost`. Updates that arrive
+    meanwhile are kept and applied on top; what is missing then shows as a gap and is asked for again.
+    """
+
+    def __init__(self, stream: str, stale_after: float = STALE_AFTER) -> None:
+        self.stream = stream
+        self.incarnation = ""  # of the owner this copy is of; "" = none heard yet
+        self.number = 0
+        self.complete = False
+        self.stale = True
+        self.waiting = False  # a snapshot is under way
+        self._stale_after = stale_after  # seconds
+        self._in_step_at = 0.0  # CLOCK_MONOTONIC of the last proof that nothing is missing
+        self._entries: dict[str, bytes] = {}
+        self._carried: set[str] = set()  # keys of an earlier incarnation that the present one has not confirmed
+        self._kept: list[Update] = []
+        self._told = Freshness(complete=False, stale=True)
+
+    def __repr__(self) -> str:
+        standing = f"{'complete' if self.complete else 'incomplete'}{', stale' if self.stale else ''}"
+        return f"<Replica {self.stream} {self.incarnation}#{self.number} {len(self._entries)} keys {standing}>"
+
+    @property
+    def entries(self) -> Mapping[str, bytes]:
+        """Encoded values by key, those carried over from an earlier incarnation included."""
+        return MappingProxyType(self._entries)
+
+    def update(self, update: Update, now: float) -> Outcome:
+        """One numbered update arrived, perhaps late, twice, or after others were lost."""
+        if self.waiting:
+            self._keep(update)
+            return NOTHING
+        if update.incarnation != self.incarnation:
+            self._keep(update)
+            return self._left_behind(update.incarnation)
+        if update.number <= self.number:
+            return NOTHING
+        if update.number > self.number + 1:
+            self._keep(update)
+            return self._ask(f"updates {self.number + 1} to {update.number - 1} are missing")
+        self.number = update.number
+        return Outcome((*self._apply(update), *self._in_step(now)))
+
+    def beat(self, beat: Beat, now: float) -> Outcome:
+        """A beat of the owner arrived: proof that nothing is missing, or notice that something is."""
+        if not speaks(beat.protocol):
+            return self.foreign()
+        number = beat.streams.get(self.stream)
+        if self.waiting or number is None:
+            return NOTHING
+        if beat.incarnation != self.incarnation:
+            return self._left_behind(beat.incarnation)
+        if number != self.number:
+            return self._ask(f"the beat is at {number}, this copy at {self.number}")
+        return Outcome(tuple(self._in_step(now)))
+
+    def snapshot(self, snapshot: Snapshot, now: float) -> Outcome:
+        """The answer to GetSnapshot arrived. May need another one, when updates got lost meanwhile."""
+        left, kept = self.incarnation, self._kept
+        self.waiting, self._kept = False, []
+        changes: list[Change[bytes]] = []
+        if snapshot.incarnation != self.incarnation or snapshot.number >= self.number:
+            changes += self._replace(snapshot)
+            changes += self._in_step(now)
+        need = ""
+        for update in kept:
+            if update.incarnation == self.incarnation:
+                outcome = self.update(update, now)
+                changes += outcome.changes
+                need = need or outcome.need_snapshot
+        # Others are mostly the last words of the incarnation just left. Should the newest be another's, it is dropped
+        # all the same: a late frame of a dead owner costs one more snapshot, and not one after another.
+        if kept and not need and kept[-1].incarnation not in (left, self.incarnation):
+            need = self._ask(f"new incarnation {kept[-1].incarnation}").need_snapshot
+        return Outcome(tuple(changes), need)
+
+    def snapshot_lost(self) -> None:
+        """GetSnapshot was not answered; the next frame decides whether to ask again."""
+        self.waiting, self._kept = False, []
+
+    def tick(self, now: float) -> Outcome:
+        """Time passed. Without proof of being in step for three beats the copy is stale; what it holds is kept."""
+        if not self.stale and now - self._in_step_at > self._stale_after:
+            self.stale = True
+        return Outcome(tuple(self._freshness()))
+
+    def foreign(self) -> Outcome:
+        """The owner speaks another major version of the protocol: nothing it says can be relied on."""
+        self.stale = True
+        return Outcome(tuple(self._freshness()))
+
+    def _ask(self, why: str) -> Outcome:
+        self.waiting = True
+        return Outcome(tuple(self._freshness()), why)
+
+    def _left_behind(self, incarnation: str) -> Outcome:
+        """Complete was said by an owner that is no more."""
+        self.complete = False
+        return self._ask(f"new incarnation {incarnation}")
+
+    def _keep(self, update: Update) -> None:
+        if len(self._kept) >= KEPT_UPDATES:
+            self._kept.clear()
+        self._kept.append(update)
+
+    def _apply(self, update: Update) -> Iterator[Change[bytes]]:
+        if update.kind is UpdateKind.PUT:
+            yield from self._put(update.key, update.value, update.cause)
+        elif update.kind is UpdateKind.DELETE:
+            yield from self._delete(update.key, update.cause)
+        else:
+            for key in sorted(self._carried):
+                yield from self._delete(key, f"not listed by {self.incarnation}, which is complete")
+            self.complete = True
+
+    def _replace(self, snapshot: Snapshot) -> Iterator[Change[bytes]]:
+        """Become the snapshot. Keys it does not list go only if it is complete, or if this incarnation had them."""
+        if snapshot.incarnation != self.incarnation:
+            self._carried = set(self._entries)
+        self.incarnation, self.number = snapshot.incarnation, snapshot.number
+        if not snapshot.complete:
+            self.complete = False
+            yield from self._freshness()
+        for key in [key for key in self._entries if key not in snapshot.entries]:
+            if snapshot.complete or key not in self._carried:
+                yield from self._delete(key, "not in the owner's snapshot")
+        for key, raw in snapshot.entries.items():
+            yield from self._put(key, bytes(raw), "in the owner's snapshot")
+        self.complete = snapshot.complete
+
+    def _put(self, key: str, value: bytes, cause: str) -> Iterator[Change[bytes]]:
+        self._carried.discard(key)
+        if self._entries.get(key) != value:
+            self._entries[key] = value
+            yield Put(key, value, cause)
+
+    def _delete(self, key: str, cause: str) -> Iterator[Change[bytes]]:
+        self._carried.discard(key)
+        if self._entries.pop(key, None) is not None:
+            yield Deleted(key, cause)
+
+    def _in_step(self, now: float) -> Iterator[Freshness]:
+        self._in_step_at = now
+        self.stale = False
+        yield from self._freshness()
+
+    def _freshness(self) -> Iterator[Freshness]:
+        """The standing, if it is another one than was told last."""
+        standing = Freshness(complete=self.complete, stale=self.stale)
+        if standing != self._told:
+            self._told = standing
+            yield standing

@@ -1,0 +1,26 @@
+"""Moments and durations as Kubernetes writes them. Seconds come in (moments: since the epoch), text goes out; pure."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(wall: float) -> str:
+    """Whole seconds in UTC, as in API objects: `2026-01-02T03:04:05Z`."""
+    return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def rfc3339_micro(wall: float) -> str:
+    """Microseconds in UTC, as in the times of events: `2026-01-02T03:04:05.123456Z`."""
+    return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def go_duration(seconds: float) -> str:
+    """As Go prints a time.Duration of at least a millisecond, to the millisecond: `1m30.5s`, `450ms`, `2h0m0s`."""
+    milliseconds = round(seconds * 1000)
+    if 0 < milliseconds < 1000:
+        return f"{milliseconds}ms"
+    minutes, milliseconds = divmod(milliseconds, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    text = f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{text}"
+    return f"{minutes}m{text}" if minutes else text

@@ -1,0 +1,378 @@
+"""What every bus promises: the same tests on the bus of tests and on the bus of real processes."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, make_dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus import codec
+from bus.endpoint import Endpoint
+from bus.frames import BEATS_TOPIC, topic_of
+from bus.interface import Change, Deleted, Freshness, NoAnswerError, Put, RequestRefusedError
+from bus.messages.beat import Beat, GetHealth
+from bus.messages.snapshot import GetSnapshot, Snapshot
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import NODE_STATUS, PODS_ADMITTED, PODS_DESIRED
+from bus.owned import Owned
+from tests.service.bus.harness import Harness, MemoryHarness, NodeHarness
+
+
+@dataclass(frozen=True, kw_only=True)
+class Echo:
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Echoed:
+    text: str
+
+
+@pytest.fixture(params=["memory", "node"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    world: Harness = MemoryHarness() if request.param == "memory" else NodeHarness(tmp_path / "run")
+    yield world
+    await world.close()
+
+
+def pod(uid: str, **spec: Any) -> DesiredPod:
+    return DesiredPod(uid=uid, source="file", pod={"spec": spec})
+
+
+class Follower:
+    """podsync following pods.desired, noting what it is told."""
+
+    def __init__(self, world: Harness) -> None:
+        self.bus: Endpoint = world.bus("podsync")
+        self.told: list[Change[DesiredPod]] = []
+        self.stream = self.bus.follow(PODS_DESIRED, self.told.append)
+
+    def freshness(self) -> tuple[bool, bool]:
+        return self.stream.complete, self.stream.stale
+
+
+class TestStreams:
+    async def test_a_late_joiner_gets_everything_that_was_put_before(self, world: Harness) -> None:
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        pods.put("a", pod("a"))
+        await owner.start()
+        pods.put("b", pod("b"))
+        pods.mark_complete()
+        follower = Follower(world)
+        await follower.bus.start()
+        await world.until(lambda: follower.stream.complete)
+        assert dict(follower.stream.state) == {"a": pod("a"), "b": pod("b")}
+        assert follower.told[-1] == Freshness(complete=True, stale=False)
+
+    async def test_a_follower_that_was_there_first_gets_it_too(self, world: Harness) -> None:
+        follower = Follower(world)
+        await follower.bus.start()
+        assert follower.freshness() == (False, True)
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        await owner.start()
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        assert follower.freshness() == (False, False)
+
+    async def test_changes_are_told_in_order_with_their_cause(self, world: Harness) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"), "file web.yaml")
+        pods.put("a", pod("a"), "the same once more")
+        pods.put("a", pod("a", v=2), "file web.yaml changed")
+        pods.delete("a", "file web.yaml removed")
+        pods.delete("a", "a second time")
+        pods.put("b", pod("b"), "last")
+        await world.until(lambda: "b" in follower.stream.state)
+        assert [change for change in follower.told if not isinstance(change, Freshness)] == [
+            Put("a", pod("a"), "file web.yaml"),
+            Put("a", pod("a", v=2), "file web.yaml changed"),
+            Deleted("a", "file web.yaml removed"),
+            Put("b", pod("b"), "last"),
+        ]
+        assert (pods.get("a"), pods.get("b"), pods.keys()) == (None, pod("b"), ("b",))
+
+    async def test_complete_is_told_to_those_who_follow_already(self, world: Harness) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.mark_complete()
+        await world.until(lambda: follower.stream.complete)
+        assert follower.told[-1] == Freshness(complete=True, stale=False)
+
+    async def test_a_restarted_owner_takes_nothing_away_until_it_is_complete(self, world: Harness) -> None:
+        owner, pods, follower = await self.joined(world)
+        pods.put("stays", pod("stays"))
+        pods.put("goes", pod("goes"))
+        pods.mark_complete()
+        await world.until(lambda: follower.stream.complete)
+        await world.kill(owner)
+        del follower.told[:]
+
+        again = world.bus("sources")
+        pods = again.own(PODS_DESIRED)
+        pods.put("stays", pod("stays"))
+        await again.start()
+        await world.until(lambda: not follower.stream.complete)
+        pods.put("new", pod("new"))
+        await world.until(lambda: "new" in follower.stream.state)
+        assert set(follower.stream.state) == {"stays", "goes", "new"}
+        pods.mark_complete()
+        await world.until(lambda: follower.stream.complete)
+        assert set(follower.stream.state) == {"stays", "new"}
+        assert [change.key for change in follower.told if isinstance(change, Deleted)] == ["goes"]
+        assert [change for change in follower.told if isinstance(change, Freshness)] == [
+            Freshness(complete=False, stale=False),
+            Freshness(complete=True, stale=False),
+        ]
+
+    async def test_a_restarted_follower_begins_with_the_snapshot(self, world: Harness) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        await world.kill(follower.bus)
+        pods.put("b", pod("b"))
+        again = Follower(world)
+        await again.bus.start()
+        await world.until(lambda: len(again.stream.state) == 2)
+
+    async def test_a_follower_that_fails_ends_neither_the_bus_nor_its_neighbours(
+        self, world: Harness, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail(_: Change[DesiredPod]) -> None:
+            raise ZeroDivisionError
+
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        await owner.start()
+        follower = Follower(world)
+        failing = follower.bus.follow(PODS_DESIRED, fail)
+        await follower.bus.start()
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state and "a" in failing.state)
+        assert "bus: the follower of pods.desired failed on a Put" in caplog.messages
+
+    async def test_a_value_over_the_cap_is_refused_logged_and_changes_nothing(
+        self, world: Harness, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        with pytest.raises(codec.MessageTooLargeError, match=r"^pods\.desired a is too large for the bus: "):
+            pods.put("a", pod("a", blob="x" * codec.MESSAGE_CAP))
+        pods.put("b", pod("b"))
+        await world.until(lambda: "b" in follower.stream.state)
+        assert follower.stream.state["a"] == pods.get("a") == pod("a")
+        assert any(message.startswith("bus: not published: pods.desired a is too large") for message in caplog.messages)
+
+    async def test_a_snapshot_may_be_larger_than_any_one_message(self, world: Harness) -> None:
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        for uid in ("a", "b", "c"):
+            pods.put(uid, pod(uid, blob="x" * (codec.MESSAGE_CAP // 2)))
+        await owner.start()
+        follower = Follower(world)
+        await follower.bus.start()
+        await world.until(lambda: len(follower.stream.state) == 3)
+
+    async def test_frames_that_do_not_decode_are_counted_and_dropped(
+        self, world: Harness, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        owner, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        topic = topic_of("pods.desired")
+        for message in (
+            (topic, b"\xff", b""),
+            (topic, b'{"v":"1.0"}', b"{}"),
+            (topic,),
+            (BEATS_TOPIC, b"[]"),
+            (BEATS_TOPIC, b"{}", b"{}"),
+        ):
+            world.publish_raw(owner, follower.bus, message)
+        pods.put("b", pod("b"))
+        await world.until(lambda: "b" in follower.stream.state)
+        assert follower.bus.drops.counts["frame"] == 5
+        assert len([message for message in caplog.messages if "dropped a frame" in message]) == 1
+
+    async def test_a_value_that_does_not_decode_costs_only_itself(self, world: Harness) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        wrong: Any = DesiredPod(uid="a", source="file", pod="not an object")  # type: ignore[arg-type]
+        pods.put("a", wrong)
+        pods.put("b", pod("b"))
+        await world.until(lambda: "b" in follower.stream.state)
+        assert follower.stream.state["a"] == pod("a")
+        assert follower.bus.drops.counts["value"] == 1
+        assert follower.bus.drops.counts["snapshot again"] == 0
+
+    async def test_an_owner_of_another_major_version_makes_the_stream_stale_and_a_trouble(self, world: Harness) -> None:
+        owner, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        world.publish_raw(owner, follower.bus, (topic_of("pods.desired"), b'{"v":"2.0"}', b"{}"))
+        await world.until(lambda: follower.stream.stale)
+        assert "a" in follower.stream.state
+        await world.until(lambda: not follower.stream.stale)  # its next beat is one that we speak
+        foreign = codec.encode(Beat(service="sources", incarnation="x", protocol="2.0", pid=1, sent_at=0.0))
+        world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
+        await world.until(lambda: follower.stream.stale)
+        health = await owner.ask("podsync", GetHealth(), Beat)
+        assert health.troubles == ("sources speaks bus protocol 2.0 and podsync 1.0: restart the older one",)
+
+    async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
+        bus = world.bus("sources")
+        bus.own(PODS_DESIRED)
+        with pytest.raises(ValueError, match=r"pods\.desired is owned already"):
+            bus.own(PODS_DESIRED)
+        with pytest.raises(ValueError, match=r"pods\.admitted is owned by podsync, not by sources"):
+            bus.own(PODS_ADMITTED)
+
+    async def test_streams_are_named_before_the_start(self, world: Harness) -> None:
+        bus = world.bus("status")
+        with pytest.raises(RuntimeError, match="status asked podsync before its bus was started"):
+            await bus.ask("podsync", GetHealth(), Beat)
+        await bus.start()
+        with pytest.raises(RuntimeError, match="status called own after its bus was started"):
+            bus.own(NODE_STATUS)
+
+    async def joined(self, world: Harness) -> tuple[Endpoint, Owned[DesiredPod], Follower]:
+        """An owner and a follower that is in step with it."""
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        await owner.start()
+        follower = Follower(world)
+        await follower.bus.start()
+        await world.until(lambda: not follower.stream.stale)
+        return owner, pods, follower
+
+
+class TestBeats:
+    async def test_a_beat_greets_who_subscribes_and_carries_what_there_is_to_say(self, world: Harness) -> None:
+        heard: list[Beat] = []
+        server = world.bus("server")
+        server.on_beat(heard.append)
+        await server.start()
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        pods.put("a", pod("a"))
+        owner.progress("scan")
+        owner.trouble("dir", "cannot read /etc/manifests")
+        await owner.start()
+        await world.until(lambda: any(beat.service == "sources" for beat in heard))
+        beat = next(beat for beat in heard if beat.service == "sources")
+        assert beat.incarnation == owner.incarnation
+        assert beat.streams == {"pods.desired": 1}
+        assert set(beat.progress) == {"scan"}
+        assert beat.troubles == ("cannot read /etc/manifests",)
+
+    async def test_a_new_trouble_does_not_wait_for_the_next_second(self, world: Harness) -> None:
+        heard: list[Beat] = []
+        server = world.bus("server")
+        server.on_beat(heard.append)
+        await server.start()
+        owner = world.bus("sources")
+        await owner.start()
+        await world.until(lambda: any(beat.service == "sources" for beat in heard))
+        owner.trouble("dir", "cannot read /etc/manifests")
+        await world.until(lambda: heard[-1].service == "sources" and bool(heard[-1].troubles))
+        assert heard[-1].sent_at - heard[0].sent_at < 0.5
+
+    async def test_a_callback_that_fails_is_logged(self, world: Harness, caplog: pytest.LogCaptureFixture) -> None:
+        def fail(_: Beat) -> None:
+            raise ZeroDivisionError
+
+        server = world.bus("server")
+        server.on_beat(fail)
+        await server.start()
+        await world.until(lambda: "bus: a callback for beats failed on the beat of server" in caplog.messages)
+
+
+class TestRequests:
+    async def test_a_question_is_answered(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        assert await asker.ask("podsync", Echo(text="ü"), Echoed) == Echoed(text="ü")
+
+    async def test_many_questions_at_once_get_each_its_own_answer(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        answers = await asyncio.gather(*(asker.ask("podsync", Echo(text=str(n)), Echoed) for n in range(50)))
+        assert [answer.text for answer in answers] == [str(n) for n in range(50)]
+
+    async def test_every_service_answers_for_its_health(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        assert (await asker.ask("podsync", GetHealth(), Beat)).service == "podsync"
+
+    async def test_a_refusal_is_the_other_sides_one_line(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        with pytest.raises(RequestRefusedError, match=r"^nothing to echo$"):
+            await asker.ask("podsync", Echo(text=""), Echoed)
+
+    async def test_a_snapshot_of_a_stream_it_does_not_own_is_refused(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        with pytest.raises(RequestRefusedError, match=r"^podsync does not own the stream pods\.desired$"):
+            await asker.ask("podsync", GetSnapshot(stream="pods.desired"), Snapshot)
+
+    async def test_a_question_nobody_answers_names_who_what_and_how_long(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat, timeout=0.3))
+        await world.pass_time(0.3)
+        with pytest.raises(NoAnswerError, match=r"^volume did not answer GetHealth within 0\.3 s$"):
+            await asking
+
+    async def test_a_slow_answer_is_too_late_but_holds_up_no_other(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        slow = asyncio.create_task(asker.ask("podsync", Echo(text="slow"), Echoed, timeout=0.3))
+        assert await asker.ask("podsync", Echo(text="fast"), Echoed) == Echoed(text="fast")
+        await world.pass_time(0.3)
+        with pytest.raises(NoAnswerError, match=r"^podsync did not answer Echo within 0\.3 s$"):
+            await slow
+
+    async def test_a_question_asked_before_its_service_is_there_is_answered_when_it_comes(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat))
+        await asyncio.sleep(0)
+        await world.bus("volume").start()
+        assert (await asking).service == "volume"
+
+    async def test_a_question_over_the_cap_is_not_sent(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        with pytest.raises(codec.MessageTooLargeError, match=r"^request Echo is too large"):
+            await asker.ask("podsync", Echo(text="x" * codec.MESSAGE_CAP), Echoed)
+
+    async def test_an_answer_over_the_cap_is_a_refusal_and_logged(
+        self, world: Harness, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        asker = await self.asking(world)
+        with caplog.at_level(logging.ERROR), pytest.raises(RequestRefusedError, match=r"^answer Echoed is too large"):
+            await asker.ask("podsync", Echo(text="blow up"), Echoed)
+        assert any("answer to Echo of status/" in message for message in caplog.messages)
+
+    async def test_an_answer_of_another_type_is_no_answer(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with a Echoed instead of a Beat$"):
+            await asker.ask("podsync", Echo(text="a"), Beat)
+
+    async def test_an_answer_that_does_not_decode_is_no_answer_and_counted(self, world: Harness) -> None:
+        asker = await self.asking(world)
+        of_another_version = make_dataclass("Echoed", [("text", int)], frozen=True)
+        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with something that is not a Echoed: "):
+            await asker.ask("podsync", Echo(text="a"), of_another_version)
+        assert asker.drops.counts["answer"] == 1
+
+    async def asking(self, world: Harness) -> Endpoint:
+        """status, with a podsync that echoes."""
+
+        async def echo(request: Echo) -> Echoed:
+            if not request.text:
+                raise RequestRefusedError("nothing to echo")
+            if request.text == "slow":
+                await asyncio.Event().wait()
+            return Echoed(text="x" * codec.MESSAGE_CAP if request.text == "blow up" else request.text)
+
+        answerer, asker = world.bus("podsync"), world.bus("status")
+        answerer.answer(Echo, echo)
+        await answerer.start()
+        await asker.start()
+        return asker

@@ -1,0 +1,82 @@
+"""What may travel: dataclasses and their JSON, the size cap, the protocol version."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from bus import codec
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thing:
+    name: str
+    count: int = 0
+    colour: Colour = Colour.RED
+    parts: tuple[str, ...] = ()
+    raw: dict[str, Any] = field(default_factory=dict)
+
+
+def test_a_dataclass_survives_the_journey() -> None:
+    thing = Thing(name="a", count=3, parts=("x", "y"), raw={"spec": {"z": [1, None, 1.5, "ü"]}})
+    assert codec.decode(codec.encode(thing), Thing) == thing
+
+
+def test_equal_values_have_equal_bytes() -> None:
+    assert codec.encode(Thing(name="a", raw={"x": 1, "y": 2})) == codec.encode(Thing(name="a", raw={"y": 2, "x": 1}))
+
+
+def test_unknown_fields_are_ignored_and_missing_ones_take_their_default() -> None:
+    assert codec.decode(b'{"name":"a","of_a_later_version":{}}', Thing) == Thing(name="a")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xfe",
+        b"null",
+        b"[]",
+        b'{"name":1}',
+        b'{"name":"a","count":"3"}',
+        b'{"name":"a","colour":"blue"}',
+        b'{"name":"\xff"}',
+        b'{"name":"a"',
+        b'{"name":"a","raw":' + b'{"a":' * 100_000,
+    ],
+)
+def test_what_is_not_the_message_is_refused(data: bytes) -> None:
+    with pytest.raises(codec.UndecodableError, match=r"^not a Thing: "):
+        codec.decode(data, Thing)
+
+
+def test_a_refusal_says_where_and_not_what() -> None:
+    with pytest.raises(codec.UndecodableError) as refusal:
+        codec.decode(b'{"name":"a","count":"hunter2"}', Thing)
+    assert "$.count" in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": {1, 2}}, {"a": "\ud800"}, object()])
+def test_what_is_no_json_does_not_travel(value: object) -> None:
+    with pytest.raises(codec.UnencodableError, match=r"^pods\.desired x is no JSON: "):
+        codec.encode(value, "pods.desired x")
+
+
+def test_a_message_has_at_most_sixteen_mebibytes() -> None:
+    quotes = 2
+    codec.encode("x" * (codec.MESSAGE_CAP - quotes))
+    with pytest.raises(
+        codec.MessageTooLargeError, match=r"^this is too large for the bus: 16777217 bytes, at most 16777216$"
+    ):
+        codec.encode("x" * (codec.MESSAGE_CAP - quotes + 1), "this")
+
+
+@pytest.mark.parametrize(("version", "understood"), [("1.0", True), ("1.99", True), ("2.0", False), ("", False)])
+def test_the_same_major_version_is_understood(version: str, understood: bool) -> None:
+    assert codec.speaks(version) is understood

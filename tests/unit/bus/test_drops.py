@@ -1,0 +1,32 @@
+"""Dropped frames are counted, and said at most once a minute for each kind."""
+
+import logging
+
+import pytest
+
+from bus.drops import Drops
+from bus.memory import ManualClock
+
+
+def test_every_drop_is_counted_and_the_first_of_a_minute_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    drops = Drops(clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            drops.drop("frame", "not a Beat")
+        clock.advance(59.0)
+        drops.drop("frame", "not a Beat")
+        clock.advance(1.0)
+        drops.drop("frame", "no topic")
+    assert drops.counts["frame"] == 7
+    assert caplog.messages == [
+        "bus: dropped a frame (1 since last said): not a Beat",
+        "bus: dropped a frame (6 since last said): no topic",
+    ]
+
+
+def test_one_kind_does_not_silence_another(caplog: pytest.LogCaptureFixture) -> None:
+    drops = Drops(ManualClock())
+    drops.drop("frame", "a")
+    drops.drop("request", "b")
+    assert len(caplog.messages) == 2

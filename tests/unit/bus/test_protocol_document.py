@@ -1,0 +1,84 @@
+"""PROTOCOL.md is true: every message has a section, every field a row, every example decodes."""
+
+import importlib
+import pkgutil
+import re
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import bus.messages
+from bus import codec
+from bus.messages.streams import STREAMS, Stream
+from shared.model import runtime
+
+DOCUMENT = Path(bus.messages.__file__).parent.parent / "PROTOCOL.md"
+
+
+@cache
+def messages() -> dict[str, type[Any]]:
+    modules = [
+        importlib.import_module(f"bus.messages.{module.name}") for module in pkgutil.iter_modules(bus.messages.__path__)
+    ]
+    return {
+        name: thing
+        for module in [*modules, runtime]
+        for name, thing in vars(module).items()
+        if is_dataclass(thing)
+        and isinstance(thing, type)
+        and thing.__module__ == module.__name__
+        and thing is not Stream
+    }
+
+
+@cache
+def sections() -> dict[str, str]:
+    parts = re.split(r"^### (.+)$", DOCUMENT.read_text(), flags=re.MULTILINE)
+    return {
+        name.strip(): re.split(r"^## ", text, flags=re.MULTILINE)[0]
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def test_every_message_has_a_section_and_every_section_a_message() -> None:
+    assert set(sections()) == set(messages())
+
+
+def test_the_document_is_of_the_version_the_code_speaks() -> None:
+    assert DOCUMENT.read_text().startswith(f"# The bus protocol, version {codec.PROTOCOL_VERSION}\n")
+
+
+@pytest.mark.parametrize("name", sorted(sections()))
+class TestSection:
+    def test_has_an_example_that_decodes_and_survives_the_round_trip(self, name: str) -> None:
+        examples = re.findall(r"^```json\n(.*?)\n```$", sections()[name], flags=re.MULTILINE | re.DOTALL)
+        assert len(examples) == 1
+        decoded = codec.decode(examples[0].encode(), messages()[name])
+        assert codec.decode(codec.encode(decoded), messages()[name]) == decoded
+
+    def test_its_example_names_no_field_the_message_lacks(self, name: str) -> None:
+        example = re.findall(r"^```json\n(.*?)\n```$", sections()[name], flags=re.MULTILINE | re.DOTALL)[0]
+        assert set(orjson.loads(example)) <= {field.name for field in fields(messages()[name])}
+
+    def test_has_a_row_for_each_field_in_order(self, name: str) -> None:
+        rows = re.findall(r"^\| `(\w+)` \|", sections()[name], flags=re.MULTILINE)
+        assert rows == [field.name for field in fields(messages()[name])]
+
+    def test_says_what_class_of_fact_it_is_and_what_loss_and_restart_mean(self, name: str) -> None:
+        section = sections()[name]
+        assert re.search(r"\*\*Class of fact\*\*: (re-derivable|on disk first|disposable|that of its stream)", section)
+        for subject in ("lost", "duplicated", "late", "restart"):
+            assert re.search(rf"\*\*[^*]*{subject}[^*]*\*\*", section, flags=re.IGNORECASE), subject
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+def test_every_stream_stands_in_the_section_of_its_values_with_its_owner(stream: Stream[Any]) -> None:
+    section = sections()[stream.value.__name__]
+    if stream.name.startswith("events/"):
+        assert "**Stream**: `events/<service>`" in section
+    else:
+        assert f"**Stream**: `{stream.name}`\n- **Owner**: {stream.owner}\n- **Key**: " in section
