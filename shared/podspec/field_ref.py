@@ -1,0 +1,124 @@
+"""Values that fieldRef and resourceFieldRef name, for environments and downward volumes (reference pods.md 6.3).
+
+status.* fields are not read from the pod: what they are is known only to the caller.
+"""
+
+import re
+from collections.abc import Mapping
+
+from shared.model.objects import Object, annotations, name, namespace, uid
+from shared.podspec.quantity import ZERO, Quantity, QuantityError, parse_quantity
+from shared.podspec.resources import HUGEPAGES, main_containers, parse_resources, pod_level, resource_list
+
+_SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]\Z", re.DOTALL)
+STATUS_FIELDS = ("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
+_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.host",
+    "spec.serviceAccountName",
+)
+_FROM_NODE = ("cpu", "memory", "ephemeral-storage")
+
+
+class FieldError(ValueError):
+    """The reference names nothing; the text is the kubelet's."""
+
+
+def is_field(path: str) -> bool:
+    """Whether an environment variable may name this field."""
+    return path in _FIELDS or path in STATUS_FIELDS or _SUBSCRIPT.match(path) is not None
+
+
+def field_value(pod: Object, path: str, status: Mapping[str, str] | None = None) -> str:
+    """The field's text; `status` has the STATUS_FIELDS. A missing label or annotation is "". Raises FieldError."""
+    spec = pod.get("spec") or {}
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    if subscript := _SUBSCRIPT.match(path):
+        held = labels if subscript[1] == "metadata.labels" else annotations(pod)
+        return str(held.get(subscript[2], ""))
+    if status is not None and path in status:
+        return status[path]
+    match path:
+        case "metadata.name":
+            return name(pod)
+        case "metadata.namespace":
+            return namespace(pod)
+        case "metadata.uid":
+            return uid(pod)
+        case "metadata.labels":
+            return format_map(labels)
+        case "metadata.annotations":
+            return format_map(annotations(pod))
+        case "spec.nodeName" | "spec.host":
+            return str(spec.get("nodeName") or "")
+        case "spec.serviceAccountName":
+            return str(spec.get("serviceAccountName") or "")
+    raise FieldError(f"unsupported fieldPath: {path}")
+
+
+def format_map(values: Mapping[str, str]) -> str:
+    """Sorted `key="value"` lines with Go's quoting."""
+    return "\n".join(f"{key}={go_quote(str(values[key]))}" for key in sorted(values))
+
+
+def go_quote(text: str) -> str:
+    """Go's %q."""
+    short = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+    short |= {'"': '\\"', "\\": "\\\\"}
+
+    def quoted(character: str) -> str:
+        if character in short:
+            return short[character]
+        code = ord(character)
+        if character.isprintable():
+            return character
+        if 0xD800 <= code <= 0xDFFF:
+            return "\ufffd"
+        if code < 0x80:
+            return f"\\x{code:02x}"
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+    return f'"{"".join(map(quoted, text))}"'
+
+
+def is_resource(path: str) -> bool:
+    """Whether resourceFieldRef may name this, as `limits.cpu`."""
+    kind, _, resource = path.partition(".")
+    return kind in ("limits", "requests") and (resource in _FROM_NODE or resource.startswith(HUGEPAGES))
+
+
+def resource_value(pod: Object, container: Object, reference: Object, allocatable: Mapping[str, str]) -> str:
+    """The number resourceFieldRef stands for, rounded up to whole divisors. A limit that is not set is the pod's, else
+    what the node can allocate. Raises FieldError."""
+    path = str(reference.get("resource") or "")
+    if not is_resource(path):
+        raise FieldError(f"unsupported container resource : {path}")
+    kind, _, resource = path.partition(".")
+    holder = _container(pod, container, str(reference.get("containerName") or ""))
+    amount = resource_list(holder, kind).get(resource)
+    if amount is None and kind == "limits" and resource in _FROM_NODE:
+        amount = pod_level(pod, "limits").get(resource) if resource != "ephemeral-storage" else None
+        amount = amount or parse_resources(allocatable).get(resource)
+    return _divided(amount or ZERO, reference.get("divisor"), by_milli=resource == "cpu")
+
+
+def _container(pod: Object, container: Object, wanted: str) -> Object:
+    if not wanted or wanted == container.get("name"):
+        return container
+    for other in main_containers(pod):
+        if other.get("name") == wanted:
+            return other
+    raise FieldError(f"container {wanted} not found")
+
+
+def _divided(amount: Quantity, divisor: object, *, by_milli: bool) -> str:
+    try:
+        unit = parse_quantity(divisor or "0")
+    except QuantityError as error:
+        raise FieldError(str(error)) from error
+    unit = unit or Quantity.of(1)
+    total, step = (amount.milli(), unit.milli()) if by_milli else (amount.base(), unit.base())
+    return str(-(-total // step))

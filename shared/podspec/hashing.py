@@ -1,0 +1,54 @@
+"""Hashes that the kubelet writes where it, or another kubelet, reads them again (reference pods.md 6.2, 7.2)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shared.model.objects import Object, name, namespace, uid
+from shared.podspec.go_json import go_json
+
+
+def _fnv1a(data: bytes, state: int, prime: int, bits: int) -> int:
+    mask = (1 << bits) - 1
+    for byte in data:
+        state = ((state ^ byte) * prime) & mask
+    return state
+
+
+def fnv32a(data: bytes) -> int:
+    """FNV-1a, 32 bits."""
+    return _fnv1a(data, 0x811C9DC5, 0x01000193, 32)
+
+
+def fnv64a(data: bytes) -> int:
+    """FNV-1a, 64 bits."""
+    return _fnv1a(data, 0xCBF29CE484222325, 0x100000001B3, 64)
+
+
+def fnv128a(data: bytes) -> int:
+    """FNV-1a, 128 bits."""
+    return _fnv1a(data, 0x6C62272E07BB014262B821756295C58D, 0x0000000001000000000000000000013B, 128)
+
+
+def container_hash(container: Mapping[str, Any]) -> str:
+    """Annotation io.kubernetes.container.hash: a running container whose hash differs is restarted, so this is Go's
+    dump of the bytes of `{"image":…,"name":…}`, not ours to choose."""
+    described = go_json({"image": container.get("image") or "", "name": container.get("name") or ""})
+    dump = " ".join(str(byte) for byte in described.encode())
+    return f"{fnv32a(f'([]uint8)[{dump}]'.encode()):x}"
+
+
+def content_hash(*parts: Any) -> int:
+    """128 bits over JSON values and texts, the same for equal contents whatever the order of keys."""
+    written = (
+        part if isinstance(part, str) else json.dumps(part, sort_keys=True, separators=(",", ":")) for part in parts
+    )
+    return fnv128a("".join(written).encode("utf-8", "surrogatepass"))
+
+
+def backoff_key(pod: Object, container: Mapping[str, Any]) -> str:
+    """Key of a container's crash-loop back-off: another image or other resources start afresh. Never leaves this
+    agent, so the resources are written in our own way."""
+    resources = json.dumps(container.get("resources") or {}, sort_keys=True, separators=(",", ":"))
+    parts = (name(pod), namespace(pod), uid(pod), container.get("name") or "", container.get("image") or "", resources)
+    return f"{fnv64a('/'.join(parts).encode('utf-8', 'surrogatepass')):x}"

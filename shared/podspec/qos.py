@@ -1,0 +1,44 @@
+"""A pod's QoS class from its resources (reference node.md 4.19). Looks at cpu and memory only."""
+
+from enum import StrEnum
+
+from shared.model.objects import Object
+from shared.podspec.quantity import Quantity
+from shared.podspec.resources import has_pod_level_resources, main_containers, resource_list
+
+
+class QosClass(StrEnum):
+    """As in status.qosClass."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+_COUNTED = ("cpu", "memory")
+
+
+def qos_class(pod: Object) -> QosClass:
+    """status.qosClass when set, else computed from spec.resources if set there, else from all regular and init
+    containers (ephemeral ones never count)."""
+    told = (pod.get("status") or {}).get("qosClass")
+    return QosClass(told) if told in set(QosClass) else compute_qos_class(pod)
+
+
+def compute_qos_class(pod: Object) -> QosClass:
+    """From the spec alone."""
+    spec = pod.get("spec") or {}
+    holders = [spec] if has_pod_level_resources(pod) else main_containers(pod)
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    all_limited = True
+    for holder in holders:
+        for kind, totals in (("requests", requests), ("limits", limits)):
+            for name, amount in resource_list(holder, kind).items():
+                if name in _COUNTED and amount.nanos > 0:
+                    totals[name] = totals[name] + amount if name in totals else amount
+        own_limits = resource_list(holder, "limits")
+        all_limited = all_limited and all(name in own_limits and own_limits[name].nanos > 0 for name in _COUNTED)
+    if not requests and not limits:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if all_limited and requests == limits else QosClass.BURSTABLE

@@ -1,0 +1,78 @@
+"""Which API objects a pod names. A static pod may name none: it must run without an API (reference pods.md 1.2.10)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.resources import main_containers
+
+# Volume types whose credentials are a Secret: type -> field of the reference (secretName is a bare name).
+_SECRET_FIELDS = {
+    "azureFile": "secretName",
+    "cephfs": "secretRef",
+    "cinder": "secretRef",
+    "csi": "nodePublishSecretRef",
+    "flexVolume": "secretRef",
+    "iscsi": "secretRef",
+    "rbd": "secretRef",
+    "scaleIO": "secretRef",
+    "secret": "secretName",
+    "storageos": "secretRef",
+}
+_VOLUMES = {
+    "configMap": "configmaps (via configmap volumes)",
+    "secret": "secrets (via secret volumes)",
+    "csi": "csidrivers (via CSI volumes)",
+    "glusterfs": "endpoints (via glusterFS volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+    "azureFile": "secrets (via azureFile volumes)",
+}
+_PROJECTED = {
+    "clusterTrustBundle": "clustertrustbundles",
+    "configMap": "configmaps (via projected volumes)",
+    "podCertificate": "podcertificates",
+    "secret": "secrets (via projected volumes)",
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+}
+
+
+def api_reference(pod: Object) -> str:
+    """The first kind of API object the pod refers to, in the kubelet's words; "" when it refers to none."""
+    return next(_references(pod), "")
+
+
+def _references(pod: Object) -> Iterator[str]:
+    spec = pod.get("spec") or {}
+    volumes = spec.get("volumes") or ()
+    if spec.get("serviceAccountName"):
+        yield "serviceaccounts"
+    if any(_names_secret(volume) for volume in volumes) or _names(pod, "secret") or spec.get("imagePullSecrets"):
+        yield "secrets"
+    if any("configMap" in source for volume in volumes for source in _sources(volume)) or _names(pod, "configMap"):
+        yield "configmaps"
+    if spec.get("resourceClaims"):
+        yield "resourceclaims"
+    for volume in volumes:
+        yield from (what for kind, what in _VOLUMES.items() if kind in volume)
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield from (what for kind, what in _PROJECTED.items() if kind in source)
+
+
+def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
+    """The volume itself and, of a projected one, its parts."""
+    return [volume, *((volume.get("projected") or {}).get("sources") or ())]
+
+
+def _names_secret(volume: dict[str, Any]) -> bool:
+    direct = any((volume.get(kind) or {}).get(field) for kind, field in _SECRET_FIELDS.items())
+    return direct or any("secret" in source for source in _sources(volume)[1:])
+
+
+def _names(pod: Object, kind: str) -> bool:
+    """Whether an environment is filled from a `secret` or `configMap`."""
+    return any(
+        f"{kind}Ref" in source or f"{kind}KeyRef" in (source.get("valueFrom") or {})
+        for container in main_containers(pod)
+        for source in [*(container.get("envFrom") or ()), *(container.get("env") or ())]
+    )

@@ -1,0 +1,163 @@
+"""What a pod asks for in total, and the kernel's units for it (reference node.md 4.2, 4.19).
+
+Takes defaulted and validated pods: quantities that don't parse count as absent here, validation names them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.quantity import ZERO, Quantity, QuantityError, parse_quantity
+
+ResourceList = dict[str, Quantity]
+
+MIN_SHARES, MAX_SHARES = 2, 262144
+MIN_QUOTA = 1000
+HUGEPAGES = "hugepages-"
+
+
+def resource_list(holder: Mapping[str, Any], kind: str) -> ResourceList:
+    """`resources.<kind>` ("requests" or "limits") of a container or of a pod spec."""
+    return parse_resources((holder.get("resources") or {}).get(kind))
+
+
+def parse_resources(raw: Mapping[str, Any] | None) -> ResourceList:
+    """A resource list from JSON."""
+    parsed = {}
+    for name, value in (raw or {}).items():
+        try:
+            parsed[name] = parse_quantity(value)
+        except QuantityError:
+            continue
+    return parsed
+
+
+def main_containers(pod: Object) -> list[Object]:
+    """Init containers, then regular ones: all that resources are counted for."""
+    spec = pod.get("spec") or {}
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def is_sidecar(container: Mapping[str, Any]) -> bool:
+    """For an init container: it restarts always and runs beside the regular ones."""
+    return container.get("restartPolicy") == "Always"
+
+
+def is_pod_level(resource: str) -> bool:
+    """Resources that spec.resources may set for the whole pod."""
+    return resource in ("cpu", "memory") or resource.startswith(HUGEPAGES)
+
+
+def pod_level(pod: Object, kind: str) -> ResourceList:
+    """spec.resources.<kind>, supported resources only."""
+    return {name: amount for name, amount in resource_list(pod.get("spec") or {}, kind).items() if is_pod_level(name)}
+
+
+def has_pod_level_resources(pod: Object) -> bool:
+    """Whether spec.resources sets a request or limit it can set."""
+    return bool(pod_level(pod, "requests") or pod_level(pod, "limits"))
+
+
+def pod_requests(pod: Object, *, overhead: bool = True) -> ResourceList:
+    """Effective requests of the pod: the larger of start-up and run, or pod-level values where set; overhead on top."""
+    total = {**container_totals(pod, "requests"), **pod_level(pod, "requests")}
+    if overhead:
+        for name, amount in pod_overhead(pod).items():
+            total[name] = total.get(name, ZERO) + amount
+    return total
+
+
+def pod_limits(pod: Object, *, overhead: bool = True) -> ResourceList:
+    """Effective limits; overhead is added only to resources that have one."""
+    total = {**container_totals(pod, "limits"), **pod_level(pod, "limits")}
+    if overhead:
+        for name, amount in pod_overhead(pod).items():
+            if name in total:
+                total[name] = total[name] + amount
+    return total
+
+
+def pod_overhead(pod: Object) -> ResourceList:
+    """spec.overhead."""
+    return parse_resources((pod.get("spec") or {}).get("overhead"))
+
+
+def container_totals(pod: Object, kind: str) -> ResourceList:
+    """What the containers ask for together, without pod-level values and overhead: regular ones and sidecars run
+    side by side; a plain init container runs with the sidecars started before it."""
+    spec = pod.get("spec") or {}
+    running: ResourceList = {}
+    for container in spec.get("containers") or ():
+        _add(running, resource_list(container, kind))
+    sidecars: ResourceList = {}
+    starting: ResourceList = {}
+    for container in spec.get("initContainers") or ():
+        own = resource_list(container, kind)
+        if is_sidecar(container):
+            _add(running, own)
+            _add(sidecars, own)
+            phase = dict(sidecars)
+        else:
+            phase = dict(sidecars)
+            _add(phase, own)
+        _raise_to(starting, phase)
+    _raise_to(running, starting)
+    return running
+
+
+def _add(total: ResourceList, more: ResourceList) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise_to(total: ResourceList, floor: ResourceList) -> None:
+    for name, amount in floor.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount
+
+
+def shares(milli_cpu: int) -> int:
+    """cpu.shares for a request in thousandths of a core."""
+    return MIN_SHARES if milli_cpu == 0 else min(max(milli_cpu * 1024 // 1000, MIN_SHARES), MAX_SHARES)
+
+
+def quota(milli_cpu: int, period: int) -> int:
+    """Microseconds per `period` microseconds for a limit in thousandths of a core; 0 = no limit."""
+    return 0 if milli_cpu == 0 else max(milli_cpu * period // 1000, MIN_QUOTA)
+
+
+def weight(cpu_shares: int) -> int:
+    """cgroup v2 cpu.weight for cpu.shares, by the linear formula the kubelet uses; 0 = not written."""
+    if cpu_shares == 0:
+        return 0
+    return 10000 if cpu_shares >= MAX_SHARES else 1 + (cpu_shares - 2) * 9999 // 262142
+
+
+def hugepage_size(resource: str) -> str:
+    """The kernel's name of a page size (`2MB`, `1GB`, `64KB`) for `hugepages-2Mi`; "" when it is none."""
+    if not resource.startswith(HUGEPAGES):
+        return ""
+    try:
+        size = parse_quantity(resource.removeprefix(HUGEPAGES)).base()
+    except QuantityError:
+        return ""
+    for unit, name in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{name}"
+    return ""
+
+
+def status_resources(pod: Object) -> dict[str, Any]:
+    """The pod status's `resources` and, where something is requested, `allocatedResources` (reference pods.md 9.4):
+    the aggregates as allocated; what the runtime did with them is not asked."""
+    requests, limits = pod_requests(pod), pod_limits(pod)
+    both = {"limits": written(limits), "requests": written(requests)}
+    status: dict[str, Any] = {"resources": {kind: amounts for kind, amounts in both.items() if amounts}}
+    if requests:
+        status["allocatedResources"] = written(requests)
+    return status
+
+
+def written(resources: ResourceList) -> dict[str, str]:
+    """A resource list as JSON, canonical quantities."""
+    return {name: str(amount) for name, amount in sorted(resources.items())}

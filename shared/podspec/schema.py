@@ -1,0 +1,363 @@
+"""The JSON types of every pod field this agent reads, so that the rules behind need not doubt them.
+
+Fields not named here are carried along unread, whatever they hold. Decides types only: not which values are allowed.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+MAX_DEPTH = 100
+_INT64 = range(-(2**63), 2**63)
+
+
+class Scalar(StrEnum):
+    """What a field holds, as the message says it."""
+
+    STRING = "a string"
+    INTEGER = "an integer"
+    BOOLEAN = "true or false"
+    QUANTITY = "a quantity"  # text or number
+    INT_OR_STRING = "an integer or a string"
+
+
+@dataclass(frozen=True)
+class ListOf:
+    """A list, each item of one shape."""
+
+    item: "Shape"
+
+
+@dataclass(frozen=True)
+class MapOf:
+    """An object with keys of the user's choosing."""
+
+    value: "Shape"
+
+
+Struct = dict[str, Any]  # field name -> Shape
+Shape = Scalar | ListOf | MapOf | Struct
+
+S, I, B, Q = Scalar.STRING, Scalar.INTEGER, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
+P = Scalar.INT_OR_STRING
+STRINGS, STRING_MAP, AMOUNTS = ListOf(S), MapOf(S), MapOf(Q)
+
+_LOCAL_REF: Struct = {"name": S}
+_KEY_REF: Struct = {"name": S, "key": S, "optional": B}
+_FIELD_REF: Struct = {"apiVersion": S, "fieldPath": S}
+_RESOURCE_REF: Struct = {"containerName": S, "resource": S, "divisor": Q}
+_RESOURCES: Struct = {"limits": AMOUNTS, "requests": AMOUNTS, "claims": ListOf({"name": S, "request": S})}
+_SELINUX: Struct = {"user": S, "role": S, "type": S, "level": S}
+_PROFILE: Struct = {"type": S, "localhostProfile": S}
+_ITEMS = ListOf({"key": S, "path": S, "mode": I})
+_DOWNWARD_ITEMS = ListOf({"path": S, "mode": I, "fieldRef": _FIELD_REF, "resourceFieldRef": _RESOURCE_REF})
+
+_HTTP_GET: Struct = {
+    "path": S, "port": P, "host": S, "scheme": S, "httpHeaders": ListOf({"name": S, "value": S}),
+}  # fmt: skip
+_HANDLER: Struct = {
+    "exec": {"command": STRINGS}, "httpGet": _HTTP_GET, "tcpSocket": {"port": P, "host": S}, "sleep": {"seconds": I},
+}  # fmt: skip
+_PROBE: Struct = {
+    "exec": {"command": STRINGS}, "httpGet": _HTTP_GET, "tcpSocket": {"port": P, "host": S},
+    "grpc": {"port": I, "service": S}, "initialDelaySeconds": I, "timeoutSeconds": I, "periodSeconds": I,
+    "successThreshold": I, "failureThreshold": I, "terminationGracePeriodSeconds": I,
+}  # fmt: skip
+
+_ENV: Struct = {
+    "name": S,
+    "value": S,
+    "valueFrom": {
+        "fieldRef": _FIELD_REF,
+        "resourceFieldRef": _RESOURCE_REF,
+        "configMapKeyRef": _KEY_REF,
+        "secretKeyRef": _KEY_REF,
+        "fileKeyRef": {"volumeName": S, "path": S, "key": S, "optional": B},
+    },
+}
+_MOUNT: Struct = {
+    "name": S, "mountPath": S, "readOnly": B, "recursiveReadOnly": S, "subPath": S, "subPathExpr": S,
+    "mountPropagation": S,
+}  # fmt: skip
+
+CONTAINER: Struct = {
+    "name": S,
+    "image": S,
+    "imagePullPolicy": S,
+    "command": STRINGS,
+    "args": STRINGS,
+    "workingDir": S,
+    "env": ListOf(_ENV),
+    "envFrom": ListOf(
+        {"prefix": S, "configMapRef": {"name": S, "optional": B}, "secretRef": {"name": S, "optional": B}}
+    ),
+    "ports": ListOf({"name": S, "containerPort": I, "hostPort": I, "protocol": S, "hostIP": S}),
+    "resources": _RESOURCES,
+    "resizePolicy": ListOf({"resourceName": S, "restartPolicy": S}),
+    "restartPolicy": S,
+    "restartPolicyRules": ListOf({"action": S, "exitCodes": {"operator": S, "values": ListOf(I)}}),
+    "volumeMounts": ListOf(_MOUNT),
+    "volumeDevices": ListOf({"name": S, "devicePath": S}),
+    "livenessProbe": _PROBE,
+    "readinessProbe": _PROBE,
+    "startupProbe": _PROBE,
+    "lifecycle": {"postStart": _HANDLER, "preStop": _HANDLER, "stopSignal": S},
+    "terminationMessagePath": S,
+    "terminationMessagePolicy": S,
+    "securityContext": {
+        "capabilities": {"add": STRINGS, "drop": STRINGS},
+        "privileged": B,
+        "seLinuxOptions": _SELINUX,
+        "runAsUser": I,
+        "runAsGroup": I,
+        "runAsNonRoot": B,
+        "readOnlyRootFilesystem": B,
+        "allowPrivilegeEscalation": B,
+        "procMount": S,
+        "seccompProfile": _PROFILE,
+        "appArmorProfile": _PROFILE,
+    },
+    "stdin": B,
+    "stdinOnce": B,
+    "tty": B,
+}
+
+_PROJECTED_SOURCE: Struct = {
+    "secret": {"name": S, "items": _ITEMS, "optional": B},
+    "configMap": {"name": S, "items": _ITEMS, "optional": B},
+    "downwardAPI": {"items": _DOWNWARD_ITEMS},
+    "serviceAccountToken": {"audience": S, "expirationSeconds": I, "path": S},
+    "clusterTrustBundle": {},
+    "podCertificate": {},
+}
+
+# Every volume type there is: exactly one of these keys makes a volume, others in it are carried along.
+VOLUME_TYPES: Struct = {
+    "emptyDir": {"medium": S, "sizeLimit": Q},
+    "hostPath": {"path": S, "type": S},
+    "configMap": {"name": S, "items": _ITEMS, "defaultMode": I, "optional": B},
+    "secret": {"secretName": S, "items": _ITEMS, "defaultMode": I, "optional": B},
+    "downwardAPI": {"items": _DOWNWARD_ITEMS, "defaultMode": I},
+    "projected": {"sources": ListOf(_PROJECTED_SOURCE), "defaultMode": I},
+    "persistentVolumeClaim": {"claimName": S, "readOnly": B},
+    "ephemeral": {"volumeClaimTemplate": {}},
+    "image": {"reference": S, "pullPolicy": S},
+    "csi": {
+        "driver": S,
+        "readOnly": B,
+        "fsType": S,
+        "volumeAttributes": STRING_MAP,
+        "nodePublishSecretRef": _LOCAL_REF,
+    },
+    "nfs": {"server": S, "path": S, "readOnly": B},
+    "iscsi": {"secretRef": _LOCAL_REF},
+    "fc": {},
+    "gitRepo": {},
+    "glusterfs": {},
+    "cephfs": {"secretRef": _LOCAL_REF},
+    "rbd": {"secretRef": _LOCAL_REF},
+    "cinder": {"secretRef": _LOCAL_REF},
+    "azureFile": {"secretName": S},
+    "azureDisk": {},
+    "awsElasticBlockStore": {},
+    "gcePersistentDisk": {},
+    "flexVolume": {"driver": S, "secretRef": _LOCAL_REF},
+    "flocker": {},
+    "photonPersistentDisk": {},
+    "portworxVolume": {},
+    "quobyte": {},
+    "scaleIO": {"secretRef": _LOCAL_REF},
+    "storageos": {"secretRef": _LOCAL_REF},
+    "vsphereVolume": {},
+}
+
+_TOLERATION: Struct = {"key": S, "operator": S, "value": S, "effect": S, "tolerationSeconds": I}
+_EXPRESSIONS = ListOf({"key": S, "operator": S, "values": STRINGS})
+_NODE_TERM: Struct = {"matchExpressions": _EXPRESSIONS, "matchFields": _EXPRESSIONS}
+
+POD: Struct = {
+    "apiVersion": S,
+    "kind": S,
+    "metadata": {
+        "name": S,
+        "generateName": S,
+        "namespace": S,
+        "uid": S,
+        "labels": STRING_MAP,
+        "annotations": STRING_MAP,
+        "creationTimestamp": S,
+        "deletionTimestamp": S,
+        "deletionGracePeriodSeconds": I,
+        "generation": I,
+        "resourceVersion": S,
+        "finalizers": STRINGS,
+    },
+    "spec": {
+        "containers": ListOf(CONTAINER),
+        "initContainers": ListOf(CONTAINER),
+        "ephemeralContainers": ListOf({"name": S}),
+        "volumes": ListOf({"name": S, **VOLUME_TYPES}),
+        "nodeName": S,
+        "nodeSelector": STRING_MAP,
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ListOf(_NODE_TERM)}
+            }
+        },
+        "tolerations": ListOf(_TOLERATION),
+        "restartPolicy": S,
+        "terminationGracePeriodSeconds": I,
+        "activeDeadlineSeconds": I,
+        "dnsPolicy": S,
+        "dnsConfig": {"nameservers": STRINGS, "searches": STRINGS, "options": ListOf({"name": S, "value": S})},
+        "hostname": S,
+        "subdomain": S,
+        "hostnameOverride": S,
+        "setHostnameAsFQDN": B,
+        "hostAliases": ListOf({"ip": S, "hostnames": STRINGS}),
+        "hostNetwork": B,
+        "hostPID": B,
+        "hostIPC": B,
+        "hostUsers": B,
+        "shareProcessNamespace": B,
+        "enableServiceLinks": B,
+        "serviceAccountName": S,
+        "serviceAccount": S,
+        "automountServiceAccountToken": B,
+        "imagePullSecrets": ListOf(_LOCAL_REF),
+        "schedulerName": S,
+        "schedulingGates": ListOf({"name": S}),
+        "readinessGates": ListOf({"conditionType": S}),
+        "resourceClaims": ListOf({"name": S, "resourceClaimName": S, "resourceClaimTemplateName": S}),
+        "runtimeClassName": S,
+        "priority": I,
+        "priorityClassName": S,
+        "preemptionPolicy": S,
+        "overhead": AMOUNTS,
+        "resources": _RESOURCES,
+        "os": {"name": S},
+        "securityContext": {
+            "seLinuxOptions": _SELINUX,
+            "runAsUser": I,
+            "runAsGroup": I,
+            "runAsNonRoot": B,
+            "supplementalGroups": ListOf(I),
+            "supplementalGroupsPolicy": S,
+            "fsGroup": I,
+            "fsGroupChangePolicy": S,
+            "sysctls": ListOf({"name": S, "value": S}),
+            "seccompProfile": _PROFILE,
+            "appArmorProfile": _PROFILE,
+            "seLinuxChangePolicy": S,
+        },
+    },
+}
+
+
+def plain_copy(value: Any, path: str = "", depth: int = 0) -> tuple[Any, list[str]]:
+    """A deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in it."""
+    if depth > MAX_DEPTH:
+        return None, [f"{path or 'the document'}: Too deep: nested more than {MAX_DEPTH} times"]
+    if isinstance(value, dict):
+        copy, errors = {}, []
+        for key, item in value.items():
+            if not isinstance(key, str):
+                errors.append(f"{path or '<root>'}: Invalid value: {shown(key)}: field names must be strings; quote it")
+            elif unspeakable := _unspeakable(key):
+                errors.append(f"{path or '<root>'}: Invalid value: {shown(key)}: field names {unspeakable}")
+            elif item is not None:
+                copy[key], wrong = plain_copy(item, join(path, key), depth + 1)
+                errors += wrong
+        return copy, errors
+    if isinstance(value, list | tuple):
+        items = [plain_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        return [item for item, _ in items], [error for _, wrong in items for error in wrong]
+    if wrong_value := _unspeakable(value):
+        return None, [f"{path}: Invalid value: {shown(value)}: {wrong_value}"]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value, []
+    return None, [f"{path}: Invalid value: {shown(str(value))}: must be a plain value; quote it"]
+
+
+def _unspeakable(value: Any) -> str:
+    """Why a scalar could not travel on as JSON, or not reach a kernel call; "" when it can."""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else "must be a finite number"
+    if isinstance(value, int):
+        return "" if -(2**63) <= value < 2**64 else "must fit into 64 bits"
+    if isinstance(value, str):
+        if "\0" in value:
+            return "must not contain NUL characters"
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            return "must be Unicode text"
+    return ""
+
+
+def type_errors(value: Any, shape: Shape = POD, path: str = "") -> list[str]:
+    """One message per field of the wrong type, in Kubernetes' form `<path>: Invalid value: <value>: must be …`."""
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return [_mismatch(path, value, "an object")]
+        known = ((key, field) for key, field in shape.items() if key in value)
+        return [error for key, field in known for error in type_errors(value[key], field, join(path, key))]
+    if isinstance(shape, MapOf):
+        if not isinstance(value, dict):
+            return [_mismatch(path, value, "an object")]
+        return [error for key, item in value.items() for error in type_errors(item, shape.value, at(path, key))]
+    if isinstance(shape, ListOf):
+        if not isinstance(value, list):
+            return [_mismatch(path, value, "a list")]
+        pairs = enumerate(value)
+        return [error for index, item in pairs for error in type_errors(item, shape.item, f"{path}[{index}]")]
+    return [] if _is(value, shape) else [_mismatch(path, value, shape.value)]
+
+
+def join(path: str, key: str) -> str:
+    """The path of a field below `path`."""
+    key = _one_line(key)
+    return f"{path}.{key}" if path else key
+
+
+def at(path: str, key: str) -> str:
+    """The path of an entry of the map at `path`."""
+    return f"{path}[{_one_line(key)}]"
+
+
+def _one_line(key: str) -> str:
+    """A key of the user's choosing, fit for a message of one line."""
+    return key if key.isprintable() and len(key) <= 80 else shown(key)
+
+
+def _is(value: Any, scalar: Scalar) -> bool:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    match scalar:
+        case Scalar.STRING:
+            return isinstance(value, str)
+        case Scalar.INTEGER:
+            return number and value in _INT64
+        case Scalar.BOOLEAN:
+            return isinstance(value, bool)
+        case Scalar.QUANTITY:
+            return number or isinstance(value, str | float)
+        case Scalar.INT_OR_STRING:
+            return isinstance(value, str) or (number and value in _INT64)
+
+
+def _mismatch(path: str, value: Any, wanted: str) -> str:
+    return f"{path or '<root>'}: Invalid value: {shown(value)}: must be {wanted}"
+
+
+def shown(value: Any) -> str:
+    """A value in a message: short, never the whole of a large or nested one."""
+    if isinstance(value, dict):
+        return '"object"'
+    if isinstance(value, list):
+        return '"array"'
+    if value is None:
+        return "null"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}…" + ('"' if text.startswith('"') else "")

@@ -1,0 +1,116 @@
+"""Static pods: from a decoded manifest to the pod this node runs, with the identity it keeps (reference pods.md 1.2).
+
+Whoever reads the manifest decodes it first; whoever merges sources says when a pod was first seen.
+"""
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+from shared.model.objects import Object, name
+from shared.podspec.defaults import apply_defaults
+from shared.podspec.hashing import content_hash
+from shared.podspec.references import api_reference
+from shared.podspec.schema import plain_copy, shown, type_errors
+from shared.podspec.validation import validate_pod
+
+SOURCE = "kubernetes.io/config.source"
+SEEN = "kubernetes.io/config.seen"
+HASH = "kubernetes.io/config.hash"
+MIRROR = "kubernetes.io/config.mirror"
+
+_NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}
+_ORIGIN = {"file": "file", "http": "url"}
+
+
+class InvalidPod(Exception):  # noqa: N818 - Kubernetes' own word for it, "invalid pod: …"
+    """The manifest is no pod this node can run. `str()` is one line with the kubelet's text."""
+
+
+def static_pod(document: object, *, node_name: str, source: str, origin: str) -> Object:
+    """The pod of a manifest: defaulted, named for this node, validated; `document` is left as it was.
+
+    `source` is "file" or "http", `origin` the file's path or the URL. Equal content from the same origin on the same
+    node gives the same UID, whenever and by whichever process it is read. Raises InvalidPod.
+    """
+    pod = _decoded(document)
+    apply_defaults(pod)
+    if not name(pod):
+        raise InvalidPod("invalid pod: name is needed for the pod")
+    metadata: dict[str, Any] = pod["metadata"]
+    if not metadata.get("uid"):
+        metadata["uid"] = f"{content_hash(pod, f'host:{node_name}', f'{_ORIGIN[source]}:{origin}'):032x}"
+    metadata["name"] = f"{metadata['name']}-{node_name.lower()}"
+    metadata["namespace"] = metadata.get("namespace") or "default"
+    pod["spec"]["nodeName"] = node_name
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), HASH: metadata["uid"], SOURCE: source}
+    if source == "file":
+        pod["spec"]["tolerations"] = [*(pod["spec"].get("tolerations") or ()), dict(_NO_EXECUTE)]
+    pod["status"] = {"phase": "Pending"}
+    if errors := validate_pod(pod):
+        raise InvalidPod(_invalid(errors))
+    if what := api_reference(pod):
+        raise InvalidPod(f"static pods may not reference {what}")
+    return pod
+
+
+def _decoded(document: object) -> Object:
+    if not isinstance(document, dict):
+        raise InvalidPod(f"invalid pod: the document is {_described(document)}, not an object of kind Pod")
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if kind != "Pod" or version != "v1":
+        raise InvalidPod(f"invalid pod: apiVersion {shown(version)}, kind {shown(kind)}; must be v1 and Pod")
+    pod, errors = plain_copy(document)
+    if errors := errors or type_errors(pod):
+        raise InvalidPod(_invalid(errors))
+    decoded: Object = pod
+    decoded.setdefault("metadata", {})
+    return decoded
+
+
+def _invalid(errors: list[str]) -> str:
+    return f"invalid pod: [{', '.join(errors)}]"
+
+
+def _described(document: object) -> str:
+    if document is None:
+        return "empty"
+    return "a list" if isinstance(document, list) else "a bare value"
+
+
+def with_seen(pod: Object, seen: str) -> Object:
+    """The pod with the moment this agent first saw it (`seen_text`), which never changes its identity."""
+    metadata = pod["metadata"]
+    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), SEEN: seen}}}
+
+
+def seen_text(nanoseconds: int, utc_offset_seconds: int) -> str:
+    """A wall-clock moment as config.seen has it: RFC 3339, always nine digits, the machine's own zone."""
+    zone = timezone(timedelta(seconds=utc_offset_seconds)) if utc_offset_seconds else UTC
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    moment = datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")
+    day, offset = moment[:19], moment[19:]
+    return f"{day}.{fraction:09d}{'Z' if offset == '+00:00' else offset}"
+
+
+def is_static(pod: Object) -> bool:
+    """config.source is set and is not the API."""
+    return (_annotations(pod).get(SOURCE) or "api") != "api"
+
+
+def is_mirror(pod: Object) -> bool:
+    """The API server's picture of a static pod."""
+    return MIRROR in _annotations(pod)
+
+
+def is_critical(pod: Object) -> bool:
+    """Static, mirror, or of system priority: admitted even if others must go."""
+    return is_static(pod) or is_mirror(pod) or ((pod.get("spec") or {}).get("priority") or 0) >= 2_000_000_000
+
+
+def is_node_critical(pod: Object) -> bool:
+    """Critical, and named so by its priority class."""
+    return is_critical(pod) and (pod.get("spec") or {}).get("priorityClassName") == "system-node-critical"
+
+
+def _annotations(pod: Object) -> dict[str, Any]:
+    return (pod.get("metadata") or {}).get("annotations") or {}

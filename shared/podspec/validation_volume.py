@@ -1,0 +1,99 @@
+"""What is wrong with a pod's volumes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.podspec import names
+from shared.podspec.field_errors import duplicate, each_invalid, forbidden, in_range, invalid, one_of, required
+from shared.podspec.field_ref import is_resource
+from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.podspec.schema import VOLUME_TYPES
+
+_HOST_PATH_TYPES = (
+    "", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice",
+)  # fmt: skip
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+
+
+def validate_volumes(volumes: Sequence[dict[str, Any]]) -> tuple[list[str], set[str]]:
+    """Messages, and the names that volumeMounts may use."""
+    errors: list[str] = []
+    taken: set[str] = set()
+    for index, volume in enumerate(volumes):
+        path, name = f"spec.volumes[{index}]", volume.get("name") or ""
+        if not name:
+            errors.append(required(f"{path}.name"))
+        else:
+            errors += each_invalid(f"{path}.name", name, names.dns_label(name))
+        if name and name in taken:
+            errors.append(duplicate(f"{path}.name", name))
+        taken.add(name)
+        errors += _source(volume, path)
+    return errors, taken - {""}
+
+
+def _source(volume: dict[str, Any], path: str) -> list[str]:
+    kinds = [kind for kind in VOLUME_TYPES if kind in volume]
+    if not kinds:
+        return [required(path, "must specify a volume type")]
+    errors = [forbidden(f"{path}.{kind}", "may not specify more than 1 volume type") for kind in kinds[1:]]
+    kind = kinds[0]
+    source, here = volume[kind], f"{path}.{kind}"
+    match kind:
+        case "emptyDir":
+            errors += _size_limit(source.get("sizeLimit"), f"{here}.sizeLimit")
+        case "hostPath":
+            errors += _host_path(source, here)
+        case "image":
+            if not source.get("reference"):
+                errors.append(required(f"{here}.reference"))
+            errors += one_of(f"{here}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES)
+        case "downwardAPI" | "configMap" | "secret":
+            errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
+            errors += _items(source, here)
+        case "projected":
+            errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
+            for index, part in enumerate(source.get("sources") or ()):
+                for name, projection in part.items():
+                    if isinstance(projection, dict):
+                        errors += _items(projection, f"{here}.sources[{index}].{name}")
+        case "nfs":
+            errors += [required(f"{here}.{field}") for field in ("server", "path") if not source.get(field)]
+        case "persistentVolumeClaim":
+            errors += [] if source.get("claimName") else [required(f"{here}.claimName")]
+    return errors
+
+
+def _size_limit(value: Any, path: str) -> list[str]:
+    try:
+        negative = value is not None and parse_quantity(value).nanos < 0
+    except QuantityError as error:
+        return [invalid(path, value, str(error))]
+    return [forbidden(path, "SizeLimit field must be a valid resource quantity")] if negative else []
+
+
+def _host_path(source: dict[str, Any], path: str) -> list[str]:
+    where = source.get("path") or ""
+    if not where:
+        return [required(f"{path}.path")]
+    errors = one_of(f"{path}.type", source.get("type"), _HOST_PATH_TYPES)
+    return errors + ([invalid(f"{path}.path", where, "must not contain '..'")] if ".." in where.split("/") else [])
+
+
+def _items(source: dict[str, Any], path: str) -> list[str]:
+    """The files a volume is projected into."""
+    errors: list[str] = []
+    for index, item in enumerate(source.get("items") or ()):
+        here, target = f"{path}.items[{index}]", item.get("path") or ""
+        errors += [required(f"{here}.path")] if not target else path_errors(target, f"{here}.path")
+        errors += in_range(f"{here}.mode", item.get("mode"), 0, 0o777)
+        resource = (item.get("resourceFieldRef") or {}).get("resource")
+        if resource is not None and not is_resource(resource):
+            errors.append(invalid(f"{here}.resourceFieldRef.resource", resource, "must name a request or limit"))
+    return errors
+
+
+def path_errors(value: str, path: str) -> list[str]:
+    """A path that must stay below the directory it is taken from."""
+    errors = [invalid(path, value, "must be a relative path")] if value.startswith("/") else []
+    return errors + ([invalid(path, value, "must not contain '..'")] if ".." in value.split("/") else [])
