@@ -5,13 +5,42 @@ is the one loop of the process, cancelled when the process is told to end.
 """
 
 import asyncio
-from collections.abc import Callable
+import errno
+import logging
+import os
+import time
+import traceback
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeVar
+
+import uvloop
 
 from bus.interface import Bus
-from shared.clock import Clock
+from bus.lock import ServiceLock
+from bus.manifest import prepare_run_dir, read_manifest
+from bus.messages.bootstrap import Manifest
+from bus.node import NodeBus
+from services import standby
+from services.awaiting import ConfigurationWait
+from services.generation import supervisor_generation
+from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.loader import load_effective
+from shared.config.places import find_places
+from shared.errors import OperatorError
+from shared.limits import protect_process
+from shared.log import Console, LogFile, dump_stacks, set_verbosity, start_log, watch_for_faults
+from shared.watchdog import TICK_SECONDS, Watchdog
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_PATIENCE = 5.0  # seconds `run` gets to end after it was cancelled
+_NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,196 @@ class Service(Protocol):
         ...
 
 
-def launch(service: str, build: Callable[[Context], Service]) -> None:
-    """Run one service until SIGTERM; exits the process."""
-    raise NotImplementedError
+class FrontDoor(Protocol):
+    """What bootstrap does where every other service waits for its files. Called in a thread; may block."""
+
+    def stand_by(self) -> None:
+        """Another bootstrap is alive: confirm its configuration for our supervisord."""
+        ...
+
+    def configure(self) -> EffectiveConfig:
+        """Evaluate and write the configuration and the manifest. Raises ConfigurationRefusedError."""
+        ...
+
+    def log_dir(self) -> str:
+        """Where the log goes when there is no configuration."""
+        ...
+
+    def refuse(self, lines: tuple[str, ...]) -> None:
+        """We cannot work: on a first start show the operator the lines and end supervisord."""
+        ...
+
+
+def launch(service: str, build: Callable[[Context], Service], front_door: FrontDoor | None = None) -> NoReturn:
+    """Run one service until SIGTERM; exits the process: 0 when told to end, 1 on any failure or a second signal.
+
+    Only bootstrap gives a `front_door`; the others wait for the configuration it writes.
+    """
+    os.umask(0o077)
+    frame = _Frame(service, build, front_door)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    code = 1
+    try:
+        code = loop.run_until_complete(frame.run())
+    except (ConfigurationRefusedError, OperatorError) as error:
+        lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
+        for line in lines:
+            log.error("%s", line)
+            frame.console.line(f"bulkhead {service}: {line}")
+        if front_door:
+            frame.open_log_anyhow(front_door.log_dir())
+            front_door.refuse(lines)
+    except BaseException:
+        log.critical("%s failed", service, exc_info=True)
+        if not frame.log_is_open:
+            frame.console.line(traceback.format_exc())
+    frame.leave(code)
+
+
+class _Frame:
+    def __init__(self, service: str, build: Callable[[Context], Service], front_door: FrontDoor | None) -> None:
+        self.console = Console()
+        self.log_is_open = False
+        self._service, self._build, self._front_door = service, build, front_door
+        self._log: LogFile = start_log(service)
+        self._generation = supervisor_generation()
+        self._run_dir = Path(find_places().run_dir)
+
+    def leave(self, code: int) -> NoReturn:
+        """End the process now, whatever threads still do; queued log lines get a second."""
+        self._log.finish()
+        os._exit(code)
+
+    def open_log_anyhow(self, directory: str) -> None:
+        """Keep the lines logged so far, if that can be done."""
+        if not self.log_is_open:
+            try:
+                self._log.open(directory)
+            except OSError:
+                return
+            self.log_is_open = True
+
+    async def run(self) -> int:
+        """The whole life of the process; returns its exit code."""
+        signals = standby.Signals(on_second=self._end_at_once)
+        signals.install()
+        prepare_run_dir(self._run_dir)
+        waiting = ConfigurationWait(self._run_dir, self._generation)
+        self._open_log_early()
+        lock = ServiceLock(self._run_dir, self._service)
+        if not await standby.acquire(lock, signals, self._stand_by):
+            return 0
+        if self.log_is_open:
+            self._log.reopen()  # the holder before us may have rotated it
+        signals.on_hangup = self._log.reopen
+        delay = lock.record_start(time.monotonic())
+        if delay:
+            log.warning("%s started too often of late: waiting %.0f s", self._service, delay)
+        if not await _unless_ending(asyncio.sleep(delay), signals.ending):
+            return 0
+        configured: list[EffectiveConfig] = []
+        if not await _unless_ending(self._configure(waiting, configured), signals.ending):
+            return 0
+        return await self._serve(configured[0], lock, signals)
+
+    async def _configure(self, waiting: ConfigurationWait, configured: list[EffectiveConfig]) -> None:
+        if self._front_door:
+            configured.append(await asyncio.to_thread(self._front_door.configure))
+        else:
+            configured.append(await waiting.wait())
+
+    async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: standby.Signals) -> int:
+        self._open_log(config)
+        protect_process(config.oom_score_adj, config.max_open_files)
+        log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
+        manifest: Manifest = read_manifest(self._run_dir)
+        clock = SystemClock()
+        bus = NodeBus(self._service, manifest, clock, lock=lock)
+        stopping = asyncio.Event()
+        service = self._build(Context(self._service, config, bus, clock, stopping))
+        watchdog = Watchdog(self._stood_still)
+        _turn(asyncio.get_running_loop(), watchdog)
+        watchdog.start()
+        await bus.start()
+        running = asyncio.create_task(service.run(), name=self._service)
+        ending = asyncio.create_task(signals.ending.wait(), name="ending")
+        await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
+        ending.cancel()
+        told_to_end = not running.done()
+        if told_to_end:
+            log.info("%s is ending; containers stay as they are", self._service)
+            stopping.set()
+            running.cancel()
+            await asyncio.wait({running}, timeout=_PATIENCE)
+        try:
+            return self._outcome(running, told_to_end)
+        finally:
+            watchdog.stop()
+            await bus.stop()
+
+    def _outcome(self, running: asyncio.Task[None], told_to_end: bool) -> int:
+        if not running.done():
+            log.error("%s did not end within %.0f s", self._service, _PATIENCE)
+            return 1
+        if running.cancelled():
+            return 0 if told_to_end else 1
+        if error := running.exception():
+            raise error
+        if not told_to_end:
+            log.error("%s: its loop ended by itself", self._service)
+        return 0 if told_to_end else 1
+
+    def _stand_by(self) -> None:
+        if self._front_door:
+            asyncio.get_running_loop().run_in_executor(None, self._front_door.stand_by)
+
+    def _open_log_early(self) -> None:
+        """Where an earlier configuration says; a service that has none yet keeps its lines until it has."""
+        try:
+            config = load_effective(str(self._run_dir))
+        except (OSError, OperatorError):
+            return
+        self._open_log(config)
+
+    def _open_log(self, config: EffectiveConfig) -> None:
+        set_verbosity(config.verbosity)
+        try:
+            self._log.open(config.log_dir)
+        except OSError as error:
+            problem = OperatorError(
+                f"cannot be written: {error.strerror}", where=config.log_dir, remedy="mend it, or set --log-dir"
+            )
+            if error.errno not in _NO_LOG_IS_BEARABLE:
+                raise problem from error
+            self.console.line(f"bulkhead {self._service}: {problem}")
+            return
+        self.log_is_open = True
+        watch_for_faults()
+
+    def _stood_still(self) -> None:
+        log.critical("%s: the event loop stood still for too long; its stacks follow", self._service)
+        self._log.finish()  # the dump does not go through its thread, and comes after this line
+        dump_stacks(self._log)
+        os._exit(1)
+
+    def _end_at_once(self) -> None:
+        log.warning("%s: told to end a second time", self._service)
+        self.leave(1)
+
+
+async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
+    """Do the work; False when the process was told to end first. Raises what the work raises."""
+    task, end = asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())
+    await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
+    end.cancel()
+    if task.done():
+        task.result()
+        return not ending.is_set()
+    task.cancel()
+    return False
+
+
+def _turn(loop: asyncio.AbstractEventLoop, watchdog: Watchdog) -> None:
+    watchdog.turned()
+    loop.call_later(TICK_SECONDS, _turn, loop, watchdog)

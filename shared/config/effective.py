@@ -21,6 +21,8 @@ class EmbeddedContainerd:
     cni_bin_dir: str = "/usr/lib/cni"
     bridge: str = "bulkhead0"
     pod_cidr: str = "10.89.0.0/16"
+    sandbox_image: str = "localhost/bulkhead/pause:1"
+    path: str = "containerd"  # the binary: a name looked up in PATH, or a path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class EffectiveConfig:
     kubeconfig: str = ""  # "" = standalone
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
     verbosity: int = 0
+    oom_score_adj: int = -999
+    max_open_files: int = 1000000
 
     static_pod_path: str = ""
     file_check_frequency: float = 20.0

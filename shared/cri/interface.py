@@ -25,6 +25,17 @@ class RuntimeCallError(Exception):
         super().__init__(description if code == "Unknown" else f"rpc error: code = {code} desc = {description}")
 
 
+class PartialObservationError(RuntimeCallError):
+    """An observation of everything that got an error at some pods: those are `unseen`, which is neither there nor gone.
+
+    `pods` is what could be seen; method, code and description are those of the first error.
+    """
+
+    def __init__(self, first: RuntimeCallError, pods: dict[str, RuntimePod], unseen: frozenset[str]) -> None:
+        super().__init__(first.method, first.code, first.description)
+        self.pods, self.unseen = pods, unseen
+
+
 @dataclass(frozen=True, kw_only=True)
 class RuntimeVersion:
     """CRI Version: name as used in container ids of the API (`containerd`), versions as the runtime reports them."""
@@ -74,7 +85,8 @@ class Runtime(Protocol):
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before the
         first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.
-        Something that vanished between list and inspection is left out."""
+        Something that vanished between list and inspection is left out. Raises PartialObservationError where all were
+        asked for and some could not be inspected."""
         ...
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str: ...

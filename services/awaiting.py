@@ -1,0 +1,69 @@
+"""Waits until bootstrap has written a configuration that is in force for this process.
+
+Decides which configuration counts: one confirmed for our supervisord, or written since we began to wait; one left
+behind by an earlier run would start the node with settings that nobody asked for today. Woken by inotify.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from bus.manifest import MANIFEST_FILE, read_manifest
+from shared.config.effective import EffectiveConfig
+from shared.config.loader import CONFIG_NAME, load_generation
+from shared.errors import OperatorError
+
+log = logging.getLogger(__name__)
+
+_QUIET = 10.0  # seconds of waiting before the log says so
+
+
+class ConfigurationWait:
+    """Create it before anything else waits: files newer than that are always accepted."""
+
+    def __init__(self, run_dir: Path, generation: str) -> None:
+        self._run_dir, self._generation = run_dir, generation
+        self._before = _identity(run_dir / CONFIG_NAME)
+        self._complaint = ""
+
+    async def wait(self) -> EffectiveConfig:
+        """The configuration, once there is one in force and a manifest beside it."""
+        loop = asyncio.get_running_loop()
+        reminder = loop.call_later(_QUIET, log.warning, "still waiting for bootstrap to write %s", self._run_dir)
+        try:
+            with Inotify() as inotify:
+                inotify.add_watch(self._run_dir, Mask.MOVED_TO | Mask.CLOSE_WRITE)
+                while (config := self.look()) is None:
+                    await inotify.get()
+                return config
+        finally:
+            reminder.cancel()
+
+    def look(self) -> EffectiveConfig | None:
+        """The configuration if it is there and in force; what is unreadable is logged once."""
+        try:
+            config, generation = load_generation(str(self._run_dir))
+            ours = generation == self._generation or not self._generation
+            if not ours and _identity(self._run_dir / CONFIG_NAME) == self._before:
+                return None
+            if not (self._run_dir / MANIFEST_FILE).exists():
+                return None
+            read_manifest(self._run_dir)
+            return config
+        except OSError:
+            return None
+        except OperatorError as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                log.error("%s", error)
+            return None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,212 @@
+"""A directory of records that survive any crash: one JSON file per key, the newest copy wins.
+
+When the disk is full or broken, records go to a second directory (in the run directory, a tmpfs) and move back once
+the disk takes them again; `save` never raises for that, so that nobody is kept from terminating a pod by a full disk.
+Knows nothing of what a record means.
+"""
+
+import errno
+import hashlib
+import logging
+import threading
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from shared.files import sync_directory, write_atomically
+
+log = logging.getLogger(__name__)
+
+_VERSION = 1
+_NO_ROOM = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
+_SUFFIX = ".json"
+
+
+class Kept(StrEnum):
+    """Where a record is after `save` or `delete`."""
+
+    ON_DISK = "on disk"
+    IN_FALLBACK = "in the fallback directory, lost at a reboot"
+    NOWHERE = "nowhere"
+
+
+@dataclass
+class _Copy:
+    number: int
+    data: dict[str, Any] | None  # None = the key was deleted while the disk could not be written
+
+
+class Checkpoint:
+    """Records under `directory`, with `fallback` for the time the disk is full. Both are made if absent.
+
+    Safe to call from several threads. `trouble` is one line while the disk cannot be written, for the beat.
+    """
+
+    def __init__(self, directory: Path, fallback: Path) -> None:
+        self.trouble: str | None = None
+        self._directory, self._fallback = directory, fallback
+        self._lock = threading.Lock()
+        self._fallen: set[str] = set()  # keys whose newest copy is in the fallback
+        self._number = 0
+        self._scanned = False
+
+    def load_all(self) -> dict[str, dict[str, Any]]:
+        """Every record by key. A file that cannot be read as a record is set aside as `<name>.corrupt` and logged."""
+        with self._lock:
+            return {key: copy.data for key, copy in self._scan().items() if copy.data is not None}
+
+    def save(self, key: str, data: dict[str, Any]) -> Kept:
+        """Store the record; when this returns ON_DISK a crash of the machine does not lose it."""
+        with self._lock:
+            return self._store(key, data)
+
+    def delete(self, key: str) -> Kept:
+        """Forget the record; an absent key is no matter."""
+        with self._lock:
+            self._scan_once()
+            try:
+                if key not in self._fallen:
+                    _remove(self._fallback, key)  # an older leftover must go first, or a crash would revive it
+                _remove(self._directory, key)
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                return self._store(key, None)
+            self._fallen.discard(key)
+            _remove(self._fallback, key)
+            return Kept.ON_DISK
+
+    def _store(self, key: str, data: dict[str, Any] | None) -> Kept:
+        self._scan_once()
+        self._number += 1
+        content = _encode(key, self._number, data)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if data is None:
+                _remove(self._directory, key)
+            else:
+                write_atomically(self._directory / _file_name(key), content)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            return self._fall_back(key, content, error)
+        self._fallen.discard(key)
+        _remove(self._fallback, key)
+        self._move_back()
+        return Kept.ON_DISK
+
+    def _fall_back(self, key: str, content: bytes, reason: OSError) -> Kept:
+        if self.trouble is None:
+            self.trouble = f"checkpoint {self._directory} cannot be written: {reason.strerror} (free some space there)"
+            log.error("%s; records go to %s meanwhile", self.trouble, self._fallback)
+        self._fallen.add(key)
+        try:
+            self._fallback.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(self._fallback / _file_name(key), content)
+        except OSError as error:
+            log.error("checkpoint of %s is lost at a restart: %s: %s", key, self._fallback, error.strerror)
+            return Kept.NOWHERE
+        return Kept.IN_FALLBACK
+
+    def _move_back(self) -> None:
+        """The disk took a record: bring home what fell back, as far as it goes."""
+        for key in sorted(self._fallen):
+            source = self._fallback / _file_name(key)
+            try:
+                copy = _decode(source.read_bytes())[1] if source.exists() else None
+                if copy is not None and copy.data is None:
+                    _remove(self._directory, key)
+                elif copy is not None:
+                    write_atomically(self._directory / _file_name(key), source.read_bytes())
+                source.unlink(missing_ok=True)
+            except (OSError, ValueError):
+                return
+            self._fallen.discard(key)
+        if self.trouble is not None:
+            log.info("checkpoint %s can be written again", self._directory)
+            self.trouble = None
+
+    def _scan_once(self) -> None:
+        if not self._scanned:
+            self._scan()
+
+    def _scan(self) -> dict[str, _Copy]:
+        home, fallen = _read_directory(self._directory), _read_directory(self._fallback)
+        newest = dict(home)
+        for key, copy in fallen.items():
+            if key not in home or copy.number > home[key].number:
+                newest[key] = copy
+                self._fallen.add(key)
+            else:
+                self._fallen.discard(key)
+        self._number = max([self._number, *(copy.number for copy in newest.values())])
+        self._scanned = True
+        return newest
+
+
+def _file_name(key: str) -> str:
+    name = quote(key, safe="")
+    name = name.replace(".", "%2E") if name.startswith(".") else name
+    if len(name) > 200:
+        name = f"{name[:100]}~{hashlib.sha256(key.encode()).hexdigest()}"
+    return name + _SUFFIX
+
+
+def _encode(key: str, number: int, data: dict[str, Any] | None) -> bytes:
+    return orjson.dumps({"version": _VERSION, "key": key, "number": number, "data": data})
+
+
+def _decode(content: bytes) -> tuple[str, _Copy]:
+    envelope = orjson.loads(content)
+    if not isinstance(envelope, dict) or envelope.get("version") != _VERSION:
+        raise ValueError("not a record of a version known here")
+    key, number, data = envelope.get("key"), envelope.get("number", 0), envelope.get("data")
+    if not isinstance(key, str) or not isinstance(number, int) or not (data is None or isinstance(data, dict)):
+        raise ValueError("not a record")
+    return key, _Copy(number, data)
+
+
+def _read_directory(directory: Path) -> dict[str, _Copy]:
+    records: dict[str, _Copy] = {}
+    if not directory.is_dir():
+        return records
+    for path in sorted(directory.iterdir()):
+        if path.name.startswith(".") and path.name.endswith(".tmp"):
+            _remove_quietly(path)  # a save that a crash cut short; its record is still the old one
+        elif path.name.endswith(_SUFFIX):
+            try:
+                key, copy = _decode(path.read_bytes())
+                records[key] = copy
+            except OSError as error:
+                log.error("%s cannot be read: %s (left as it is)", path, error.strerror)
+            except ValueError as error:
+                _set_aside(path, error)
+    return records
+
+
+def _set_aside(path: Path, reason: Exception) -> None:
+    try:
+        path.rename(path.with_name(path.name + ".corrupt"))
+    except OSError:
+        pass
+    log.error("%s is not a readable record: %s (set aside as %s.corrupt)", path, reason, path.name)
+
+
+def _remove_quietly(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        pass
+
+
+def _remove(directory: Path, key: str) -> None:
+    path = directory / _file_name(key)
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_directory(directory)

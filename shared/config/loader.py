@@ -1,0 +1,74 @@
+"""Reads a configuration from flags and files, and carries the effective one through `<run dir>/config.json`.
+
+bootstrap evaluates and writes, every service loads. Decides nothing about values; that is `resolve`.
+"""
+
+import json
+import socket
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shared.config.effective import EffectiveConfig
+from shared.config.findings import ConfigurationRefusedError
+from shared.errors import OperatorError
+
+if TYPE_CHECKING:
+    from shared.config.resolve import Resolved
+
+CONFIG_NAME = "config.json"
+_VERSION = 1
+
+
+def evaluate(arguments: list[str]) -> "Resolved":
+    """Flags, the file they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
+    # Imported here: services only load, and need neither yaml nor click for that.
+    from shared.config.document import read_documents
+    from shared.config.findings import Findings
+    from shared.config.flags import parse_flags
+    from shared.config.places import find_places
+    from shared.config.resolve import resolve
+
+    flags, findings = parse_flags(arguments), Findings()
+    file = flags.own.get("config", "")
+    documents = read_documents(_read(file), file, findings) if file else []
+    return resolve(documents, flags, find_places(), socket.gethostname(), findings)
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        line = f"--config: {file} cannot be read: {error.strerror} (give the path of a KubeletConfiguration file)"
+    except UnicodeDecodeError:
+        line = f"--config: {file} is not text (save it as UTF-8)"
+    raise ConfigurationRefusedError((line,))
+
+
+def encode_effective(config: EffectiveConfig, generation: str) -> bytes:
+    """Content of config.json. `generation` names the supervisord under which it is in force ("" = none)."""
+    return json.dumps({"version": _VERSION, "generation": generation, "config": asdict(config)}, indent=1).encode()
+
+
+def load_effective(run_dir: str) -> EffectiveConfig:
+    """The effective configuration in force.
+
+    Raises FileNotFoundError before bootstrap wrote it, OperatorError when it cannot be used.
+    """
+    return load_generation(run_dir)[0]
+
+
+def load_generation(run_dir: str) -> tuple[EffectiveConfig, str]:
+    """The effective configuration and the supervisord generation it was confirmed for; raises like load_effective."""
+    path = Path(run_dir) / CONFIG_NAME
+    content = path.read_bytes()
+    try:
+        envelope: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
+        if envelope.get("version") != _VERSION:
+            raise ValueError(f"version {envelope.get('version')}, not {_VERSION}")
+        return msgspec.convert(envelope["config"], EffectiveConfig), str(envelope["generation"])
+    except (msgspec.MsgspecError, ValueError, KeyError) as error:
+        remedy = "restart bootstrap; it writes the file anew"
+        raise OperatorError(f"cannot be used: {error}", where=str(path), remedy=remedy) from error

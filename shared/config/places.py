@@ -1,0 +1,82 @@
+"""Where things are when nothing but the environment is known: run directory, logs, flags. Reads no configuration.
+
+`BULKHEAD_HOME` set = one directory holds everything; unset = the places of a system service.
+"""
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import OperatorError
+
+
+@dataclass(frozen=True)
+class Places:
+    """Defaults for one agent; all paths absolute."""
+
+    run_dir: str
+    log_dir: str
+    root_dir: str
+    cert_dir: str
+    pod_logs_dir: str
+    args_file: str
+    containerd_root: str
+    containerd_state: str
+
+
+def find_places(environment: dict[str, str] | None = None) -> Places:
+    """The places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`."""
+    given = dict(os.environ) if environment is None else environment
+    home = given.get("BULKHEAD_HOME", "")
+    if home:
+        home = str(Path(home).absolute())
+        run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or f"{home}/run").absolute())
+        return Places(
+            run_dir=run_dir,
+            log_dir=f"{home}/log",
+            root_dir=f"{home}/kubelet",
+            cert_dir=f"{home}/kubelet/pki",
+            pod_logs_dir=f"{home}/log/pods",
+            args_file=f"{home}/kubelet.args",
+            containerd_root=f"{home}/containerd/root",
+            containerd_state=f"{home}/containerd/state",
+        )
+    run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or "/run/bulkhead").absolute())
+    return Places(
+        run_dir=run_dir,
+        log_dir="/var/log/bulkhead",
+        root_dir="/var/lib/kubelet",
+        cert_dir="/var/lib/kubelet/pki",
+        pod_logs_dir="/var/log/pods",
+        args_file="/etc/bulkhead/kubelet.args",
+        containerd_root="/var/lib/bulkhead/containerd",
+        containerd_state=f"{run_dir}/containerd/state",
+    )
+
+
+def find_arguments(places: Places, environment: dict[str, str] | None = None) -> list[str]:
+    """The kubelet flags: env `KUBELET_ARGS`, else the args file, else none. Raises OperatorError."""
+    given = dict(os.environ) if environment is None else environment
+    if "KUBELET_ARGS" in given:
+        return _split(given["KUBELET_ARGS"], "KUBELET_ARGS")
+    try:
+        text = Path(places.args_file).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise OperatorError(f"cannot be read: {reason}", where=places.args_file, remedy="mend or remove it") from error
+    return _split(text, places.args_file)
+
+
+def _split(text: str, where: str) -> list[str]:
+    arguments: list[str] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        try:
+            arguments += shlex.split(line, comments=True)
+        except ValueError as error:
+            raise OperatorError(
+                f"cannot be split into flags: {error}", where=f"{where}:{number}", remedy="close the quote"
+            ) from error
+    return arguments

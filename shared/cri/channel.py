@@ -1,0 +1,135 @@
+"""One gRPC connection to a CRI endpoint: targets, deadlines, and gRPC's errors said in the kubelet's words.
+
+Knows nothing of pods; what is asked and what the answer means stands in `client` and `decode`.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from cri_api.v1 import api_pb2_grpc
+
+from shared.cri.interface import RuntimeCallError
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
+_OPTIONS = (
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A local socket costs nothing to try: a runtime that came back must be found within half a second, not after
+    # gRPC's two minutes. The "minimum" is how long one connection attempt may take, for a socket that never answers.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.min_reconnect_backoff_ms", 5000),
+    ("grpc.enable_http_proxy", 0),
+)
+_CODES = {
+    grpc.StatusCode.CANCELLED: "Canceled",
+    grpc.StatusCode.UNKNOWN: "Unknown",
+    grpc.StatusCode.INVALID_ARGUMENT: "InvalidArgument",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "DeadlineExceeded",
+    grpc.StatusCode.NOT_FOUND: "NotFound",
+    grpc.StatusCode.ALREADY_EXISTS: "AlreadyExists",
+    grpc.StatusCode.PERMISSION_DENIED: "PermissionDenied",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "ResourceExhausted",
+    grpc.StatusCode.FAILED_PRECONDITION: "FailedPrecondition",
+    grpc.StatusCode.ABORTED: "Aborted",
+    grpc.StatusCode.OUT_OF_RANGE: "OutOfRange",
+    grpc.StatusCode.UNIMPLEMENTED: "Unimplemented",
+    grpc.StatusCode.INTERNAL: "Internal",
+    grpc.StatusCode.UNAVAILABLE: "Unavailable",
+    grpc.StatusCode.DATA_LOSS: "DataLoss",
+    grpc.StatusCode.UNAUTHENTICATED: "Unauthenticated",
+}
+_CONNECT_ERRORS = ("No such file or directory", "Connection refused", "Permission denied")
+
+
+def target(endpoint: str) -> str:
+    """gRPC's target for an endpoint as the kubelet takes it: `unix:///path`, a bare path, or `tcp://host:port`."""
+    if endpoint.startswith("/"):
+        return f"unix://{endpoint}"
+    return endpoint.removeprefix("tcp://")
+
+
+def socket_path(endpoint: str) -> str:
+    """The path of a unix endpoint, else the endpoint itself, for messages."""
+    return (
+        "/" + target(endpoint).removeprefix("unix:").lstrip("/") if target(endpoint).startswith("unix:") else endpoint
+    )
+
+
+def explain(endpoint: str, code: str, details: str, *, core_call: bool = True) -> str:
+    """The description of an error: the runtime's own words, or what is wrong with the socket."""
+    path = socket_path(endpoint)
+    if code == "Unavailable":
+        for error in _CONNECT_ERRORS:
+            if details.endswith(error):
+                return (
+                    'connection error: desc = "transport: Error while dialing: '
+                    f'dial unix {path}: connect: {error.lower()}"'
+                )
+        if "before receiving SETTINGS frame" in details:
+            return f"what listens on {path} does not answer: it hangs, or is not a container runtime (CRI over gRPC)"
+        if "HTTP/2" in details or "SETTINGS frame" in details:
+            return f"what listens on {path} does not speak gRPC, so it is not a container runtime (CRI): {details}"
+    if code == "Unimplemented" and core_call:
+        return f"what listens on {path} does not offer CRI v1 (runtime.v1.RuntimeService): {details}"
+    return details
+
+
+class CriChannel:
+    """A lazily opened channel; `call` and `stream` raise RuntimeCallError and nothing else of gRPC's."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._channel: Any = None
+        self._runtime: Any = None
+        self._image: Any = None
+
+    @property
+    def runtime(self) -> Any:
+        """The RuntimeService stub; opened on first use, because a channel belongs to the loop that is running then."""
+        self._open()
+        return self._runtime
+
+    @property
+    def image(self) -> Any:
+        """The ImageService stub."""
+        self._open()
+        return self._image
+
+    async def call(self, stub: Any, method: str, request: Any, timeout: float | None) -> Any:
+        """One unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no connection."""
+        try:
+            return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
+        except grpc.aio.AioRpcError as error:
+            raise self._translated(method, error) from None
+        except grpc.aio.UsageError as error:  # the channel was closed meanwhile: we are being told to end
+            raise RuntimeCallError(method, "Canceled", str(error)) from None
+
+    async def stream(self, stub: Any, method: str, request: Any, decode: Callable[[Any], Any]) -> AsyncIterator[Any]:
+        """The messages of a server stream, until it ends or fails."""
+        call = getattr(stub, method)(request, wait_for_ready=False)
+        try:
+            async for message in call:
+                yield decode(message)
+        except grpc.aio.AioRpcError as error:
+            raise self._translated(method, error, core_call=False) from None
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close the connection; calls in flight fail with Canceled."""
+        channel, self._channel, self._runtime, self._image = self._channel, None, None, None
+        if channel is not None:
+            await channel.close()
+
+    def _open(self) -> None:
+        if self._channel is None:
+            self._channel = grpc.aio.insecure_channel(target(self.endpoint), options=_OPTIONS)
+            self._runtime = api_pb2_grpc.RuntimeServiceStub(self._channel)
+            self._image = api_pb2_grpc.ImageServiceStub(self._channel)
+
+    def _translated(self, method: str, error: Any, *, core_call: bool = True) -> RuntimeCallError:
+        code = _CODES.get(error.code(), "Unknown")
+        return RuntimeCallError(method, code, explain(self.endpoint, code, error.details() or "", core_call=core_call))

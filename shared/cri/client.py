@@ -1,0 +1,142 @@
+"""The container runtime over gRPC: `shared.cri.interface.Runtime` for the real thing.
+
+One call here is one CRI call with the kubelet's deadline, except `observe`. Retries, back-off and what a failure means
+are the caller's.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+
+from cri_api.v1 import api_pb2
+
+from shared.cri.channel import CriChannel
+from shared.cri.decode import decode_conditions, decode_event, decode_image, fill
+from shared.cri.interface import (
+    ImageStatus,
+    Message,
+    RuntimeCondition,
+    RuntimeEvent,
+    RuntimeVersion,
+)
+from shared.cri.observe import Observer
+from shared.model.runtime import RuntimePod
+
+KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (reference pods.md 0.1)
+
+
+class CriRuntime:
+    """A runtime at `endpoint` (`unix:///path`), its images at `image_endpoint` ("" = the same place).
+
+    `request_timeout` is runtimeRequestTimeout in seconds: doubled for RunPodSandbox, added to the grace of
+    StopContainer, not applied to PullImage. Connects on the first call; may be built before a loop runs.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        image_endpoint: str = "",
+        request_timeout: float = 120.0,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout = request_timeout
+        self._channel = CriChannel(endpoint)
+        same = image_endpoint in ("", endpoint)
+        self._image_channel = self._channel if same else CriChannel(image_endpoint)
+        self._observer = Observer(self._channel, request_timeout, monotonic)
+
+    async def version(self) -> RuntimeVersion:
+        """CRI Version."""
+        request = api_pb2.VersionRequest(version=KUBELET_API_VERSION)
+        answer = await self._channel.call(self._channel.runtime, "Version", request, self._timeout)
+        return RuntimeVersion(
+            name=answer.runtime_name, version=answer.runtime_version, api_version=answer.runtime_api_version
+        )
+
+    async def status(self) -> tuple[RuntimeCondition, ...]:
+        """CRI Status: the runtime's conditions."""
+        answer = await self._channel.call(
+            self._channel.runtime, "Status", api_pb2.StatusRequest(verbose=False), self._timeout
+        )
+        return decode_conditions(answer)
+
+    async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
+        """All pods, or the one, by UID; absent = the runtime has nothing of it."""
+        return await self._observer.observe(uid)
+
+    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
+        """RunPodSandbox: the id of the new sandbox."""
+        request = api_pb2.RunPodSandboxRequest(runtime_handler=runtime_handler)
+        fill("RunPodSandbox", request.config, config)
+        answer = await self._channel.call(self._channel.runtime, "RunPodSandbox", request, 2 * self._timeout)
+        return str(answer.pod_sandbox_id)
+
+    async def stop_pod_sandbox(self, sandbox_id: str) -> None:
+        """StopPodSandbox: also stops what runs in it, without grace."""
+        request = api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._channel.call(self._channel.runtime, "StopPodSandbox", request, self._timeout)
+
+    async def remove_pod_sandbox(self, sandbox_id: str) -> None:
+        """RemovePodSandbox."""
+        request = api_pb2.RemovePodSandboxRequest(pod_sandbox_id=sandbox_id)
+        await self._channel.call(self._channel.runtime, "RemovePodSandbox", request, self._timeout)
+
+    async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
+        """CreateContainer: the id of the new container."""
+        request = api_pb2.CreateContainerRequest(pod_sandbox_id=sandbox_id)
+        fill("CreateContainer", request.config, config)
+        fill("CreateContainer", request.sandbox_config, sandbox_config)
+        answer = await self._channel.call(self._channel.runtime, "CreateContainer", request, self._timeout)
+        return str(answer.container_id)
+
+    async def start_container(self, container_id: str) -> None:
+        """StartContainer."""
+        request = api_pb2.StartContainerRequest(container_id=container_id)
+        await self._channel.call(self._channel.runtime, "StartContainer", request, self._timeout)
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        """StopContainer with `timeout` seconds between TERM and KILL."""
+        request = api_pb2.StopContainerRequest(container_id=container_id, timeout=timeout)
+        await self._channel.call(self._channel.runtime, "StopContainer", request, timeout + self._timeout)
+
+    async def remove_container(self, container_id: str) -> None:
+        """RemoveContainer."""
+        request = api_pb2.RemoveContainerRequest(container_id=container_id)
+        await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
+
+    async def image_status(self, image: str) -> ImageStatus | None:
+        """ImageStatus by name or id; None = not present."""
+        request = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=image))
+        return decode_image(
+            await self._image_channel.call(self._image_channel.image, "ImageStatus", request, self._timeout)
+        )
+
+    async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
+        """PullImage: the image ref the runtime gives it. No deadline: a big image takes what it takes."""
+        request = api_pb2.PullImageRequest()
+        fill("PullImage", request.image, image)
+        fill("PullImage", request.sandbox_config, sandbox_config)
+        if auth is not None:
+            fill("PullImage", request.auth, auth)
+        answer = await self._image_channel.call(self._image_channel.image, "PullImage", request, None)
+        return str(answer.image_ref)
+
+    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
+        """ImageFsInfo: (mountpoint, bytes used) of each image filesystem."""
+        answer = await self._image_channel.call(
+            self._image_channel.image, "ImageFsInfo", api_pb2.ImageFsInfoRequest(), self._timeout
+        )
+        return tuple((usage.fs_id.mountpoint, usage.used_bytes.value) for usage in answer.image_filesystems)
+
+    def events(self) -> AsyncIterator[RuntimeEvent]:
+        """GetContainerEvents; one reader at a time, because runtimes share one channel among all readers."""
+        return self._channel.stream(
+            self._channel.runtime, "GetContainerEvents", api_pb2.GetEventsRequest(), decode_event
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._channel.close()
+        if self._image_channel is not self._channel:
+            await self._image_channel.close()

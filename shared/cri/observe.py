@@ -1,0 +1,251 @@
+"""Lists and inspects what the runtime has, pod by pod, asking only for what can have changed since the last time.
+
+Two list calls show every id and state; an inspection costs the runtime a look at the task, so its answer is kept for
+as long as the state in the list says that nothing in it can have changed. Decides nothing about pods.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cri_api.v1 import api_pb2
+
+from shared.cri.channel import CriChannel
+from shared.cri.decode import (
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
+    LABEL_POD_UID,
+    container_state,
+    decode_container,
+    decode_sandbox,
+    sandbox_state,
+)
+from shared.cri.interface import PartialObservationError, RuntimeCallError
+from shared.cri.termination import read_termination_message
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+
+EXIT_SETTLES_AFTER = 2.0  # seconds: the runtime learns of an OOM kill apart from the exit and may add it afterwards
+# Seconds. For the verbose status of a sandbox containerd asks the shim; one that hangs costs us the pid, not the pod.
+VERBOSE_TIMEOUT = 5.0
+_INSPECTIONS_AT_ONCE = 8
+_NOBODY_ANSWERS = ("Unavailable", "Canceled")  # errors that are not about the one pod
+
+
+@dataclass(frozen=True)
+class _Inspected:
+    """An answer that is kept, and when it was first seen in this state."""
+
+    value: Sandbox | Container
+    since: float
+    at: float
+
+
+@dataclass
+class _Found:
+    """One pod as the two lists show it."""
+
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    sandboxes: list[Any] = field(default_factory=list)
+    containers: list[Any] = field(default_factory=list)
+
+
+class Observer:
+    """Builds `RuntimePod`s. Several observations may run at the same time."""
+
+    def __init__(self, channel: CriChannel, timeout: float, monotonic: Callable[[], float]) -> None:
+        self._channel, self._timeout, self._monotonic = channel, timeout, monotonic
+        self._kept: dict[str, _Inspected] = {}
+        self._unlabelled: set[str] = set()  # UIDs of pods of which a list by label would not show everything
+        self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
+
+    async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
+        """All pods, or the one; see `shared.cri.interface.Runtime.observe`."""
+        observed_at = self._monotonic()
+        selector: dict[str, str] = {}
+        if uid is not None and uid not in self._unlabelled:
+            selector[LABEL_POD_UID] = uid
+        runtime, timeout = self._channel.runtime, self._timeout
+        # Containers first: every container listed then finds its sandbox in the younger list.
+        containers = await self._channel.call(
+            runtime,
+            "ListContainers",
+            api_pb2.ListContainersRequest(filter=api_pb2.ContainerFilter(label_selector=selector)),
+            timeout,
+        )
+        sandboxes = await self._channel.call(
+            runtime,
+            "ListPodSandbox",
+            api_pb2.ListPodSandboxRequest(filter=api_pb2.PodSandboxFilter(label_selector=selector)),
+            timeout,
+        )
+        found = self._group(sandboxes.items, containers.containers)
+        if uid is None:
+            listed = {entry.id for entry in sandboxes.items} | {entry.id for entry in containers.containers}
+            # An observation of one pod that runs beside this one may have kept something newer than these lists.
+            stale = [key for key, kept in self._kept.items() if key not in listed and kept.at < observed_at]
+            for key in stale:
+                del self._kept[key]
+        wanted = [pod for pod in found.values() if uid in (None, pod.uid)]
+        seen, errors = await self._look_at(wanted)
+        assembled = (_assemble(pod, seen, observed_at) for pod in wanted if pod.uid not in errors)
+        pods = {pod.uid: pod for pod in assembled if pod.sandboxes or pod.containers}
+        if errors:
+            first = next(iter(errors.values()))
+            raise first if uid is not None else PartialObservationError(first, pods, frozenset(errors))
+        return pods
+
+    def _group(self, sandboxes: Iterable[Any], containers: Iterable[Any]) -> dict[str, _Found]:
+        """By the UID in the sandbox's metadata; a container goes with its sandbox, else by its label."""
+        found: dict[str, _Found] = {}
+        uid_of: dict[str, str] = {}
+        for entry in sandboxes:
+            meta = entry.metadata
+            if not (entry.HasField("metadata") and meta.uid):
+                continue
+            pod = found.setdefault(meta.uid, _Found(meta.uid, meta.name, meta.namespace))
+            pod.sandboxes.append(entry)
+            uid_of[entry.id] = meta.uid
+            if entry.labels.get(LABEL_POD_UID) != meta.uid:
+                self._unlabelled.add(meta.uid)
+        for entry in containers:
+            uid = uid_of.get(entry.pod_sandbox_id) or entry.labels.get(LABEL_POD_UID, "")
+            if not (uid and entry.HasField("metadata")):
+                continue
+            name, namespace = entry.labels.get(LABEL_POD_NAME, ""), entry.labels.get(LABEL_POD_NAMESPACE, "")
+            found.setdefault(uid, _Found(uid, name, namespace)).containers.append(entry)
+            if entry.labels.get(LABEL_POD_UID) != uid:
+                self._unlabelled.add(uid)
+        return found
+
+    async def _look_at(
+        self, found: Iterable[_Found]
+    ) -> tuple[dict[str, Sandbox | Container], dict[str, RuntimeCallError]]:
+        """Every listed sandbox and container by id: as kept, else inspected now; what vanished is absent.
+
+        Also the errors by pod UID: one pod that cannot be inspected must not hide the others.
+        """
+        seen: dict[str, Sandbox | Container] = {}
+        errors: dict[str, RuntimeCallError] = {}
+        uids: list[str] = []
+        inspections: list[Coroutine[Any, Any, Sandbox | Container | None]] = []
+        for pod in found:
+            for entry in pod.sandboxes:
+                kept = self._kept.get(entry.id)
+                if kept is not None and _sandbox_holds(kept, sandbox_state(entry.state)):
+                    seen[entry.id] = kept.value
+                else:
+                    inspections.append(self._inspect_sandbox(entry))
+                    uids.append(pod.uid)
+            for entry in pod.containers:
+                kept = self._kept.get(entry.id)
+                if kept is not None and _container_holds(kept, container_state(entry.state), self._monotonic()):
+                    seen[entry.id] = kept.value
+                else:
+                    inspections.append(self._inspect_container(entry))
+                    uids.append(pod.uid)
+        for uid, value in zip(uids, await asyncio.gather(*inspections, return_exceptions=True), strict=True):
+            if isinstance(value, RuntimeCallError):
+                if value.code in _NOBODY_ANSWERS:
+                    raise value
+                errors.setdefault(uid, value)
+            elif isinstance(value, BaseException):
+                raise value
+            elif value is not None:
+                seen[value.id] = value
+        return seen, errors
+
+    async def _inspect_sandbox(self, entry: Any) -> Sandbox | None:
+        request = api_pb2.PodSandboxStatusRequest(
+            pod_sandbox_id=entry.id, verbose=sandbox_state(entry.state) is SandboxState.READY
+        )
+        response = await self._inspect("PodSandboxStatus", entry.id, request)
+        if response is None:
+            return None
+        sandbox = decode_sandbox(response)
+        self._keep(sandbox)
+        return sandbox
+
+    async def _inspect_container(self, entry: Any) -> Container | None:
+        # Listed as created it may be running by now, so the pid is asked for unless it is over.
+        request = api_pb2.ContainerStatusRequest(
+            container_id=entry.id, verbose=container_state(entry.state) is not ContainerState.EXITED
+        )
+        response = await self._inspect("ContainerStatus", entry.id, request)
+        if response is None:
+            return None
+        container = decode_container(response, entry.pod_sandbox_id)
+        if container.state is ContainerState.EXITED:
+            kept = self._kept.get(container.id)
+            if kept is not None and kept.value.state is ContainerState.EXITED and isinstance(kept.value, Container):
+                # Read once: by now the pod's directory may be on its way out.
+                message = kept.value.termination_message
+            else:
+                message = _termination_message(response.status)
+            container = replace(container, termination_message=message)
+        self._keep(container)
+        return container
+
+    async def _inspect(self, method: str, entry_id: str, request: Any) -> Any:
+        """The status, or None for what vanished since it was listed."""
+        timeout = min(VERBOSE_TIMEOUT, self._timeout) if request.verbose else self._timeout
+        async with self._slots:
+            try:
+                return await self._channel.call(self._channel.runtime, method, request, timeout)
+            except RuntimeCallError as error:
+                if error.code == "NotFound":
+                    self._kept.pop(entry_id, None)
+                    return None
+                if not (request.verbose and error.code == "DeadlineExceeded"):
+                    raise
+            request.verbose = False
+            return await self._channel.call(self._channel.runtime, method, request, self._timeout)
+
+    def _keep(self, value: Sandbox | Container) -> None:
+        now, kept = self._monotonic(), self._kept.get(value.id)
+        since = kept.since if kept is not None and kept.value.state is value.state else now
+        self._kept[value.id] = _Inspected(value, since, now)
+
+
+def _sandbox_holds(kept: _Inspected, state: SandboxState) -> bool:
+    """Whether a kept sandbox needs no new look. One that is ready but has no address yet may still get one."""
+    value = kept.value
+    if not isinstance(value, Sandbox) or value.state is not state:
+        return False
+    return state is SandboxState.NOTREADY or value.host_network or bool(value.ips)
+
+
+def _container_holds(kept: _Inspected, state: ContainerState, now: float) -> bool:
+    """Whether a kept container needs no new look: only an exit gets a second one, once it had time to settle."""
+    value = kept.value
+    if not isinstance(value, Container) or value.state is not state or state is ContainerState.UNKNOWN:
+        return False
+    settled = kept.at - kept.since >= EXIT_SETTLES_AFTER
+    return state is not ContainerState.EXITED or settled or now - kept.since < EXIT_SETTLES_AFTER
+
+
+def _assemble(found: _Found, seen: Mapping[str, Sandbox | Container], observed_at: float) -> RuntimePod:
+    sandboxes = [value for entry in found.sandboxes if isinstance(value := seen.get(entry.id), Sandbox)]
+    containers = [value for entry in found.containers if isinstance(value := seen.get(entry.id), Container)]
+    return RuntimePod(
+        uid=found.uid,
+        name=found.name,
+        namespace=found.namespace,
+        observed_at=observed_at,
+        # Newest sandbox: highest attempt, then latest creation (reference pods.md 5.2); newest container: latest
+        # creation, because attempts of different names do not compare.
+        sandboxes=tuple(sorted(sandboxes, key=lambda s: (-s.attempt, -s.created_at, s.id))),
+        containers=tuple(sorted(containers, key=lambda c: (-c.created_at, -c.attempt, c.id))),
+    )
+
+
+def _termination_message(status: Any) -> str:
+    return read_termination_message(
+        status.annotations,
+        ((mount.container_path, mount.host_path) for mount in status.mounts),
+        exit_code=status.exit_code,
+        reason=status.reason,
+        log_path=status.log_path,
+    )

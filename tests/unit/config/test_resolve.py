@@ -1,0 +1,240 @@
+"""Flags, file and defaults become one configuration, as the kubelet would have it."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.config.effective import EffectiveConfig
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.loader import encode_effective, evaluate, load_effective, load_generation
+from shared.config.places import find_arguments, find_places
+from shared.errors import OperatorError
+
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+ALONE = HEAD + "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"
+EMBEDDED = (
+    ALONE + "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\nembeddedContainerd:\n  enabled: true\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BULKHEAD_HOME", "BULKHEAD_RUN_DIR", "KUBELET_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def given(tmp_path: Path, text: str, *flags: str) -> EffectiveConfig:
+    file = tmp_path / "kubelet.yaml"
+    file.write_text(text, encoding="utf-8")
+    return evaluate([f"--config={file}", *flags]).config
+
+
+def refusal(*arguments: str) -> list[str]:
+    with pytest.raises(ConfigurationRefusedError) as refused:
+        evaluate(list(arguments))
+    return list(refused.value.lines)
+
+
+def file_refusal(tmp_path: Path, text: str, *flags: str) -> list[str]:
+    file = tmp_path / "kubelet.yaml"
+    file.write_text(text, encoding="utf-8")
+    return [line.removeprefix(str(file)) for line in refusal(f"--config={file}", *flags)]
+
+
+def test_without_anything_the_legacy_flag_defaults_hold() -> None:
+    config = evaluate([]).config
+    assert config.anonymous_auth
+    assert not config.webhook_authentication
+    assert config.authorization_mode == "AlwaysAllow"
+    assert config.read_only_port == 10255
+    assert config.eviction_hard == {}
+    assert config.container_runtime_endpoint == "unix:///run/containerd/containerd.sock"
+    assert (config.root_dir, config.run_dir, config.cert_dir) == (
+        "/var/lib/kubelet",
+        "/run/bulkhead",
+        "/var/lib/kubelet/pki",
+    )
+    assert config.tls_cert_file == "/var/lib/kubelet/pki/kubelet.crt"
+    assert config.pod_logs_dir == "/var/log/pods"
+
+
+def test_with_a_file_the_file_defaults_hold(tmp_path: Path) -> None:
+    config = given(tmp_path, ALONE)
+    assert not config.anonymous_auth
+    assert config.read_only_port == 0
+    assert config.eviction_hard["memory.available"] == "100Mi"
+    assert config.max_pods == 110
+
+
+def test_one_directory_holds_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BULKHEAD_HOME", "/srv/b")
+    config = evaluate([]).config
+    assert (config.run_dir, config.log_dir, config.root_dir) == ("/srv/b/run", "/srv/b/log", "/srv/b/kubelet")
+    assert (config.cert_dir, config.pod_logs_dir) == ("/srv/b/kubelet/pki", "/srv/b/log/pods")
+
+
+def test_a_flag_wins_over_the_file(tmp_path: Path) -> None:
+    config = given(tmp_path, ALONE + "port: 1111\nlogging: {verbosity: 2}\n", "--port", "2222", "-v=6", "--max_pods=3")
+    assert (config.port, config.verbosity, config.max_pods) == (2222, 6, 3)
+
+
+def test_a_map_flag_replaces_the_map_of_the_file(tmp_path: Path) -> None:
+    config = given(
+        tmp_path, ALONE + 'evictionHard: {"nodefs.available": "5%"}\n', "--eviction-hard=memory.available<1Gi"
+    )
+    assert config.eviction_hard == {"memory.available": "1Gi"}
+
+
+def test_eviction_defaults_are_merged_when_asked(tmp_path: Path) -> None:
+    config = given(tmp_path, ALONE + 'evictionHard: {"nodefs.available": "5%"}\nmergeDefaultEvictionSettings: true\n')
+    assert config.eviction_hard["nodefs.available"] == "5%"
+    assert config.eviction_hard["imagefs.inodesFree"] == "5%"
+
+
+def test_no_thresholds_is_kept(tmp_path: Path) -> None:
+    assert given(tmp_path, ALONE + "evictionHard: {}\n").eviction_hard == {}
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    config = given(tmp_path, ALONE + "staticPodPath: manifests\npodLogsDir: logs/../pods\n")
+    assert config.static_pod_path == f"{tmp_path}/manifests"
+    assert config.pod_logs_dir == f"{tmp_path}/pods"
+
+
+def test_zero_is_the_default_only_where_the_kubelet_has_it_so(tmp_path: Path) -> None:
+    config = given(tmp_path, ALONE + "port: 0\nhealthzPort: 0\nregistryPullQPS: 0\nregistryBurst: 0\nresolvConf: ''\n")
+    assert (config.port, config.healthz_port, config.registry_pull_qps, config.registry_burst) == (10250, 0, 0, 10)
+    assert config.resolv_conf == ""
+
+
+def test_pulls_are_parallel_when_their_number_is_given(tmp_path: Path) -> None:
+    assert given(tmp_path, ALONE).serialize_image_pulls
+    assert not given(tmp_path, ALONE + "maxParallelImagePulls: 3\n").serialize_image_pulls
+
+
+def test_the_embedded_containerd_brings_its_own_socket(tmp_path: Path) -> None:
+    config = given(tmp_path, EMBEDDED + "  root: data\n  podCIDR: 10.5.0.0/16\n")
+    assert config.container_runtime_endpoint == "unix:///run/bulkhead/containerd/containerd.sock"
+    assert config.embedded_containerd is not None
+    assert config.embedded_containerd.root == f"{tmp_path}/data"
+    assert config.embedded_containerd.state == "/run/bulkhead/containerd/state"
+    assert config.embedded_containerd.pod_cidr == "10.5.0.0/16"
+
+
+def test_an_endpoint_that_was_given_stays(tmp_path: Path) -> None:
+    config = given(tmp_path, EMBEDDED, "--container-runtime-endpoint=unix:///x.sock")
+    assert config.container_runtime_endpoint == "unix:///x.sock"
+
+
+def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -> None:
+    assert given(tmp_path, EMBEDDED.replace("true", "false")).embedded_containerd is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (ALONE + "port: 99999", ":5:1: port: is 99999, must be from 1 to 65535 (change it or leave it out)"),
+        (ALONE + "address: localhost", ':5:1: address: is "localhost", must be an IP address'),
+        (ALONE + "cgroupDriver: sytemd", ':5:1: cgroupDriver: is "sytemd", must be one of cgroupfs, systemd'),
+        (ALONE + "cpuCFSQuotaPeriod: 2s", ':5:1: cpuCFSQuotaPeriod: is "2s", must be from 0.001s to 1s'),
+        (ALONE + "runOnce: true", ":5:1: runOnce: is true, which this kubelet does not do (remove it)"),
+        (ALONE + "evictionHard: {memory.free: 1Mi}", ":5:16: evictionHard.memory.free: is not an eviction signal"),
+        (ALONE + "evictionHard: {memory.available: x}", ':5:16: evictionHard.memory.available: is "x", must be a'),
+        (ALONE + "podLogsDir: /a//b", ':5:1: podLogsDir: is "/a//b", must be absolute and without //, . or ..'),
+        (ALONE + "tlsCipherSuites: [NOPE]", ':5:1: tlsCipherSuites[0]: "NOPE" is not a cipher suite'),
+        (ALONE + "containerRuntimeEndpoint: tcp://1", ':5:1: containerRuntimeEndpoint: is "tcp://1", must be a local'),
+        (ALONE + "serializeImagePulls: true\nmaxParallelImagePulls: 2", ":6:1: maxParallelImagePulls: is 2 while"),
+        (
+            EMBEDDED + "  bridge: a-much-too-long-name",
+            ':10:3: embeddedContainerd.bridge: is "a-much-too-long-name", must be a',
+        ),
+        (EMBEDDED + "  podCIDR: 10.0.0.1", ':10:3: embeddedContainerd.podCIDR: is "10.0.0.1", must be an IPv4 network'),
+        (EMBEDDED + "  rot: x", ':10:3: embeddedContainerd.rot: unknown key (did you mean "root"?)'),
+        (ALONE + "---\nkind: Pod", ":6:1: is a further document that nothing reads"),
+        ("port: 1\n" + HEAD.replace("v1beta1", "v1"), ':2:1: apiVersion: is "kubelet.config.k8s.io/v1" (write'),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, line: str) -> None:
+    lines = file_refusal(tmp_path, text)
+    assert [found[: len(line)] for found in lines if line in found] == [line], lines
+
+
+def test_kind_and_version_are_mandatory(tmp_path: Path) -> None:
+    assert [line.partition(" (")[0] for line in file_refusal(tmp_path, "port: 1")] == [
+        ":1:1: apiVersion: is missing",
+        ":1:1: kind: is missing",
+    ]
+
+
+def test_alone_without_saying_so_names_both_keys_to_change(tmp_path: Path) -> None:
+    assert file_refusal(tmp_path, HEAD) == [
+        ": authentication.webhook.enabled: is true, which needs an API server (set it to false)",
+        ": authorization.mode: is Webhook, which needs an API server (set it to AlwaysAllow)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--prot=1"], "unknown flag: --prot (did you mean --port?)"),
+        (["--port"], "Option '--port' requires an argument (give it as --flag=value)"),
+        (["--port=x"], '--port: invalid value "x" (must be a whole number)'),
+        (["--sync-frequency=10"], '--sync-frequency: invalid value "10" (must be a duration such as "1m30s")'),
+        (["--anonymous-auth=perhaps"], '--anonymous-auth: invalid value "perhaps" (must be true or false)'),
+        (["start"], 'unknown command "start" (flags begin with --)'),
+        (["--anonymous-auth", "false"], 'unknown command "false" (flags begin with --)'),
+        (["--kubeconfig=/x"], "--kubeconfig: joining a cluster is not built yet (leave it empty to run alone)"),
+        (["--root-dir=/a/"], '--root-dir: is "/a/", must be a path in its shortest form (no //, ., .. or final /)'),
+        (["--hostname-override=a b"], '--hostname-override: node name "a b" cannot be used (give another)'),
+        (["--config=/does/not/exist"], "--config: /does/not/exist cannot be read: No such file or"),
+        (["--run-dir=/x"], "--run-dir: is /x, but the services look in /run/bulkhead (set BULKHEAD_RUN_DIR=/x for"),
+    ],
+)
+def test_a_bad_flag_is_one_line(arguments: list[str], line: str) -> None:
+    [found] = refusal(*arguments)
+    assert found.startswith(line)
+
+
+def test_an_empty_kubeconfig_means_alone() -> None:
+    assert evaluate(["--kubeconfig="]).config.kubeconfig == ""
+
+
+def test_a_bool_flag_takes_no_word_and_v_has_three_forms() -> None:
+    for form in (["-v", "3"], ["-v3"], ["-v=3"], ["--v=3"]):
+        assert evaluate([*form, "--fail-swap-on"]).config.verbosity == 3
+
+
+def test_what_has_no_effect_yet_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "k.yaml"
+    file.write_text(ALONE + "hairpinMode: none\nmemorySwap: {swapBehavior: NoSwap}\nfeatureGates: {A: true}\n")
+    assert evaluate([f"--config={file}"]).without_effect == ("hairpinMode", "memorySwap.swapBehavior", "featureGates")
+
+
+def test_the_effective_configuration_survives_its_file(tmp_path: Path) -> None:
+    config = given(tmp_path, EMBEDDED + "  bridge: b0\n", "--cluster-dns=10.0.0.1,10.0.0.2")
+    (tmp_path / "config.json").write_bytes(encode_effective(config, "g1"))
+    assert load_effective(str(tmp_path)) == config
+    assert load_generation(str(tmp_path))[1] == "g1"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": 1, "config": {}, "generation": ""}']
+)
+def test_an_unusable_config_file_is_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(OperatorError, match="restart bootstrap"):
+        load_effective(str(tmp_path))
+
+
+def test_flags_come_from_the_environment_or_the_args_file(tmp_path: Path) -> None:
+    (tmp_path / "kubelet.args").write_text("--port=1 # the port\n# nothing\n--config='a b' -v 2\n", encoding="utf-8")
+    home = {"BULKHEAD_HOME": str(tmp_path)}
+    assert find_arguments(find_places(home), home) == ["--port=1", "--config=a b", "-v", "2"]
+    assert find_arguments(find_places(home), {**home, "KUBELET_ARGS": "--v=1"}) == ["--v=1"]
+    assert find_arguments(find_places({"BULKHEAD_HOME": "/nowhere"}), {}) == []
+
+
+def test_an_open_quote_in_the_args_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "kubelet.args").write_text("--port=1\n--config='a\n", encoding="utf-8")
+    with pytest.raises(OperatorError, match=r"kubelet\.args:2: .*close the quote"):
+        find_arguments(find_places({"BULKHEAD_HOME": str(tmp_path)}), {})

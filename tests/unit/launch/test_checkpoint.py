@@ -1,0 +1,161 @@
+"""A record saved is a record found again, whatever happens to the disk."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shared import checkpoint as module
+from shared.checkpoint import Checkpoint, Kept
+from shared.files import write_atomically
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path / "disk", tmp_path / "fallback")
+
+
+def again(tmp_path: Path) -> Checkpoint:
+    """The next process."""
+    return Checkpoint(tmp_path / "disk", tmp_path / "fallback")
+
+
+def break_disk(monkeypatch: pytest.MonkeyPatch, broken: Path, number: int = errno.ENOSPC) -> None:
+    def write(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if broken in path.parents:
+            raise OSError(number, os.strerror(number), str(path))
+        write_atomically(path, content, mode)
+
+    monkeypatch.setattr(module, "write_atomically", write)
+
+
+def test_a_record_outlives_the_process(records: Checkpoint, tmp_path: Path) -> None:
+    assert records.save("uid-1", {"state": "sync", "names": ["a"]}) is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {"uid-1": {"state": "sync", "names": ["a"]}}
+
+
+@pytest.mark.parametrize("key", ["a/b", "..", ".hidden", "ü", "x" * 1000, "with space", ""])
+def test_any_key_is_a_file(records: Checkpoint, tmp_path: Path, key: str) -> None:
+    records.save(key, {"n": 1})
+    records.save(key + "2", {"n": 2})
+    assert again(tmp_path).load_all() == {key: {"n": 1}, key + "2": {"n": 2}}
+
+
+def test_a_deleted_record_is_gone(records: Checkpoint, tmp_path: Path) -> None:
+    records.save("k", {})
+    assert records.delete("k") is Kept.ON_DISK
+    assert records.delete("never-there") is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {}
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version":1,"ke', b"[]", b'{"version":9,"key":"k","data":{}}'])
+def test_a_torn_record_is_set_aside(records: Checkpoint, tmp_path: Path, content: bytes) -> None:
+    records.save("good", {"n": 1})
+    (tmp_path / "disk/bad.json").write_bytes(content)
+    assert again(tmp_path).load_all() == {"good": {"n": 1}}
+    assert (tmp_path / "disk/bad.json.corrupt").read_bytes() == content
+
+
+def test_what_an_interrupted_save_left_is_removed(records: Checkpoint, tmp_path: Path) -> None:
+    records.save("k", {"n": 1})
+    (tmp_path / "disk/.k.json.99.tmp").write_bytes(b"half")
+    assert again(tmp_path).load_all() == {"k": {"n": 1}}
+    assert not (tmp_path / "disk/.k.json.99.tmp").exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT])
+def test_a_full_disk_sends_records_to_the_fallback(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    records.save("k", {"n": 1})
+    with monkeypatch.context() as broken:
+        break_disk(broken, tmp_path / "disk", number)
+        assert records.save("k", {"n": 2}) is Kept.IN_FALLBACK
+        assert records.trouble is not None and "free some space" in records.trouble
+        assert again(tmp_path).load_all() == {"k": {"n": 2}}
+
+
+def test_records_move_back_when_there_is_room(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        break_disk(broken, tmp_path / "disk")
+        records.save("a", {"n": 1})
+        records.save("b", {"n": 1})
+    next_process = again(tmp_path)
+    assert next_process.save("a", {"n": 2}) is Kept.ON_DISK
+    assert next_process.trouble is None
+    assert list((tmp_path / "fallback").iterdir()) == []
+    assert again(tmp_path).load_all() == {"a": {"n": 2}, "b": {"n": 1}}
+
+
+def test_a_leftover_of_the_fallback_does_not_undo_a_later_save(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        break_disk(broken, tmp_path / "disk")
+        records.save("k", {"n": 1})
+    leftover = (tmp_path / "fallback/k.json").read_bytes()
+    records.save("k", {"n": 2})
+    (tmp_path / "fallback/k.json").write_bytes(leftover)  # as if killed between the save and the removal
+    assert again(tmp_path).load_all() == {"k": {"n": 2}}
+
+
+def test_a_record_deleted_on_a_broken_disk_stays_deleted(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records.save("k", {"n": 1})
+    whole = module._remove
+
+    def remove(directory: Path, key: str) -> None:
+        if directory == tmp_path / "disk":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        whole(directory, key)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "_remove", remove)
+        assert records.delete("k") is Kept.IN_FALLBACK
+        assert again(tmp_path).load_all() == {}
+    later = again(tmp_path)
+    later.save("other", {})
+    assert again(tmp_path).load_all() == {"other": {}}
+    assert not (tmp_path / "disk/k.json").exists()
+
+
+def test_no_room_anywhere_is_no_exception(records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_disk(monkeypatch, tmp_path)
+    assert records.save("k", {}) is Kept.NOWHERE
+
+
+def test_a_mistake_in_the_path_is_an_exception(tmp_path: Path) -> None:
+    (tmp_path / "disk").write_text("a file")
+    with pytest.raises(OSError, match="exists"):
+        Checkpoint(tmp_path / "disk", tmp_path / "fallback").save("k", {})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(mounted)], check=True)
+    yield mounted
+    subprocess.run(["umount", str(mounted)], check=True)
+
+
+@pytest.mark.root
+def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
+    records = Checkpoint(small_disk, tmp_path / "fallback")
+    records.save("k", {"n": 1})
+    with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="space"):
+        while True:
+            filler.write(b"x" * 4096)
+    assert records.save("k", {"n": 2}) is Kept.IN_FALLBACK
+    assert records.save("new", {"n": 1}) is Kept.IN_FALLBACK
+    assert records.delete("k") is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {"new": {"n": 1}}
+    (small_disk / "filler").unlink()
+    assert records.save("third", {}) is Kept.ON_DISK
+    assert {path.name for path in small_disk.iterdir()} == {"new.json", "third.json"}

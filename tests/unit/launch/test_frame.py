@@ -1,0 +1,123 @@
+"""The pieces of the frame: watchdog, crash points, and which configuration is in force."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bus.manifest import new_manifest, prepare_run_dir, write_manifest
+from services.awaiting import ConfigurationWait
+from shared import crash
+from shared.config.effective import EffectiveConfig
+from shared.config.loader import encode_effective
+from shared.files import write_atomically
+from shared.watchdog import Standstill, Watchdog
+
+CONFIG = EffectiveConfig(node_name="n", root_dir="/r", run_dir="/x", log_dir="/l", cert_dir="/c")
+
+
+def test_a_loop_that_turns_is_left_alone() -> None:
+    standstill = Standstill(limit=3)
+    for _ in range(10):
+        assert not standstill.tick()
+        standstill.turned()
+
+
+def test_a_loop_that_stands_still_is_noticed_after_the_limit() -> None:
+    standstill = Standstill(limit=3)
+    assert [standstill.tick() for _ in range(4)] == [False, False, False, True]
+
+
+async def test_the_watchdog_acts_from_its_own_thread() -> None:
+    noticed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def notice() -> None:
+        loop.call_soon_threadsafe(noticed.set)
+
+    Watchdog(notice, limit=1, tick=0.001).start()
+    await noticed.wait()
+
+
+def publish(run_dir: Path, config: EffectiveConfig, generation: str) -> None:
+    write_atomically(run_dir / "config.json", encode_effective(config, generation))
+    write_manifest(new_manifest(run_dir))
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    prepare_run_dir(tmp_path / "run")
+    return tmp_path / "run"
+
+
+async def test_a_service_waits_until_the_configuration_is_written(run_dir: Path) -> None:
+    waiting = asyncio.create_task(ConfigurationWait(run_dir, "g1").wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    publish(run_dir, CONFIG, "g1")
+    assert await waiting == CONFIG
+
+
+def test_a_configuration_of_our_supervisord_is_taken_at_once(run_dir: Path) -> None:
+    publish(run_dir, CONFIG, "g1")
+    assert ConfigurationWait(run_dir, "g1").look() == CONFIG
+
+
+def test_a_configuration_left_by_an_earlier_supervisord_is_not_taken(run_dir: Path) -> None:
+    publish(run_dir, CONFIG, "g1")
+    waiting = ConfigurationWait(run_dir, "g2")
+    assert waiting.look() is None
+    publish(run_dir, replace(CONFIG, node_name="new"), "g2")
+    found = waiting.look()
+    assert found is not None and found.node_name == "new"
+
+
+def test_a_configuration_written_while_waiting_is_always_taken(run_dir: Path) -> None:
+    publish(run_dir, CONFIG, "g1")
+    waiting = ConfigurationWait(run_dir, "g2")
+    publish(run_dir, CONFIG, "g3")
+    assert waiting.look() == CONFIG
+
+
+def test_without_supervisord_any_configuration_is_taken(run_dir: Path) -> None:
+    publish(run_dir, CONFIG, "g1")
+    assert ConfigurationWait(run_dir, "").look() == CONFIG
+
+
+def test_without_a_manifest_there_is_nothing_to_start_with(run_dir: Path) -> None:
+    write_atomically(run_dir / "config.json", encode_effective(CONFIG, "g1"))
+    assert ConfigurationWait(run_dir, "g1").look() is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "dies"),
+    [
+        ("podsync.calling", "podsync.calling", True),
+        ("podsync.calling", "podsync.calling.StartContainer", True),
+        ("podsync.call", "podsync.calling", False),
+        ("podsync.calling.StartContainer", "podsync.calling", False),
+        ("", "podsync.calling", False),
+    ],
+)
+def test_a_crash_point_covers_what_is_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, name: str, dies: bool
+) -> None:
+    monkeypatch.setenv("BULKHEAD_RUN_DIR", str(tmp_path))
+    assert bool(wanted and crash._claim(wanted, name)) is dies
+    (tmp_path / "at").write_text(wanted + "\n")
+    assert crash._claim(f"@{tmp_path}/at", name) is dies
+    assert (tmp_path / "at").exists() is not dies
+
+
+def test_a_crash_point_kills_once_per_run_directory(tmp_path: Path) -> None:
+    program = "from shared.crash import crash_point; crash_point('a.b'); print('alive')"
+    environment = {"CRASH_AT": "a", "BULKHEAD_RUN_DIR": str(tmp_path)}
+    command = [sys.executable, "-P", "-c", program]
+    first = subprocess.run(command, env=environment, capture_output=True, check=False)
+    second = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert first.returncode == -signal.SIGKILL
+    assert (second.returncode, second.stdout) == (0, b"alive\n")
