@@ -1,0 +1,1 @@
+"""How bootstrap reaches the machine: supervisord, ports, certificates, files."""

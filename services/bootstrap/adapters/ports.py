@@ -1,0 +1,72 @@
+"""Whether the ports of the configuration can be had, and who has them instead. Opens sockets, keeps none."""
+
+import errno
+import socket
+from pathlib import Path
+
+from shared.config.effective import EffectiveConfig
+
+_LISTENING = "0A"
+
+
+def find_taken(config: EffectiveConfig, server_pid: int | None) -> tuple[list[str], list[str]]:
+    """Problems and remarks, one line each. A port that our own server process holds is free.
+
+    The health port is a remark only: the kubelet keeps trying for it (reference config.md 5.10).
+    """
+    problems: list[str] = []
+    remarks: list[str] = []
+    wanted = [("port", config.address, config.port, problems)] if config.enable_server else []
+    wanted.append(("readOnlyPort", config.address, config.read_only_port, problems))
+    wanted.append(("healthzPort", config.healthz_bind_address, config.healthz_port, remarks))
+    for key, address, port, lines in wanted:
+        if port and (reason := _cannot_bind(address, port, server_pid)):
+            lines.append(f"{key}: {address}:{port} {reason}")
+    return problems, remarks
+
+
+def _cannot_bind(address: str, port: int, server_pid: int | None) -> str:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return f"cannot be listened on: {error.strerror} (choose an address and port of this machine)"
+            owner = _owner(port)
+            if owner is not None and owner == server_pid:
+                return ""
+            return f"is in use{_named(owner)} (stop that process, or choose another port)"
+    return ""
+
+
+def _named(pid: int | None) -> str:
+    if pid is None:
+        return ""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    return f" by {name} (process {pid})"
+
+
+def _owner(port: int) -> int | None:
+    """Process that listens on the port, as far as we may see."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in Path("/proc").iterdir():
+        if inodes and process.name.isdecimal():
+            try:
+                if any(str(fd.readlink()) in inodes for fd in (process / "fd").iterdir()):
+                    return int(process.name)
+            except OSError:
+                continue
+    return None

@@ -1,0 +1,209 @@
+"""The serving certificate and the client CA, made or checked in a short-lived child that imports `cryptography`.
+
+Rules: reference config.md 5.2. A readable pair is used as it is, even when expired; half a pair is refused; only where
+both are absent, and only for the self-signed names, a pair is made. Key material never leaves the two files.
+"""
+
+import ipaddress
+import json
+import secrets
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.files import sync_directory, write_atomically
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+_PATIENCE = 120.0  # seconds; RSA keys on a busy machine
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRequest:
+    """What to look at. `certificate_file` "" = no pair at all; `may_create` = these are the self-signed names."""
+
+    certificate_file: str
+    private_key_file: str
+    may_create: bool
+    host_name: str
+    client_ca_file: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairReport:
+    """What was found: problems (one line each), or the pair's facts. `not_after` is RFC3339."""
+
+    problems: tuple[str, ...] = ()
+    not_after: str = ""
+    created: bool = False
+
+
+def settle_in_child(request: PairRequest) -> PairReport:
+    """Check or make the pair in a child process, so that `cryptography` stays out of this one."""
+    command = [sys.executable, "-P", "-m", __name__]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(asdict(request)), capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return PairReport(problems=(f"tlsCertFile: the certificate check failed: {error} (is the disk full?)",))
+    return PairReport(**{**answer, "problems": tuple(answer["problems"])})
+
+
+def settle(request: PairRequest) -> PairReport:
+    """Check or make the pair, check the client CA."""
+    problems = []
+    if request.client_ca_file and (problem := _check_client_ca(request.client_ca_file)):
+        problems.append(problem)
+    if not request.certificate_file or not request.private_key_file:
+        return PairReport(problems=tuple(problems))
+    certificate, key = Path(request.certificate_file), Path(request.private_key_file)
+    created = False
+    try:
+        if request.may_create:
+            _finish_creation(certificate, key)
+            if not certificate.exists() and not key.exists():
+                _create(certificate, key, request.host_name)
+                created = True
+        not_after = _check(certificate, key)
+        return PairReport(problems=tuple(problems), not_after=not_after, created=created)
+    except OSError as error:
+        path = error.filename or certificate
+        problems.append(f"tlsCertFile: {path}: {error.strerror} (make it readable, or remove both files of the pair)")
+    except ValueError as error:
+        problems.append(f"tlsCertFile: {error}")
+    return PairReport(problems=tuple(problems))
+
+
+def _check(certificate: Path, key: Path) -> str:
+    """RFC3339 end of the pair. Raises ValueError with one line, or OSError."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+    from cryptography.x509 import load_pem_x509_certificates
+
+    for here, other in ((certificate, key), (key, certificate)):
+        if not here.exists():
+            what = f"{here} is missing while {other} exists" if other.exists() else f"{here} does not exist"
+            raise ValueError(f"{what} (put both files there, or remove both to have a pair made)")
+    try:
+        leaf = load_pem_x509_certificates(certificate.read_bytes())[0]
+    except ValueError:
+        raise ValueError(f"{certificate} holds no PEM certificate (replace it, or remove both files)") from None
+    try:
+        private = load_pem_private_key(key.read_bytes(), password=None)
+    except (ValueError, TypeError):
+        raise ValueError(f"{key} holds no unencrypted PEM private key (replace it, or remove both files)") from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if leaf.public_key().public_bytes(*form) != private.public_key().public_bytes(*form):
+        raise ValueError(f"{key} is not the key of {certificate} (replace one of them, or remove both files)")
+    return leaf.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_client_ca(file: str) -> str:
+    from cryptography.x509 import load_pem_x509_certificates
+
+    key = "authentication.x509.clientCAFile"
+    try:
+        load_pem_x509_certificates(Path(file).read_bytes())
+    except OSError as error:
+        return f"{key}: {file}: {error.strerror} (give the path of a readable PEM file)"
+    except ValueError:
+        return f"{key}: {file} holds no PEM certificate (put the CA's certificate there)"
+    return ""
+
+
+def _create(certificate: Path, key: Path, host_name: str) -> None:
+    """Write a new pair. The order lets `_finish_creation` mend what a crash in between leaves."""
+    for directory in (certificate.parent, key.parent):
+        for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
+            missing.mkdir(exist_ok=True)
+            missing.chmod(0o755)
+    certificate_pem, key_pem = make_self_signed(host_name, datetime.now(UTC))
+    write_atomically(_pending(certificate), certificate_pem, 0o644)
+    write_atomically(key, key_pem, 0o600)
+    _pending(certificate).rename(certificate)
+    sync_directory(certificate.parent)
+
+
+def _pending(certificate: Path) -> Path:
+    return certificate.with_name(f".{certificate.name}.pending")
+
+
+def _finish_creation(certificate: Path, key: Path) -> None:
+    """A crash in `_create` left a certificate waiting: its key is there and it takes its place, or both begin anew."""
+    pending = _pending(certificate)
+    if not pending.exists():
+        return
+    if key.exists() and not certificate.exists():
+        try:
+            _check(pending, key)
+        except ValueError:
+            pending.unlink()
+            return
+        pending.rename(certificate)
+        sync_directory(certificate.parent)
+    else:
+        pending.unlink()
+
+
+def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
+    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as reference config.md 5.2 lays down."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    def name(text: str) -> x509.Name:
+        with warnings.catch_warnings():  # Go sets no limit; a node name may be longer than X.520's 64 characters
+            warnings.simplefilter("ignore")
+            return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text, _validate=False)])
+
+    def usage(*, signs_certificates: bool) -> x509.KeyUsage:
+        return x509.KeyUsage(
+            digital_signature=True, key_encipherment=True, key_cert_sign=signs_certificates, crl_sign=False,
+            content_commitment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+            decipher_only=False,
+        )  # fmt: skip
+
+    def begin(subject: x509.Name, issuer: x509.Name, key: "RSAPrivateKey") -> x509.CertificateBuilder:
+        begins = now - timedelta(hours=1)
+        return x509.CertificateBuilder(
+            issuer_name=issuer, subject_name=subject, public_key=key.public_key(), not_valid_before=begins,
+            not_valid_after=begins + timedelta(days=365), serial_number=secrets.randbelow(2**63 - 1) + 1,
+        )  # fmt: skip
+
+    seconds = int(now.timestamp())
+    ca_key, leaf_key = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
+    ca_name = name(f"{host_name}-ca@{seconds}")
+    ca = (
+        begin(ca_name, ca_name, ca_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    try:
+        alternative: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(host_name))
+    except ValueError:
+        alternative = x509.DNSName(host_name)
+    leaf = (
+        begin(name(f"{host_name}@{seconds}"), ca_name, leaf_key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+        .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    key_pem = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    return leaf.public_bytes(Encoding.PEM) + ca.public_bytes(Encoding.PEM), key_pem
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(settle(PairRequest(**json.load(sys.stdin))))))

@@ -1,0 +1,1 @@
+"""What bootstrap decides without touching the machine."""

@@ -1,0 +1,233 @@
+"""From flags and files to config.json, manifest.json and the containerd's files; or to lines that say why not.
+
+Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
+bus, in a thread; nothing here is asynchronous.
+"""
+
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus.lock import ServiceLock
+from bus.manifest import new_manifest, write_manifest
+from bus.messages.bootstrap import CertificateState
+from bus.messages.streams import SERVICES
+from services.bootstrap.adapters import machine, ports, supervisord
+from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
+from services.bootstrap.core.containerd_config import render_config, render_network
+from services.generation import supervisor_generation
+from shared.config.effective import EffectiveConfig
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.loader import CONFIG_NAME, encode_effective, evaluate, load_generation
+from shared.config.places import Places, find_arguments, find_places
+from shared.config.resolve import Resolved
+from shared.crash import crash_point
+from shared.errors import OperatorError
+from shared.files import write_atomically
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A configuration that can be worked with, and what was found on the way."""
+
+    resolved: Resolved
+    pair: PairReport
+
+
+def evaluate_all(server_pid: int | None, *, look_at_machine: bool = True) -> Evaluation:
+    """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found."""
+    try:
+        arguments = find_arguments(find_places())
+    except OperatorError as error:
+        raise ConfigurationRefusedError((str(error),)) from error
+    resolved = evaluate(arguments)
+    if not look_at_machine:
+        return Evaluation(resolved, PairReport())
+    config = resolved.config
+    pair = settle_in_child(pair_request(config))
+    problems, remarks = ports.find_taken(config, server_pid)
+    missing = machine.find_missing(config.embedded_containerd) if config.embedded_containerd else []
+    if lines := (*pair.problems, *problems, *missing):
+        place = config.config_file or "flags"
+        raise ConfigurationRefusedError(tuple(f"{place}: {line}" for line in lines))
+    return Evaluation(Resolved(config, resolved.without_effect, (*resolved.remarks, *remarks)), pair)
+
+
+def pair_request(config: EffectiveConfig) -> PairRequest:
+    """What to ask about this configuration's serving pair."""
+    return PairRequest(
+        certificate_file=config.tls_cert_file,
+        private_key_file=config.tls_private_key_file,
+        may_create=_is_self_signed(config),
+        host_name=config.node_name,
+        client_ca_file=config.client_ca_file,
+    )
+
+
+def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateState:
+    """The message about a pair that was found good."""
+    return CertificateState(
+        certificate_file=config.tls_cert_file,
+        private_key_file=config.tls_private_key_file,
+        not_after=pair.not_after,
+        self_signed=_is_self_signed(config),
+    )
+
+
+def _is_self_signed(config: EffectiveConfig) -> bool:
+    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt"
+
+
+class BootstrapDoor:
+    """`services.launch.FrontDoor` of bootstrap; afterwards `pair` and `refused` tell the service what came out."""
+
+    def __init__(self) -> None:
+        self._places: Places = find_places()
+        self._run_dir = Path(self._places.run_dir)
+        self._generation = supervisor_generation()
+        self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
+        self.pair = PairReport()
+        self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
+
+    def stand_by(self) -> None:
+        """An orphaned bootstrap goes on: its configuration holds for our supervisord too, its containerd is ours."""
+        try:
+            config, _ = load_generation(str(self._run_dir))
+            self._write_config(config)
+            if config.embedded_containerd:
+                start_containerd()
+        except (OSError, OperatorError) as error:
+            log.error("standing by without a configuration to confirm: %s", error)
+
+    def configure(self) -> EffectiveConfig:
+        """Evaluate and write; or keep the last good configuration where services may be running by it."""
+        server = ServiceLock(self._run_dir, "server").holder()
+        self.evaluated_at = time.time()
+        try:
+            evaluation = evaluate_all(server)
+        except ConfigurationRefusedError as error:
+            kept = self._last_good()
+            if kept is None:
+                raise
+            self.refused = error.lines
+            report_kept(error.lines)
+            self.pair = settle_in_child(pair_request(kept))
+            self._write_config(kept)
+            return kept
+        self.pair = evaluation.pair
+        config = evaluation.resolved.config
+        self._write(config)
+        _remark(evaluation)
+        return config
+
+    def log_dir(self) -> str:
+        """Where the log goes when the configuration was refused: the default, for no flag can be trusted."""
+        return self._places.log_dir
+
+    def refuse(self, lines: tuple[str, ...]) -> None:
+        """Show the lines once and end supervisord, for a crash loop would say the same every second.
+
+        Where services work by an earlier configuration they are left alone, and we try again with back-off.
+        """
+        parent = supervisord.Supervisord.of_environment()
+        if parent is None or self._last_good() is not None:
+            return
+        supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
+        try:
+            parent.shut_down()
+        except supervisord.SupervisordError as error:
+            log.error("%s (stop supervisord by hand)", error)
+
+    def _write(self, config: EffectiveConfig) -> None:
+        try:
+            if config.embedded_containerd:
+                write_containerd_files(config)
+            self._write_config(config)
+            crash_point("bootstrap.configured")
+            write_manifest(
+                new_manifest(
+                    self._run_dir,
+                    config_file=str(self._run_dir / CONFIG_NAME),
+                    embedded_containerd=config.embedded_containerd is not None,
+                )
+            )
+            crash_point("bootstrap.published")
+        except OSError as error:
+            where = str(error.filename or self._run_dir)
+            raise OperatorError(
+                f"cannot be written: {error.strerror}", where=where, remedy="make room or mend it"
+            ) from error
+
+    def _write_config(self, config: EffectiveConfig) -> None:
+        write_atomically(self._run_dir / CONFIG_NAME, encode_effective(config, self._generation))
+
+    def _last_good(self) -> EffectiveConfig | None:
+        """The configuration in force, if it was given under our supervisord or others still work by it."""
+        try:
+            config, generation = load_generation(str(self._run_dir))
+        except (OSError, OperatorError):
+            return None
+        ours = generation == self._generation and self._generation != ""
+        return config if ours or self._orphans_work() else None
+
+    def _orphans_work(self) -> bool:
+        """Whether a service runs that our supervisord did not start."""
+        holders = (ServiceLock(self._run_dir, service).holder() for service in SERVICES if service != "bootstrap")
+        ours = self._generation.split("/")[1] if self._generation else ""
+        return any(_parent_of(pid) != ours for pid in holders if pid is not None)
+
+
+def write_containerd_files(config: EffectiveConfig) -> None:
+    """config.toml, the CNI list and the directories they speak of. Raises OSError."""
+    embedded = config.embedded_containerd
+    assert embedded is not None
+    facts = machine.look(embedded)
+    for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
+        Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
+    Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = render_config(embedded, facts, systemd_cgroup=config.cgroup_driver == "systemd")
+    write_atomically(Path(embedded.config_file), text.encode())
+    network = render_network(embedded, facts)
+    write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
+    if not facts.has_iptables:
+        log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
+
+
+def start_containerd() -> bool:
+    """Have supervisord run the program `containerd`; False (and a line in the log) when it did not."""
+    parent = supervisord.Supervisord.of_environment()
+    if parent is None:
+        log.warning("no supervisord here: start `python -P -m services.bootstrap.containerd` yourself")
+        return True
+    try:
+        parent.start_program("containerd")
+    except supervisord.SupervisordError as error:
+        log.error("the embedded containerd was not started: %s", error)
+        return False
+    return True
+
+
+def report_kept(lines: tuple[str, ...]) -> None:
+    """Log a refused edit."""
+    for line in lines:
+        log.error("%s", line)
+    log.error("the configuration was refused; the last good one stays in force")
+
+
+def _remark(evaluation: Evaluation) -> None:
+    for remark in evaluation.resolved.remarks:
+        log.warning("%s", remark)
+    if evaluation.resolved.without_effect:
+        log.warning("accepted, but without effect yet: %s", ", ".join(evaluation.resolved.without_effect))
+    if evaluation.pair.created:
+        log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)
+
+
+def _parent_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,143 @@
+"""bootstrap once the front door is open: answers the manifest, watches the configuration and the serving pair.
+
+Decides nothing about values; a good edit is reported as waiting for a restart, a bad one as refused.
+"""
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from bus.interface import OwnedStream
+from bus.lock import ServiceLock
+from bus.manifest import read_manifest
+from bus.messages.bootstrap import CertificateState, GetManifest, Manifest
+from bus.messages.streams import CERTIFICATES
+from services.bootstrap import front_door
+from services.bootstrap.adapters.serving_pair import settle_in_child
+from services.bootstrap.front_door import BootstrapDoor, certificate_state, pair_request, start_containerd
+from services.launch import Context
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.places import find_places
+
+log = logging.getLogger(__name__)
+
+_SETTLE = 0.2  # seconds without a further change before an edit is looked at
+_RETRY = 30.0  # seconds between attempts to have supervisord start containerd; it tells us of nothing
+_CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
+
+
+def build(context: Context, door: BootstrapDoor) -> "Bootstrap":
+    """The service; `door` has been through `configure`."""
+    return Bootstrap(context, door)
+
+
+class Bootstrap:
+    """Holds the stream `certificates` and answers GetManifest."""
+
+    def __init__(self, context: Context, door: BootstrapDoor) -> None:
+        self._context, self._config = context, context.config
+        self._run_dir = Path(context.config.run_dir)
+        self._certificates: OwnedStream[CertificateState] = context.bus.own(CERTIFICATES)
+        self._evaluated_at = door.evaluated_at
+        self._reload = asyncio.Event()
+        self._changed: set[Path] = set()
+        self._last_lines: tuple[str, ...] = ()
+        context.bus.answer(GetManifest, self._answer_manifest)
+        if door.pair.not_after:
+            self._certificates.put("serving", certificate_state(self._config, door.pair), "found at start")
+        self._certificates.mark_complete()
+        if door.refused:
+            self._trouble(door.refused)
+
+    async def run(self) -> None:
+        """Wait for edits and SIGHUP, forever."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.set)
+        async with asyncio.TaskGroup() as tasks:
+            if self._config.embedded_containerd:
+                tasks.create_task(self._start_containerd(), name="containerd")
+            tasks.create_task(self._watch(), name="watch")
+            tasks.create_task(self._react(), name="react")
+
+    async def _answer_manifest(self, _: GetManifest) -> Manifest:
+        return read_manifest(self._run_dir)
+
+    async def _start_containerd(self) -> None:
+        while not await asyncio.to_thread(start_containerd):
+            self._context.bus.trouble("containerd", "the embedded containerd was not started by supervisord")
+            await asyncio.sleep(_RETRY)
+        self._context.bus.trouble("containerd", None)
+
+    async def _watch(self) -> None:
+        """Note which of our files change. Directories are watched, for editors and mounts replace files whole."""
+        with Inotify() as inotify:
+            for directory in {path.parent for path in self._watched()}:
+                if directory.is_dir():
+                    inotify.add_watch(directory, _CHANGES)
+            ours = set(self._watched())
+            self._changed |= {path for path in ours if _changed_since(path, self._evaluated_at)}
+            if self._changed:
+                self._reload.set()  # edited after they were read and before we looked
+            async for event in inotify:
+                # `..data` is how a mounted ConfigMap replaces all of its files at once
+                if event.path is not None and (event.path in ours or event.path.name.startswith("..")):
+                    self._changed.add(event.path)
+                    self._reload.set()
+
+    def _watched(self) -> list[Path]:
+        config = self._config
+        files = (config.config_file, find_places().args_file, config.tls_cert_file, config.tls_private_key_file)
+        return [Path(file) for file in files if file]
+
+    async def _react(self) -> None:
+        while True:
+            self._context.bus.progress("reload")
+            await self._reload.wait()
+            while self._reload.is_set():  # an editor's burst of changes is one edit
+                self._reload.clear()
+                await asyncio.sleep(_SETTLE)
+            changed, self._changed = self._changed, set()
+            pair = {Path(self._config.tls_cert_file), Path(self._config.tls_private_key_file)}
+            if not changed or changed & pair:
+                await self._look_at_pair()
+            if not changed or changed - pair:
+                await self._look_at_configuration()
+
+    async def _look_at_pair(self) -> None:
+        """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
+        request = pair_request(self._config)
+        report = await asyncio.to_thread(settle_in_child, request)
+        for line in report.problems:
+            log.error("%s; the server keeps the pair it has", line)
+        self._context.bus.trouble("certificate", report.problems[0] if report.problems else None)
+        if not report.problems and report.not_after:
+            self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
+
+    async def _look_at_configuration(self) -> None:
+        server = ServiceLock(self._run_dir, "server").holder()
+        try:
+            evaluation = await asyncio.to_thread(front_door.evaluate_all, server)
+        except ConfigurationRefusedError as error:
+            if error.lines != self._last_lines:
+                front_door.report_kept(error.lines)
+                self._trouble(error.lines)
+            return
+        self._last_lines = ()
+        self._context.bus.trouble("configuration", None)
+        if evaluation.resolved.config != self._config:
+            log.warning("the configuration was changed; it takes effect with `supervisorctl restart all`")
+
+    def _trouble(self, lines: tuple[str, ...]) -> None:
+        self._last_lines = lines
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        self._context.bus.trouble("configuration", f"configuration refused: {lines[0]}{more}")
+
+
+def _changed_since(path: Path, wall: float) -> bool:
+    """Whether the file was touched since; in doubt (time stamps are some milliseconds behind) yes."""
+    try:
+        return path.stat().st_ctime > wall - 0.05
+    except OSError:
+        return False

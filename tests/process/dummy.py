@@ -1,0 +1,55 @@
+"""A service for tests of the frame: does what the file `<BULKHEAD_HOME>/dummy` says, else just lives.
+
+`fail` raises, `refuse` raises an OperatorError, `hang` blocks the loop, `stay` ignores being cancelled, `chatter` logs
+and prints without end.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+from services import launch as frame
+from services.launch import Context
+from shared.errors import OperatorError
+from shared.watchdog import Watchdog
+
+log = logging.getLogger("dummy")
+
+
+class Dummy:
+    """Lives."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def run(self) -> None:
+        """Do what the file says."""
+        file = Path(os.environ["BULKHEAD_HOME"]) / "dummy"
+        order = file.read_text() if file.exists() else ""
+        log.info("dummy runs: %s on %s", order, self._context.config.node_name)
+        if order == "fail":
+            raise ValueError("as ordered")
+        if order == "refuse":
+            raise OperatorError("is not to be had", where="the moon", remedy="look up")
+        if order == "hang":
+            signal.sigtimedwait([], 60)  # blocks the loop
+        while order == "chatter":
+            log.info("x" * 1000)
+            print("y" * 1000, flush=True)
+            await asyncio.sleep(0.001)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            log.info("dummy was cancelled, stopping is %s", self._context.stopping.is_set())
+            if order != "stay":
+                raise
+            await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    vars(frame).update(Watchdog=partial(Watchdog, limit=5, tick=0.1), TICK_SECONDS=0.1)
+    frame.launch(sys.argv[1], Dummy)

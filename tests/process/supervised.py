@@ -1,0 +1,161 @@
+"""An agent in a directory of its own: supervisord with the checkout's configuration, its paths moved there."""
+
+import configparser
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+from xmlrpc.client import ServerProxy
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from bus.lock import ServiceLock
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+
+CONFIGURATION = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+port: {port}
+healthzPort: 0
+authentication: {{webhook: {{enabled: false}}}}
+authorization: {{mode: AlwaysAllow}}
+"""
+
+
+def eventually(look: Callable[[], T], what: str, seconds: float = 15.0) -> T:
+    """What `look` returns once it is true; other processes tell us of nothing, so this looks every 20 ms."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Agent:
+    """supervisord running some of the programs; `dummies` are services played by `dummy.py`."""
+
+    def __init__(
+        self, home: Path, dummies: Iterable[str] = ("status",), programs: Iterable[str] = ("bootstrap",)
+    ) -> None:
+        self.home, self.run_dir, self.log_dir = home, home / "run", home / "log"
+        self.config = home / "kubelet.yaml"
+        self.args = ["--config", str(self.config)]
+        self.environment: dict[str, str] = {}
+        self.supervisord: subprocess.Popen[bytes] | None = None
+        self._seen: set[int] = set()
+        self._conf = self._write_conf(tuple(dummies), (*programs, "supervisord"))
+        self.configure()
+
+    def configure(self, more: str = "", port: int = 32250) -> None:
+        """Write the configuration file."""
+        self.config.write_text(CONFIGURATION.format(port=port) + more)
+
+    def start(self, stderr: int | None = None) -> None:
+        """Start a supervisord in the foreground."""
+        (self.home / "kubelet.args").write_text("\n".join(self.args))
+        clean = {
+            k: v for k, v in os.environ.items() if not k.startswith(("BULKHEAD", "KUBELET", "CRASH", "SUPERVISOR"))
+        }
+        with (self.home / "console").open("ab") as console:
+            self.supervisord = subprocess.Popen(
+                [CHECKOUT / ".venv/bin/supervisord", "-n", "-c", self._conf],
+                env={**clean, "BULKHEAD_HOME": str(self.home), **self.environment},
+                stdout=subprocess.DEVNULL,
+                stderr=console if stderr is None else stderr,
+                start_new_session=True,
+            )
+
+    def rpc(self, method: str, *arguments: Any) -> Any:
+        """Call supervisord's interface."""
+        transport = SupervisorTransport(None, None, serverurl=f"unix://{self.home}/s.sock")
+        try:
+            return getattr(ServerProxy("http://127.0.0.1", transport=transport).supervisor, method)(*arguments)
+        finally:
+            transport.close()
+
+    def pid(self, program: str) -> int:
+        """The program's process under the present supervisord, once it has one."""
+
+        def look() -> int:
+            try:
+                pid = int(self.rpc("getProcessInfo", program)["pid"])
+            except OSError:
+                return 0
+            self._seen.add(pid)
+            return pid
+
+        return eventually(look, f"{program} has a process")
+
+    def holder(self, service: str, besides: int = 0) -> int:
+        """The process that holds the service's lock, another than `besides`."""
+        lock = ServiceLock(self.run_dir, service)
+
+        def look() -> int:
+            pid = lock.holder()
+            return pid if pid and pid != besides else 0
+
+        pid = eventually(look, f"{service} is held")
+        self._seen.add(pid)
+        return pid
+
+    def logged(self, service: str, text: str) -> str:
+        """The service's log, once it contains the text."""
+        path = self.log_dir / f"{service}.log"
+        return eventually(lambda: t if path.exists() and text in (t := path.read_text()) else "", f"{text!r} in {path}")
+
+    def kill_supervisord(self) -> None:
+        """SIGKILL, as in an accident: its children go on."""
+        assert self.supervisord
+        self.supervisord.kill()
+        self.supervisord.wait()
+
+    def stop(self) -> int:
+        """Have supervisord stop everything; its exit code."""
+        assert self.supervisord
+        self.supervisord.send_signal(signal.SIGTERM)
+        return self.supervisord.wait(30)
+
+    def clean_up(self) -> None:
+        """End what this agent started and is left over."""
+        if self.supervisord and self.supervisord.poll() is None:
+            self.supervisord.send_signal(signal.SIGCONT)
+            self.stop()
+        for pid in self._seen:
+            if alive(pid) and str(CHECKOUT).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+
+    def _write_conf(self, dummies: tuple[str, ...], kept: tuple[str, ...]) -> Path:
+        conf = configparser.RawConfigParser(inline_comment_prefixes=(";",))
+        conf.read(CHECKOUT / "supervisord.conf")
+        for section in conf.sections():
+            name = section.rpartition(":")[2]
+            if section.startswith("program:") and name in dummies:
+                command = f"%(here)s/.venv/bin/python -P {CHECKOUT}/tests/process/dummy.py {name}"
+                conf.set(section, "command", command)
+            elif section.startswith("program:") and name not in kept:
+                conf.remove_section(section)
+        if os.geteuid() != 0:
+            conf.remove_option("supervisord", "user")
+        path = self.home / "supervisord.conf"
+        with path.open("w") as file:
+            conf.write(file)
+        text = path.read_text().replace("%(here)s", str(CHECKOUT)).replace("/var/log/bulkhead-", f"{self.home}/")
+        text = text.replace("/run/bulkhead-supervisord.sock", f"{self.home}/s.sock").replace(
+            "/run/bulkhead-", f"{self.home}/"
+        )
+        path.write_text(text)
+        return path

@@ -1,0 +1,240 @@
+"""bootstrap and the frame under a real supervisord: refusals, restarts, orphans, standbys."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.manifest import read_manifest
+from bus.messages.beat import Beat, GetHealth
+from bus.messages.bootstrap import GetManifest, Manifest
+from bus.node import ask_once
+from tests.process.supervised import CHECKOUT, Agent, alive, eventually
+
+
+@pytest.fixture
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    agent = Agent(tmp_path_factory.mktemp("b"))
+    yield agent
+    agent.clean_up()
+
+
+def console(agent: Agent) -> list[str]:
+    return [line for line in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in line]
+
+
+async def beat_of(agent: Agent, service: str) -> Beat:
+    return await ask_once(read_manifest(agent.run_dir), service, GetHealth(), Beat, timeout=10)
+
+
+def test_a_bad_first_configuration_is_printed_once_and_ends_supervisord(agent: Agent) -> None:
+    agent.configure("prot: 1\nmaxPods: many\n")
+    agent.start()
+    assert agent.supervisord and agent.supervisord.wait(30) == 0
+    [first, second] = console(agent)
+    assert first == f'bulkhead bootstrap: {agent.config}:8:1: prot: unknown key (did you mean "port"?)'
+    assert second.startswith(f'bulkhead bootstrap: {agent.config}:9:1: maxPods: is "many", must be')
+    assert not (agent.run_dir / "manifest.json").exists()
+    assert "maxPods" in (agent.log_dir / "bootstrap.log").read_text()
+
+
+def test_a_console_that_cannot_be_opened_is_no_obstacle(agent: Agent) -> None:
+    ours, theirs = socket.socketpair()  # what a systemd unit has for its standard error
+    agent.configure("prot: 1\n")
+    agent.start(stderr=theirs.fileno())
+    assert agent.supervisord and agent.supervisord.wait(30) == 0
+    assert "prot: unknown key" in (agent.home / "supervisord.log").read_text()
+    ours.close()
+    theirs.close()
+
+
+def test_without_supervisord_a_bad_configuration_exits_with_one(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [CHECKOUT / ".venv/bin/python", "-P", "-m", "services.bootstrap"],
+        env={"BULKHEAD_HOME": str(tmp_path), "KUBELET_ARGS": "--prot=1", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "bulkhead bootstrap: unknown flag: --prot (did you mean --port?)\n"
+
+
+def test_a_taken_port_ends_the_start_with_its_owner(agent: Agent) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        agent.configure(port=taken.getsockname()[1])
+        agent.start()
+        assert agent.supervisord and agent.supervisord.wait(30) == 0
+    [line] = console(agent)
+    assert re.search(r"port: 127\.0\.0\.1:\d+ is in use by .* \(process \d+\) \(stop that process", line)
+
+
+def test_a_run_directory_that_is_too_long_ends_the_start(agent: Agent) -> None:
+    agent.environment["BULKHEAD_RUN_DIR"] = str(agent.home / ("d" * 100))
+    agent.start()
+    assert agent.supervisord and agent.supervisord.wait(30) == 0
+    [line] = console(agent)
+    assert "too long for sockets" in line
+
+
+async def test_a_good_start_leaves_private_files_and_answers_the_manifest(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    manifest = read_manifest(agent.run_dir)
+    assert await ask_once(manifest, "bootstrap", GetManifest(), Manifest, timeout=10) == manifest
+    for path in agent.run_dir.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    assert json.loads((agent.run_dir / "config.json").read_bytes())["config"]["port"] == 32250
+    assert agent.stop() == 0
+    assert "stopping is True" in agent.logged("status", "dummy was cancelled")
+
+
+def test_a_service_needs_no_bootstrap_to_restart(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    agent.rpc("stopProcess", "bootstrap")
+    before = agent.pid("status")
+    os.kill(before, signal.SIGKILL)
+    after = agent.holder("status", besides=before)
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the dummy runs again")
+    assert after == agent.pid("status")
+
+
+def test_an_edit_waits_for_a_restart_and_a_bad_one_changes_nothing(agent: Agent) -> None:
+    agent.start()
+    agent.logged("bootstrap", "bootstrap started")
+    good = (agent.run_dir / "config.json").read_bytes()
+    agent.configure("maxPods: many\n")
+    agent.logged("bootstrap", "the last good one stays in force")
+    agent.configure("maxPods: 7\n")
+    agent.logged("bootstrap", "it takes effect with `supervisorctl restart all`")
+    assert (agent.run_dir / "config.json").read_bytes() == good
+    agent.rpc("stopProcess", "bootstrap")
+    agent.rpc("startProcess", "bootstrap")
+    eventually(lambda: b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes(), "the edit is in force")
+
+
+async def test_bootstrap_restarted_alone_keeps_the_last_good_configuration(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    good = json.loads((agent.run_dir / "config.json").read_bytes())
+    agent.rpc("stopProcess", "bootstrap")
+    agent.configure("maxPods: many\n")
+    agent.rpc("startProcess", "bootstrap")
+    agent.logged("bootstrap", "the last good one stays in force")
+    beat = await beat_of(agent, "bootstrap")
+    assert any("maxPods" in trouble for trouble in beat.troubles)
+    assert json.loads((agent.run_dir / "config.json").read_bytes()) == good
+
+
+def test_a_configuration_left_by_an_earlier_run_does_not_hide_that_it_is_bad_now(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    agent.stop()
+    agent.configure("maxPods: many\n")
+    agent.start()
+    assert agent.supervisord and agent.supervisord.wait(30) == 0
+    assert len(console(agent)) == 1
+    assert agent.logged("status", "").count("dummy runs") == 1
+
+
+async def test_orphans_work_on_and_end_with_the_next_supervisord(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    orphans = [agent.holder(service) for service in ("bootstrap", "status")]
+    agent.kill_supervisord()
+    agent.start()
+    agent.logged("status", "standing by to take over")
+    agent.logged("bootstrap", "standing by to take over")
+    assert [agent.pid(service) for service in ("bootstrap", "status")] != orphans
+    assert (await beat_of(agent, "status")).pid == orphans[1]
+    assert agent.stop() == 0
+    assert not any(alive(pid) for pid in orphans)
+
+
+def test_a_standby_takes_over_when_the_orphan_ends(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    orphan = agent.holder("status")
+    agent.kill_supervisord()
+    agent.start()
+    agent.logged("status", "standing by to take over")
+    os.kill(orphan, signal.SIGKILL)
+    assert agent.holder("status", besides=orphan) == agent.pid("status")
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the standby runs")
+
+
+@pytest.mark.parametrize(
+    ("order", "line"),
+    [
+        ("fail", "ValueError: as ordered"),
+        ("refuse", "the moon: is not to be had (look up)"),
+        ("hang", "the event loop stood still for too long"),
+    ],
+)
+def test_a_service_that_fails_says_why_and_comes_back(agent: Agent, order: str, line: str) -> None:
+    (agent.home / "dummy").write_text(order)
+    agent.start()
+    agent.logged("status", line)
+    (agent.home / "dummy").write_text("")
+    text = agent.logged("status", "dummy runs:  on")
+    assert ("Traceback" in text) is (order == "fail")
+    assert ("dummy.py" in text.partition("stood still")[2].partition("status started")[0]) is (order == "hang")
+
+
+def test_a_second_signal_ends_a_service_that_does_not(agent: Agent) -> None:
+    (agent.home / "dummy").write_text("stay")
+    agent.start()
+    agent.logged("status", "dummy runs")
+    pid = agent.pid("status")
+    os.kill(pid, signal.SIGTERM)
+    agent.logged("status", "dummy was cancelled")
+    (agent.home / "dummy").write_text("")
+    os.kill(pid, signal.SIGTERM)
+    agent.logged("status", "told to end a second time")
+    eventually(lambda: not alive(pid), "it ends at once", seconds=3)
+    agent.logged("status", "dummy runs:  on")
+
+
+async def test_a_stopped_supervisord_does_not_freeze_a_chattering_service(agent: Agent) -> None:
+    (agent.home / "dummy").write_text("chatter")
+    agent.start()
+    agent.logged("status", "dummy runs")
+    assert agent.supervisord
+    agent.supervisord.send_signal(signal.SIGSTOP)
+    path = agent.log_dir / "status.log"
+    size = path.stat().st_size
+    eventually(lambda: path.stat().st_size > size + 500_000, "half a megabyte more")  # a pipe holds 64 KiB
+    assert (await beat_of(agent, "status")).pid == agent.holder("status")
+    agent.supervisord.send_signal(signal.SIGCONT)
+
+
+def test_a_service_stopped_for_longer_than_the_watchdog_waits_goes_on(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    pid = agent.pid("status")
+    os.kill(pid, signal.SIGSTOP)
+    subprocess.run(["sleep", "1.2"], check=True)  # twice the dummy's limit; the absence of ticks is the point
+    os.kill(pid, signal.SIGCONT)
+    os.kill(pid, signal.SIGTERM)
+    assert "stood still" not in agent.logged("status", "dummy was cancelled")
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "it is started again")
+
+
+def test_the_unit_file_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        message = "systemd-analyze is missing: apt-get install systemd"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    unit = tmp_path / "bulkhead.service"
+    unit.write_text((CHECKOUT / "systemd/bulkhead.service").read_text().replace("/opt/bulkhead", str(CHECKOUT)))
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if "bulkhead" in line]) == (0, [])

@@ -1,0 +1,47 @@
+"""A port somebody else has is named together with who has it."""
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from services.bootstrap.adapters.ports import find_taken
+from shared.config.effective import EffectiveConfig
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def config(**ports: int | str | bool) -> EffectiveConfig:
+    settings = {"address": "127.0.0.1", "enable_server": False, "healthz_port": 0, **ports}
+    return EffectiveConfig(node_name="n", root_dir="/", run_dir="/", log_dir="/", cert_dir="/", **settings)  # type: ignore[arg-type]
+
+
+def test_a_taken_port_names_its_process(taken: int) -> None:
+    [line], remarks = find_taken(config(port=taken, enable_server=True), None)
+    assert line.startswith(f"port: 127.0.0.1:{taken} is in use by ")
+    assert f"(process {os.getpid()})" in line
+    assert remarks == []
+
+
+def test_our_own_server_may_have_it(taken: int) -> None:
+    assert find_taken(config(read_only_port=taken), os.getpid()) == ([], [])
+
+
+def test_a_taken_health_port_is_a_remark_only(taken: int) -> None:
+    problems, [remark] = find_taken(config(healthz_port=taken), None)
+    assert problems == []
+    assert remark.startswith(f"healthzPort: 127.0.0.1:{taken} is in use")
+
+
+def test_a_foreign_address_is_refused() -> None:
+    [line], _ = find_taken(config(read_only_port=12345, address="192.0.2.1"), None)
+    assert "Cannot assign requested address" in line
+
+
+def test_a_port_that_is_off_is_not_looked_at() -> None:
+    assert find_taken(config(port=1, address="192.0.2.1"), None) == ([], [])
