@@ -1,0 +1,25 @@
+"""What the container runtime and the machine are doing: observes, publishes, changes nothing.
+
+Purpose
+    Keeps one observation per pod that the runtime has, newer within milliseconds of a change and never wrong for longer
+    than a relist; reads the runtime's health and the node's eviction signals.
+
+Owns
+    `runtime.pods` (complete once the first full relist succeeded) and `node.observed`.
+
+Follows
+    `pods.status`: a container id named there that was not seen yet means a container was just started. Outside the
+    bus: GetContainerEvents where the runtime has it, pidfds of the first process of every container and sandbox, and
+    full relists. All but a relist are hints to look at one pod now; a late or repeated hint costs one look.
+
+Answers
+    Nothing but the snapshots of its streams.
+
+Persists
+    Nothing. The runtime and /proc are the truth.
+
+On restart
+    One full relist gives back everything, in a new incarnation; followers keep what they had until it is complete. The
+    pidfds died with the process and are opened anew. What exited meanwhile shows as exited in the list, with the exit
+    code the runtime kept.
+"""

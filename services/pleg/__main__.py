@@ -1,0 +1,7 @@
+"""`python -P -m services.pleg`: run pleg."""
+
+from services.launch import launch
+from services.pleg.service import build
+
+if __name__ == "__main__":
+    launch("pleg", build)

@@ -1,0 +1,84 @@
+"""Reads GetContainerEvents: the one reader on this node, because runtimes share one channel among all their readers.
+
+Hands on each event as a hint, says when the stream stands and when it broke. What a hint is worth is decided in core.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services.pleg.adapters.waiting import wait_for
+from services.pleg.core.retry import Retry
+from shared.clock import Clock
+from shared.cri.interface import Runtime, RuntimeCallError, RuntimeEvent
+
+_log = logging.getLogger(__name__)
+
+
+class EventReader:
+    """Keeps the stream open for as long as the runtime has it.
+
+    gRPC tells nothing of a stream until its first message, so a stream counts as standing once a full list begun after
+    it was opened has succeeded while it did not fail: that list also makes up for all events missed before.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        *,
+        on_event: Callable[[RuntimeEvent], None],
+        on_turn: Callable[[bool], None],
+        relist: Callable[[], None],
+    ) -> None:
+        self._runtime, self._clock = runtime, clock
+        self._on_event, self._on_turn, self._relist = on_event, on_turn, relist
+        self._opened_at: float | None = None
+        self._connected = False
+        self._runtime_back = asyncio.Event()
+
+    async def run(self) -> None:
+        """Read for ever. Where the runtime has no events, rest until it comes back as another one, perhaps newer."""
+        retry = Retry()
+        while True:
+            try:
+                await self._read(retry)
+                error = RuntimeCallError("GetContainerEvents", "Unavailable", "the runtime ended the event stream")
+            except RuntimeCallError as failure:
+                error = failure
+            finally:
+                self._opened_at = None
+                self._turn(connected=False)
+            if error.code == "Unimplemented":
+                _log.info("the container runtime has no event stream: relying on pidfds and full lists")
+                await self._runtime_back.wait()
+                self._runtime_back.clear()
+            else:
+                _log.debug("event stream broke: %s", error)
+                await wait_for(self._runtime_back, retry.failed())
+
+    def listed(self, began_at: float) -> None:
+        """A full list begun at `began_at` (CLOCK_MONOTONIC seconds) succeeded."""
+        if self._opened_at is not None and began_at >= self._opened_at:
+            self._turn(connected=True)
+
+    def runtime_back(self) -> None:
+        """The runtime answers again after it did not."""
+        self._runtime_back.set()
+
+    async def _read(self, retry: Retry) -> None:
+        events = self._runtime.events()
+        self._opened_at = self._clock.monotonic()
+        self._relist()
+        try:
+            async for event in events:
+                retry.succeeded()
+                self._on_event(event)
+        finally:
+            if (close := getattr(events, "aclose", None)) is not None:
+                await close()
+
+    def _turn(self, *, connected: bool) -> None:
+        if connected != self._connected:
+            self._connected = connected
+            self._on_turn(connected)

@@ -1,0 +1,49 @@
+"""Tells when a process ends, by a pidfd on the event loop: within a millisecond and without a parent's rights.
+
+Knows keys and pids; which process is worth watching, and whether the pid is still the right one, is decided elsewhere.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+
+
+class Pidfds:
+    """The open pidfds by key. `on_exit(key)` is called in the loop, once, and the descriptor is closed by then."""
+
+    def __init__(self, on_exit: Callable[[str], None]) -> None:
+        self._on_exit = on_exit
+        self._descriptors: dict[str, int] = {}
+
+    def watch(self, key: str, pid: int) -> None:
+        """Watch a process under a key that is not in use. Raises ProcessLookupError (it is gone) or another OSError."""
+        if key in self._descriptors:
+            raise ValueError(f"{key} is watched already")
+        descriptor = os.pidfd_open(pid)  # close-on-exec by nature
+        try:
+            asyncio.get_running_loop().add_reader(descriptor, self._ended, key)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptors[key] = descriptor
+
+    def unwatch(self, key: str) -> None:
+        """Stop watching; nothing happens for a key that is not watched."""
+        descriptor = self._descriptors.pop(key, None)
+        if descriptor is not None:
+            # In this order: a closed number may be another file's by the time the loop lets go of it.
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Stop watching everything."""
+        for key in list(self._descriptors):
+            self.unwatch(key)
+
+    def __len__(self) -> int:
+        return len(self._descriptors)
+
+    def _ended(self, key: str) -> None:
+        # An ended process stays readable for ever: without this the loop would spin.
+        self.unwatch(key)
+        self._on_exit(key)

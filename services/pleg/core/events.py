@@ -1,0 +1,90 @@
+"""What can happen to the observation of pods: facts, in the past tense. Nothing is decided here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.model.runtime import RuntimePod
+
+
+@dataclass(frozen=True)
+class Relisted:
+    """A full list succeeded. `observed_at` is from before its first request, for the pods that are not in it.
+
+    `unseen`: pods that are in the list but could not be inspected; nothing is known of them, not even their absence.
+    """
+
+    pods: Mapping[str, RuntimePod]
+    observed_at: float
+    unseen: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class PodObserved:
+    """One pod was looked at; None = the runtime has nothing of it."""
+
+    uid: str
+    pod: RuntimePod | None
+    observed_at: float
+
+
+@dataclass(frozen=True)
+class ObservationFailed:
+    """The look at one pod got an error."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
+class ProcessExited:
+    """The kernel says that the watched process of this container or sandbox has ended."""
+
+    id: str
+
+
+@dataclass(frozen=True)
+class WatchRefused:
+    """The process could not be watched: it is `gone`, or the kernel would not (descriptors, permission)."""
+
+    id: str
+    gone: bool
+
+
+@dataclass(frozen=True)
+class RuntimeHinted:
+    """A GetContainerEvents message; the uid is empty where the runtime did not say."""
+
+    uid: str
+    type: str
+
+
+@dataclass(frozen=True)
+class EventStreamTurned:
+    """GetContainerEvents is connected now, or no longer."""
+
+    connected: bool
+
+
+@dataclass(frozen=True)
+class ContainersNamed:
+    """The published status of a pod speaks of these container ids; none = the status is gone."""
+
+    uid: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TimePassed:
+    """The moment of `Observation.next_look` has come."""
+
+
+Event = (
+    Relisted
+    | PodObserved
+    | ObservationFailed
+    | ProcessExited
+    | WatchRefused
+    | RuntimeHinted
+    | EventStreamTurned
+    | ContainersNamed
+    | TimePassed
+)

@@ -1,0 +1,160 @@
+"""Decides what `node.observed` says and when a change in it is worth sending. Knows no runtime and no /proc."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bus.messages.pleg import NodeObserved
+from shared.cri.interface import RuntimeCondition, RuntimeVersion
+
+REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
+MATERIAL_SHARE = 0.01  # of a signal's capacity
+
+# signal -> (bytes or count, share of capacity): the kubelet's default hard thresholds (reference node.md 5.2).
+_DEFAULT_THRESHOLDS: Mapping[str, tuple[int, float]] = {
+    "memory": (100 * 2**20, 0.0),
+    "nodefs": (0, 0.10),
+    "nodefs_inodes": (0, 0.05),
+    "imagefs": (0, 0.15),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineReading:
+    """One reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read (node.md 5.1)."""
+
+    memory_capacity: int = -1
+    memory_available: int = -1
+    nodefs_capacity: int = -1
+    nodefs_available: int = -1
+    nodefs_inodes: int = -1
+    nodefs_inodes_free: int = -1
+    imagefs_capacity: int = -1
+    imagefs_available: int = -1
+    pids_max: int = -1
+    pids_running: int = -1
+    cpus: int = -1
+
+
+class NodeFacts:
+    """What is known of runtime and machine; `to_publish` says what of it to send now."""
+
+    def __init__(self) -> None:
+        self._now = NodeObserved(observed_at=0.0, runtime_reachable=False)
+        self._sent: NodeObserved | None = None
+        self._runtime_asked = self._machine_read = False
+
+    def runtime_answered(self, version: RuntimeVersion, conditions: tuple[RuntimeCondition, ...], now: float) -> None:
+        """Version and Status answered. A condition the runtime does not have counts as not fulfilled."""
+        by_type = {condition.type: condition for condition in conditions}
+        ready, network = by_type.get("RuntimeReady"), by_type.get("NetworkReady")
+        self._runtime_asked = True
+        self._now = replace(
+            self._now,
+            observed_at=now,
+            runtime_reachable=True,
+            runtime_name=version.name,
+            runtime_version=version.version,
+            runtime_ready=ready is not None and ready.status,
+            runtime_message=_why_not(ready),
+            network_ready=network is not None and network.status,
+            network_message=_why_not(network),
+        )
+
+    def runtime_silent(self, now: float) -> None:
+        """The runtime did not answer. What it said last stays; how long that is good for, others judge."""
+        self._runtime_asked = True
+        self._now = replace(self._now, observed_at=now, runtime_reachable=False)
+
+    def machine_read(self, reading: MachineReading, now: float) -> None:
+        """The machine was read."""
+        self._machine_read = True
+        self._now = replace(
+            self._now,
+            observed_at=now,
+            memory_capacity=reading.memory_capacity,
+            memory_available=reading.memory_available,
+            nodefs_capacity=reading.nodefs_capacity,
+            nodefs_available=reading.nodefs_available,
+            nodefs_inodes=reading.nodefs_inodes,
+            nodefs_inodes_free=reading.nodefs_inodes_free,
+            imagefs_capacity=reading.imagefs_capacity,
+            imagefs_available=reading.imagefs_available,
+            pids_max=reading.pids_max,
+            pids_running=reading.pids_running,
+            cpus=reading.cpus,
+        )
+
+    def relisted(self, now: float) -> None:
+        """A full list succeeded. Not a reason to send anything: the beat's progress tells of it."""
+        self._now = replace(self._now, last_relist_at=now)
+
+    def event_stream_turned(self, connected: bool) -> None:
+        """GetContainerEvents connected or broke."""
+        self._now = replace(self._now, event_stream=connected)
+
+    def to_publish(self, now: float) -> NodeObserved | None:
+        """What to send, None = nothing now. Nothing is sent before runtime and machine were both asked once."""
+        if not (self._runtime_asked and self._machine_read) or self._now == self._sent:
+            return None
+        old = self._sent
+        if old is None or is_material(old, self._now) or now - old.observed_at >= REPUBLISH_SECONDS:
+            self._sent = self._now = replace(self._now, observed_at=now)
+            return self._sent
+        return None
+
+
+def is_material(old: NodeObserved, new: NodeObserved) -> bool:
+    """Whether a follower must know at once: a changed fact, or a signal that moved by more than 1 % of its capacity or
+    crossed a default eviction threshold."""
+    if _facts(old) != _facts(new):
+        return True
+    return any(
+        _moved(name, capacity, before, after)
+        for (name, capacity, before), (_, _, after) in zip(_signals(old), _signals(new), strict=True)
+    )
+
+
+def _facts(node: NodeObserved) -> tuple[object, ...]:
+    return (
+        node.runtime_reachable,
+        node.runtime_name,
+        node.runtime_version,
+        node.runtime_ready,
+        node.runtime_message,
+        node.network_ready,
+        node.network_message,
+        node.event_stream,
+        node.memory_capacity,
+        node.nodefs_capacity,
+        node.nodefs_inodes,
+        node.imagefs_capacity,
+        node.pids_max,
+        node.cpus,
+    )
+
+
+def _signals(node: NodeObserved) -> tuple[tuple[str, int, int], ...]:
+    """(name, capacity, available) of each eviction signal."""
+    pids_free = node.pids_max - node.pids_running if node.pids_max >= 0 and node.pids_running >= 0 else -1
+    return (
+        ("memory", node.memory_capacity, node.memory_available),
+        ("nodefs", node.nodefs_capacity, node.nodefs_available),
+        ("nodefs_inodes", node.nodefs_inodes, node.nodefs_inodes_free),
+        ("imagefs", node.imagefs_capacity, node.imagefs_available),
+        ("pids", node.pids_max, pids_free),
+    )
+
+
+def _moved(name: str, capacity: int, before: int, after: int) -> bool:
+    if before < 0 or after < 0 or capacity < 0:
+        return (before < 0) != (after < 0)
+    amount, share = _DEFAULT_THRESHOLDS.get(name, (0, 0.0))
+    threshold = amount + int(capacity * share)
+    return abs(after - before) > capacity * MATERIAL_SHARE or (before < threshold) != (after < threshold)
+
+
+def _why_not(condition: RuntimeCondition | None) -> str:
+    """The kubelet's text for a condition that is not fulfilled, "" for one that is."""
+    if condition is None:
+        return "reason: message:the runtime does not report this condition"
+    return "" if condition.status else f"reason:{condition.reason} message:{condition.message}"

@@ -1,0 +1,133 @@
+"""Decides which processes to watch, and how often to look again when one is said to have ended but is shown running.
+
+Knows ids and pids, not descriptors.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+
+from services.pleg.core.instructions import UnwatchProcess, WatchProcess
+from shared.model.runtime import ContainerState, RuntimePod, SandboxState
+
+FIRST_DOUBT, LOOKS_IN_DOUBT = 0.005, 8  # 5, 10, 20 … 640 ms: 1.3 s in all, then the relist is near enough
+
+
+@dataclass(frozen=True)
+class _Watch:
+    uid: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class _Doubt:
+    """The kernel says it ended, the runtime still says it runs."""
+
+    uid: str
+    heard_at: float
+    looks: int = 0
+    due: float = inf
+
+
+class Processes:
+    """The first process of every container and sandbox that runs, by the id of that container or sandbox."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, _Watch] = {}
+        self._doubts: dict[str, _Doubt] = {}
+        self._refused: dict[str, str] = {}  # what the kernel would not let us watch -> pod UID
+
+    @property
+    def next_look(self) -> float:
+        """When `due` has something to say; inf = not at all."""
+        return min((doubt.due for doubt in self._doubts.values()), default=inf)
+
+    def shown(self, pod: RuntimePod, observed_at: float, now: float) -> list[UnwatchProcess | WatchProcess]:
+        """An observation shows these running: watch exactly those; think again about those said to have ended."""
+        running = dict(_running(pod))
+        instructions: list[UnwatchProcess | WatchProcess] = []
+        for entry_id, watch in list(self._watches.items()):
+            if watch.uid == pod.uid and running.get(entry_id) != watch.pid:
+                del self._watches[entry_id]
+                instructions.append(UnwatchProcess(entry_id))
+        self._refused = {i: uid for i, uid in self._refused.items() if uid != pod.uid or i in running}
+        self._doubts = {i: doubt for i, doubt in self._doubts.items() if doubt.uid != pod.uid or i in running}
+        for entry_id, pid in running.items():
+            if entry_id in self._doubts:
+                self._still_shown_running(entry_id, observed_at, now)
+            elif pid and entry_id not in self._watches and entry_id not in self._refused:
+                self._watches[entry_id] = _Watch(pod.uid, pid)
+                instructions.append(WatchProcess(entry_id, pid))
+        return instructions
+
+    def withdrawn(self, uid: str) -> list[UnwatchProcess]:
+        """Nothing of this pod is there any more."""
+        ended = [entry_id for entry_id, watch in self._watches.items() if watch.uid == uid]
+        for entry_id in ended:
+            del self._watches[entry_id]
+        self._doubts = {i: doubt for i, doubt in self._doubts.items() if doubt.uid != uid}
+        self._refused = {i: owner for i, owner in self._refused.items() if owner != uid}
+        return [UnwatchProcess(entry_id) for entry_id in ended]
+
+    def exited(self, entry_id: str, now: float) -> str:
+        """The kernel says it ended: the UID of the pod to look at, "" where it was not watched (late, repeated)."""
+        watch = self._watches.pop(entry_id, None)
+        if watch is None:
+            return ""
+        self._doubts[entry_id] = _Doubt(watch.uid, heard_at=now)
+        return watch.uid
+
+    def refused(self, entry_id: str) -> None:
+        """The kernel would not let us watch it."""
+        watch = self._watches.pop(entry_id, None)
+        if watch is not None:
+            self._refused[entry_id] = watch.uid
+
+    def retry_refused(self) -> None:
+        """Forget who was refused: a full list is the occasion to try once more."""
+        self._refused.clear()
+
+    def due(self, now: float) -> list[str]:
+        """The pods to look at again now, because an exit in them is unconfirmed."""
+        due = [entry_id for entry_id, doubt in self._doubts.items() if doubt.due <= now]
+        for entry_id in due:
+            self._doubts[entry_id] = replace(self._doubts[entry_id], due=inf)
+        return list(dict.fromkeys(self._doubts[entry_id].uid for entry_id in due))
+
+    def holds(self, pod: RuntimePod) -> bool:
+        """Whether the end of every running process of the pod will be told."""
+        return all(entry_id in self._watches for entry_id, _ in _running(pod))
+
+    def validate(self, pods: Iterable[RuntimePod]) -> None:
+        """The invariants; AssertionError names the one that broke."""
+        running = {entry_id for pod in pods for entry_id, _ in _running(pod)}
+        assert not self._watches.keys() & self._doubts.keys(), "watched although its process ended"
+        assert not self._watches.keys() & self._refused.keys(), "watched although refused"
+        assert {*self._watches, *self._doubts, *self._refused} <= running, "minded but not running"
+
+    def _still_shown_running(self, entry_id: str, observed_at: float, now: float) -> None:
+        """An ended process is still shown running: look again soon, a bounded number of times.
+
+        The kernel tells us in the moment of the exit; the runtime hears of it from its shim, which must reap the
+        process and send an event first. So a look without delay usually comes some milliseconds too early, and
+        nothing tells us when the runtime has caught up: this is the one place where there is no event to wait for.
+        """
+        doubt = self._doubts[entry_id]
+        if observed_at < doubt.heard_at:
+            return  # begun before the exit, so it says nothing about it; the look that the exit asked for is to come
+        if doubt.looks < LOOKS_IN_DOUBT:
+            due = now + FIRST_DOUBT * 2**doubt.looks
+            self._doubts[entry_id] = replace(doubt, looks=doubt.looks + 1, due=due)
+        else:
+            # It stays in doubt, so that it is not watched again: an ended process would tell at once, for ever.
+            self._doubts[entry_id] = replace(doubt, due=inf)
+
+
+def _running(pod: RuntimePod) -> Iterator[tuple[str, int]]:
+    """(id, pid) of everything in the pod that runs; pid 0 where the runtime does not tell."""
+    for sandbox in pod.sandboxes:
+        if sandbox.state is SandboxState.READY:
+            yield sandbox.id, sandbox.pid
+    for container in pod.containers:
+        if container.state is ContainerState.RUNNING:
+            yield container.id, container.pid

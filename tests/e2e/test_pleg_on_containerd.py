@@ -1,0 +1,159 @@
+"""pleg on uvloop over a real containerd: exits are seen at once, and a killed containerd costs no observation."""
+
+import asyncio
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from bus.interface import FollowedStream
+from bus.memory import MemoryBus, MemoryNetwork
+from bus.messages.podsync import PodStatus
+from bus.messages.streams import PODS_STATUS, RUNTIME_PODS
+from services.launch import Context
+from services.pleg.service import build
+from shared.clock import SystemClock
+from shared.config.effective import EffectiveConfig
+from shared.cri.client import CriRuntime
+from shared.cri.interface import Message
+from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+from tests.containerd import PrivateContainerd
+from tests.unit.cri.runtime_contract import World, look, started
+from tools.oci_image import BUSYBOX_IMAGE
+
+pytestmark = pytest.mark.root
+
+ROUNDS = 5
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[PrivateContainerd]:
+    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
+        containerd = PrivateContainerd(Path(directory))
+        try:
+            containerd.start()
+            containerd.import_images()
+            yield containerd
+        finally:
+            asyncio.run(containerd.stop())
+
+
+class PlegOnContainerd(World):
+    """A running pleg, a follower of its pods, and podsync's hand on the runtime."""
+
+    image = BUSYBOX_IMAGE
+
+    def __init__(self, runtime: CriRuntime, directory: Path) -> None:
+        self.runtime, self.directory = runtime, directory
+        self.network = MemoryNetwork()
+        self.podsync: MemoryBus = self.network.bus("podsync")
+        self.changed = asyncio.Event()
+        self.pods: FollowedStream[RuntimePod] = self.podsync.follow(RUNTIME_PODS, lambda change: self.changed.set())
+        self.statuses = self.podsync.own(PODS_STATUS)
+        self.version = 0
+
+    def kill(self, container: Container) -> None:
+        os.kill(container.pid, signal.SIGKILL)
+
+    def name(self, pod: Message, *container_ids: str) -> None:
+        """Publish a status that speaks of these containers, as podsync does right after StartContainer."""
+        self.version += 1
+        uid = pod["metadata"]["uid"]
+        status = PodStatus(
+            uid=uid, name="pod", namespace="rec", version=(1, self.version), status={}, container_ids=container_ids
+        )
+        self.statuses.put(uid, status)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def state(self, pod: Message) -> ContainerState | None:
+        seen = self.pods.state.get(pod["metadata"]["uid"])
+        return seen.containers[0].state if seen and seen.containers else None
+
+
+@asynccontextmanager
+async def pleg_on(containerd: PrivateContainerd, directory: Path) -> AsyncIterator[PlegOnContainerd]:
+    runtime = CriRuntime(containerd.endpoint, request_timeout=20)
+    world = PlegOnContainerd(runtime, directory)
+    config = EffectiveConfig(
+        node_name="node1",
+        root_dir=str(directory),
+        run_dir=str(directory),
+        log_dir=str(directory),
+        cert_dir=str(directory),
+        container_runtime_endpoint=containerd.endpoint,
+    )
+    bus = world.network.bus("pleg")
+    pleg = build(Context("pleg", config, bus, SystemClock(), asyncio.Event()))
+    await world.podsync.start()
+    await bus.start()
+    task = asyncio.create_task(pleg.run())
+    try:
+        await world.until(lambda: world.pods.complete)
+        yield world
+        for pod in (await runtime.observe()).values():
+            for sandbox in pod.sandboxes:
+                await runtime.stop_pod_sandbox(sandbox.id)
+                await runtime.remove_pod_sandbox(sandbox.id)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await runtime.close()
+
+
+def test_a_start_that_a_status_names_and_an_exit_are_published_in_milliseconds(
+    containerd: PrivateContainerd, tmp_path: Path
+) -> None:
+    async def check() -> None:
+        starts: list[float] = []
+        exits: list[float] = []
+        async with pleg_on(containerd, tmp_path) as world:
+            for _ in range(ROUNDS):
+                pod = world.new_pod()
+                _, container = await started(world, pod)
+                began = time.monotonic()
+                world.name(pod, container)
+                await world.until(lambda pod=pod: world.state(pod) is ContainerState.RUNNING)  # type: ignore[misc]
+                starts.append(time.monotonic() - began)
+                began = time.monotonic()
+                world.kill((await look(world, pod)).containers[0])
+                await world.until(lambda pod=pod: world.state(pod) is ContainerState.EXITED)  # type: ignore[misc]
+                exits.append(time.monotonic() - began)
+        print(f"start seen after {statistics.median(starts) * 1000:.1f} ms, exit {statistics.median(exits) * 1000:.1f}")
+        assert statistics.median(starts) < 0.1 and statistics.median(exits) < 0.3
+
+    uvloop.run(check())
+
+
+def test_a_killed_containerd_withdraws_nothing_and_what_ended_meanwhile_is_seen_when_it_is_back(
+    containerd: PrivateContainerd, tmp_path: Path
+) -> None:
+    async def check() -> None:
+        async with pleg_on(containerd, tmp_path) as world:
+            pods = [world.new_pod(), world.new_pod()]
+            for pod in pods:
+                _, container = await started(world, pod)
+                world.name(pod, container)
+            await world.until(lambda: all(world.state(pod) is ContainerState.RUNNING for pod in pods))
+            before = world.pods.state[pods[0]["metadata"]["uid"]]
+            victim = world.pods.state[pods[1]["metadata"]["uid"]].containers[0]
+            os.kill(containerd.pid, signal.SIGKILL)
+            containerd.end()
+            world.kill(victim)
+            await asyncio.to_thread(containerd.start)
+            await world.until(lambda: world.state(pods[1]) is ContainerState.EXITED)
+            after = world.pods.state[before.uid]
+            assert after.same_content(before) and after.sandboxes[0].state is SandboxState.READY
+
+    uvloop.run(check())

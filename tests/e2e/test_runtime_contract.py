@@ -1,0 +1,106 @@
+"""The runtime contract against a real containerd."""
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from shared.cri.client import CriRuntime
+from shared.cri.interface import RuntimeCallError
+from shared.model.runtime import Container, ContainerState
+from tests.containerd import PrivateContainerd
+from tests.unit.cri.runtime_contract import RuntimeContract, World, look, started, until
+from tools.oci_image import BUSYBOX_IMAGE
+
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[PrivateContainerd]:
+    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
+        containerd = PrivateContainerd(Path(directory))
+        try:
+            containerd.start()
+            containerd.import_images()
+            yield containerd
+        finally:
+            asyncio.run(containerd.stop())
+
+
+class ContainerdWorld(World):
+    """containerd, and SIGKILL."""
+
+    image = BUSYBOX_IMAGE
+
+    def __init__(self, runtime: CriRuntime, directory: Path) -> None:
+        self.runtime: CriRuntime = runtime
+        self.directory = directory
+
+    def kill(self, container: Container) -> None:
+        os.kill(container.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[ContainerdWorld]:
+    runtime = CriRuntime(containerd.endpoint, request_timeout=20)
+    try:
+        yield ContainerdWorld(runtime, tmp_path)
+        for pod in (await runtime.observe()).values():
+            for sandbox in pod.sandboxes:
+                await runtime.stop_pod_sandbox(sandbox.id)
+                await runtime.remove_pod_sandbox(sandbox.id)
+    finally:
+        await runtime.close()
+
+
+class TestContainerd(RuntimeContract):
+    """The contract as it is."""
+
+    async def test_it_has_no_event_stream_and_says_so(self, world: ContainerdWorld) -> None:
+        with pytest.raises(RuntimeCallError) as refusal:
+            async for _ in world.runtime.events():
+                pass
+        assert refusal.value.code == "Unimplemented"
+
+    async def test_the_last_log_lines_stand_in_for_an_empty_message_of_a_failure(self, world: ContainerdWorld) -> None:
+        pod = world.new_pod()
+        config = world.container(pod, command="echo last words; exit 3")
+        config["annotations"]["io.kubernetes.container.terminationMessagePolicy"] = "FallbackToLogsOnError"
+        config["command"] = ["sh", "-c", "echo last words; exit 3"]
+        await started(world, pod, config)
+        seen = await until(world, pod, lambda p: p.containers[0].state is ContainerState.EXITED)
+        assert (seen.containers[0].exit_code, seen.containers[0].termination_message) == (3, "last words\n")
+
+
+def test_the_client_works_on_uvloop_where_relisting_what_did_not_change_inspects_nothing(
+    containerd: PrivateContainerd, tmp_path: Path
+) -> None:
+    """The services run on uvloop; and a hundred pods are relisted every few seconds."""
+
+    async def check() -> None:
+        runtime = CriRuntime(containerd.endpoint, request_timeout=20)
+        world = ContainerdWorld(runtime, tmp_path)
+        pod = world.new_pod()
+        sandbox, _ = await started(world, pod)
+        first = await look(world, pod)
+        methods: list[str] = []
+        channel = runtime._channel
+        original = channel.call
+
+        async def counted(stub: object, method: str, request: object, timeout: float | None) -> object:
+            methods.append(method)
+            return await original(stub, method, request, timeout)
+
+        channel.call = counted  # type: ignore[method-assign]
+        assert first.same_content(await look(world, pod))
+        assert methods == ["ListContainers", "ListPodSandbox"]
+        await runtime.stop_pod_sandbox(sandbox)
+        await runtime.remove_pod_sandbox(sandbox)
+        await runtime.close()
+
+    uvloop.run(check())

@@ -1,0 +1,173 @@
+"""A container runtime in memory: the same Protocol and refusals as containerd 1.6, and faults on demand.
+
+Deterministic: ids, pids and addresses are counted, times come from the clock given. The contract tests hold it to what
+a real containerd does. Nothing happens by itself: processes exit when a test says so.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cri_api.v1 import api_pb2
+
+from shared.clock import Clock, SystemClock
+from shared.cri.decode import fill
+from shared.cri.interface import (
+    ImageStatus,
+    Message,
+    RuntimeCallError,
+    RuntimeCondition,
+    RuntimeEvent,
+    RuntimeVersion,
+)
+from shared.model.runtime import RuntimePod
+from tests.fakes.faults import Faults
+from tests.fakes.runtime_world import RuntimeWorld
+
+T = TypeVar("T")
+
+READY_CONDITIONS = (
+    RuntimeCondition(type="RuntimeReady", status=True, reason="", message=""),
+    RuntimeCondition(type="NetworkReady", status=True, reason="", message=""),
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call as it came in. Request keys are those of the CRI request message."""
+
+    method: str
+    request: Message
+
+
+class FakeRuntime(Faults, RuntimeWorld):
+    """See the module. `images`: references that are present; `pullable`: that PullImage finds; `events`: whether
+    GetContainerEvents works.
+
+    Fault controls: `fail`, `delay`, `hang`, `clear_faults`, `reachable`, `conditions`. World controls:
+    `exit_container`, `exit_sandbox`, `settle_exits`, `add_image`, `emit`, `break_events`. Records: `calls`, `requests`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        *,
+        images: Iterable[str] = (),
+        pullable: Iterable[str] = (),
+        events: bool = False,
+        version: RuntimeVersion | None = None,
+    ) -> None:
+        Faults.__init__(self)
+        RuntimeWorld.__init__(self, clock or SystemClock(), images=images, pullable=pullable)
+        self.calls: list[Call] = []
+        self.conditions: tuple[RuntimeCondition, ...] = READY_CONDITIONS
+        self.reachable = True
+        self.event_stream = events
+        self.runtime_version = version or RuntimeVersion(name="containerd", version="1.6.20~ds1", api_version="v1")
+        self.image_fs: tuple[tuple[str, int], ...] = (("/", 0),)
+        self.closed = False
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    def methods(self) -> list[str]:
+        """The names of all calls that change something, in order (as the recordings have them)."""
+        return [call.method for call in self.calls if call.method not in _READS]
+
+    def requests(self, method: str) -> list[Message]:
+        """The requests of one method, in order."""
+        return [call.request for call in self.calls if call.method == method]
+
+    # -- the Protocol --------------------------------------------------------------------------------------------
+
+    async def version(self) -> RuntimeVersion:
+        return await self._do("Version", {}, lambda: self.runtime_version)
+
+    async def status(self) -> tuple[RuntimeCondition, ...]:
+        return await self._do("Status", {}, lambda: self.conditions)
+
+    async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
+        observed_at = self.clock.monotonic()
+        return await self._do("Observe", {"uid": uid} if uid else {}, lambda: self._observed(uid, observed_at))
+
+    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
+        fill("RunPodSandbox", api_pb2.PodSandboxConfig(), config)
+        request: Message = {"config": config, **({"runtime_handler": runtime_handler} if runtime_handler else {})}
+        return await self._do("RunPodSandbox", request, lambda: self._run_sandbox(config, runtime_handler))
+
+    async def stop_pod_sandbox(self, sandbox_id: str) -> None:
+        await self._do("StopPodSandbox", {"pod_sandbox_id": sandbox_id}, lambda: self._stop_sandbox(sandbox_id))
+
+    async def remove_pod_sandbox(self, sandbox_id: str) -> None:
+        await self._do("RemovePodSandbox", {"pod_sandbox_id": sandbox_id}, lambda: self._remove_sandbox(sandbox_id))
+
+    async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
+        fill("CreateContainer", api_pb2.ContainerConfig(), config)
+        fill("CreateContainer", api_pb2.PodSandboxConfig(), sandbox_config)
+        request = {"pod_sandbox_id": sandbox_id, "config": config, "sandbox_config": sandbox_config}
+        return await self._do("CreateContainer", request, lambda: self._create(sandbox_id, config, sandbox_config))
+
+    async def start_container(self, container_id: str) -> None:
+        await self._do("StartContainer", {"container_id": container_id}, lambda: self._start(container_id))
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        request: Message = {"container_id": container_id, **({"timeout": timeout} if timeout else {})}
+        await self._do("StopContainer", request, lambda: self._stop(container_id))
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
+
+    async def image_status(self, image: str) -> ImageStatus | None:
+        return await self._do("ImageStatus", {"image": {"image": image}}, lambda: self.images.get(image))
+
+    async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
+        request: Message = {"image": image, "sandbox_config": sandbox_config, **({"auth": auth} if auth else {})}
+        return await self._do("PullImage", request, lambda: self._pull(image["image"]))
+
+    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
+        return await self._do("ImageFsInfo", {}, lambda: self.image_fs)
+
+    async def events(self) -> AsyncIterator[RuntimeEvent]:
+        self.calls.append(Call("GetContainerEvents", {}))
+        self._refuse_unreachable("GetContainerEvents")
+        if not self.event_stream:
+            raise RuntimeCallError("GetContainerEvents", "Unimplemented", "method GetContainerEvents not implemented")
+        queue: asyncio.Queue[RuntimeEvent | RuntimeCallError] = asyncio.Queue()
+        self._readers.append(queue)
+        try:
+            while True:
+                event = await queue.get()
+                if isinstance(event, RuntimeCallError):
+                    raise event
+                yield event
+        finally:
+            self._readers.remove(queue)
+
+    async def close(self) -> None:
+        self.closed = True
+        self.clear_faults()
+
+    async def _do(self, method: str, request: Message, effect: Callable[[], T]) -> T:
+        """One call: recorded, through its faults, in effect."""
+        self.calls.append(Call(method, request))
+        fault = self.next_fault(method)
+        await asyncio.sleep(0)  # as a real call, never finished within the caller's turn
+        if fault is not None and not fault.after:
+            await self.suffer(method, fault)
+        self._refuse_unreachable(method)
+        result = effect()
+        if fault is not None and fault.after:
+            await self.suffer(method, fault)
+        return result
+
+    def _refuse_unreachable(self, method: str) -> None:
+        if not self.reachable:
+            raise RuntimeCallError(
+                method,
+                "Unavailable",
+                'connection error: desc = "transport: Error while dialing: '
+                'dial unix /run/fake.sock: connect: connection refused"',
+            )
+
+
+_READS = frozenset({"Version", "Status", "Observe", "ImageStatus", "ImageFsInfo", "GetContainerEvents"})

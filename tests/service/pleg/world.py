@@ -1,0 +1,202 @@
+"""pleg on the in-memory bus with a fake runtime, fake pidfds and virtual time, and a follower that keeps a record."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bus.interface import Change, Deleted, Put
+from bus.memory import MemoryNetwork
+from bus.messages.beat import Beat
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import PodStatus
+from bus.messages.streams import NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
+from services.launch import Context
+from services.pleg.core.node import MachineReading
+from services.pleg.service import Pleg
+from shared.config.effective import EffectiveConfig
+from shared.cri.interface import Message
+from shared.model.runtime import Container, RuntimePod
+from tests.fakes.runtime import FakeRuntime
+from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
+
+IMAGE = "localhost/busybox:1"
+MEMORY = 8 * 2**30
+READING = MachineReading(
+    memory_capacity=MEMORY,
+    memory_available=MEMORY // 2,
+    nodefs_capacity=100 * 2**30,
+    nodefs_available=50 * 2**30,
+    nodefs_inodes=1_000_000,
+    nodefs_inodes_free=900_000,
+    imagefs_capacity=100 * 2**30,
+    imagefs_available=50 * 2**30,
+    pids_max=32768,
+    pids_running=100,
+    cpus=2,
+)
+
+
+class FakePidfds:
+    """Watches the fake runtime's pids; `refusal` is raised instead of watching."""
+
+    def __init__(self, runtime: FakeRuntime, on_exit: Callable[[str], None]) -> None:
+        self.watched: dict[str, int] = {}
+        self.ever: list[str] = []
+        self.refusal: OSError | None = None
+        self.closed = False
+        self._on_exit = on_exit
+        self._running = runtime.running_pids
+        runtime.on_exit.append(self._ended)
+
+    def watch(self, key: str, pid: int) -> None:
+        assert key not in self.watched
+        if self.refusal is not None:
+            raise self.refusal
+        if pid not in self._running():
+            raise ProcessLookupError(pid)
+        self.watched[key] = pid
+        self.ever.append(key)
+
+    def unwatch(self, key: str) -> None:
+        self.watched.pop(key, None)
+
+    def close(self) -> None:
+        self.watched.clear()
+        self.closed = True
+
+    def _ended(self, pid: int) -> None:
+        for key in [key for key, watched in self.watched.items() if watched == pid]:
+            del self.watched[key]
+            asyncio.get_running_loop().call_soon(self._on_exit, key)
+
+
+class PlegWorld:
+    """Everything around one pleg."""
+
+    def __init__(self, **runtime: Any) -> None:
+        self.network = MemoryNetwork(virtual_clock())
+        self.clock = self.network.clock
+        self.runtime = FakeRuntime(self.clock, images=[IMAGE], **runtime)
+        self.machine = READING
+        self.podsync = self.network.bus("podsync")
+        self.statuses = self.podsync.own(PODS_STATUS)
+        self.pods_seen: list[Change[RuntimePod]] = []
+        self.nodes_seen: list[NodeObserved] = []
+        self.pods = self.podsync.follow(RUNTIME_PODS, self.pods_seen.append)
+        self.node = self.podsync.follow(NODE_OBSERVED, self._on_node)
+        self.beats: dict[str, Beat] = {}
+        self.podsync.on_beat(lambda beat: self.beats.update({beat.service: beat}))
+        self.pidfds: FakePidfds
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> "PlegWorld":
+        """Bring up both buses and pleg, and wait until nothing moves."""
+        await self.podsync.start()
+        await self.start_pleg()
+        return self
+
+    async def start_pleg(self) -> None:
+        bus = self.network.bus("pleg")
+        config = EffectiveConfig(
+            node_name="node1",
+            root_dir="/",
+            run_dir="/run/bulkhead",
+            log_dir="/var/log",
+            cert_dir="/pki",
+            container_runtime_endpoint="unix:///run/fake.sock",
+        )
+        context = Context("pleg", config, bus, self.clock, asyncio.Event())
+
+        def new_watches(on_exit: Callable[[str], None]) -> FakePidfds:
+            self.pidfds = FakePidfds(self.runtime, on_exit)
+            return self.pidfds
+
+        pleg = Pleg(context, self.runtime, watches=new_watches, machine=lambda nodefs, imagefs: self.machine)
+        self.pleg = pleg
+        await bus.start()
+        self._task = asyncio.create_task(pleg.run())
+        await self.network.settle()
+        await self.network.settle()
+
+    async def kill_pleg(self) -> None:
+        self.network.kill("pleg")
+        assert self._task is not None
+        await ended(self._task)
+
+    async def stop(self) -> None:
+        """End pleg; its core must be sound and nothing of it left over."""
+        self.pleg._observation.validate()
+        if self._task is not None:
+            await ended(self._task)
+        assert self.pidfds.closed and self.runtime.closed
+
+    async def __aenter__(self) -> "PlegWorld":
+        return await self.start()
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self.stop()
+
+    async def pass_time(self, seconds: float) -> None:
+        await pass_time(self.network, seconds)
+
+    async def until(self, holds: Callable[[], bool], within: float = 10.0) -> float:
+        return await until(self.network, holds, within)
+
+    # -- podsync's part ------------------------------------------------------------------------------------------
+
+    def config(self, uid: str, attempt: int = 0) -> Message:
+        labels = {"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": uid, "io.kubernetes.pod.namespace": "default"}
+        metadata: Message = {"name": uid, "namespace": "default", "uid": uid}
+        return {"metadata": {**metadata, **({"attempt": attempt} if attempt else {})}, "labels": labels}
+
+    async def run_pod(self, uid: str) -> tuple[str, str]:
+        """A sandbox with one running container, as podsync would make it: (sandbox id, container id)."""
+        sandbox = await self.runtime.run_pod_sandbox(self.config(uid), "")
+        return sandbox, await self.run_container(uid, sandbox)
+
+    async def run_container(self, uid: str, sandbox: str, attempt: int = 0) -> str:
+        config: Message = {
+            "metadata": {"name": "c", **({"attempt": attempt} if attempt else {})},
+            "image": {"image": IMAGE},
+        }
+        container = await self.runtime.create_container(sandbox, config, self.config(uid))
+        await self.runtime.start_container(container)
+        return container
+
+    def publish_status(self, uid: str, *container_ids: str) -> None:
+        self._version = getattr(self, "_version", 0) + 1
+        status = PodStatus(
+            uid=uid,
+            name=uid,
+            namespace="default",
+            version=(1, self._version),
+            status={},
+            container_ids=container_ids,
+        )
+        self.statuses.put(uid, status)
+
+    # -- what the follower knows ---------------------------------------------------------------------------------
+
+    def container(self, uid: str) -> Container:
+        return self.pods.state[uid].containers[0]
+
+    def puts(self, uid: str) -> list[RuntimePod]:
+        return [change.value for change in self.pods_seen if isinstance(change, Put) and change.key == uid]
+
+    def deletions(self) -> list[str]:
+        return [change.key for change in self.pods_seen if isinstance(change, Deleted)]
+
+    def looks(self) -> int:
+        """How often single pods were looked at so far."""
+        return sum(1 for request in self.runtime.requests("Observe") if request)
+
+    def lists(self) -> int:
+        """How often everything was listed so far."""
+        return sum(1 for request in self.runtime.requests("Observe") if not request)
+
+    def troubles(self) -> tuple[str, ...]:
+        return self.beats["pleg"].troubles
+
+    def _on_node(self, change: Change[NodeObserved]) -> None:
+        if isinstance(change, Put):
+            self.nodes_seen.append(change.value)

@@ -1,0 +1,282 @@
+"""What every `Runtime` must do, the fake as well as a real container runtime: one set of tests for both.
+
+A test module subclasses `RuntimeContract` and gives a fixture `world`.
+"""
+
+import asyncio
+import itertools
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+
+_uids = itertools.count(1)
+
+
+class World(ABC):
+    """A runtime, an image it has, and the outside hand that kills processes."""
+
+    runtime: Runtime
+    image: str
+    directory: Path
+
+    @abstractmethod
+    def kill(self, container: Container) -> None:
+        """SIGKILL the container's first process."""
+
+    def new_pod(self, *, attempt: int = 0) -> Message:
+        """The sandbox configuration of a pod never seen before."""
+        uid = f"uid-{time.time_ns():x}-{next(_uids)}"
+        logs = self.directory / f"rec_pod_{uid}"
+        logs.mkdir()
+        return {
+            "metadata": {"name": "pod", "namespace": "rec", "uid": uid, **({"attempt": attempt} if attempt else {})},
+            "hostname": "pod",
+            "log_directory": str(logs),
+            "labels": {
+                "io.kubernetes.pod.name": "pod",
+                "io.kubernetes.pod.namespace": "rec",
+                "io.kubernetes.pod.uid": uid,
+            },
+            "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
+        }
+
+    def container(self, pod: Message, *, name: str = "c", attempt: int = 0, command: str = "sleep 1000") -> Message:
+        """A container of that pod, with the annotations and the termination file the agent gives it."""
+        (Path(pod["log_directory"]) / name).mkdir(exist_ok=True)
+        message = self.termination_file(pod, name)
+        message.touch()
+        return {
+            "metadata": {"name": name, **({"attempt": attempt} if attempt else {})},
+            "image": {"image": self.image},
+            "command": ["sh", "-c", f"trap 'exit 7' TERM; {command} & wait $!"],
+            "mounts": [{"container_path": "/dev/termination-log", "host_path": str(message)}],
+            "labels": {**pod["labels"], "io.kubernetes.container.name": name},
+            "annotations": {
+                "io.kubernetes.container.hash": "8e45cbd0",
+                "io.kubernetes.container.restartCount": str(attempt),
+                "io.kubernetes.container.terminationMessagePath": "/dev/termination-log",
+                "io.kubernetes.container.terminationMessagePolicy": "File",
+            },
+            "log_path": f"{name}/{attempt}.log",
+            "linux": {"security_context": {"namespace_options": {"pid": "CONTAINER"}}},
+        }
+
+    def termination_file(self, pod: Message, name: str = "c") -> Path:
+        """The host side of the container's termination message."""
+        return Path(pod["log_directory"]) / f"{name}.termination"
+
+
+async def started(world: World, pod: Message, config: Message | None = None) -> tuple[str, str]:
+    """A running container in a new sandbox: (sandbox id, container id)."""
+    sandbox = await world.runtime.run_pod_sandbox(pod, "")
+    container = await world.runtime.create_container(sandbox, config or world.container(pod), pod)
+    await world.runtime.start_container(container)
+    return sandbox, container
+
+
+async def look(world: World, pod: Message) -> RuntimePod:
+    uid = pod["metadata"]["uid"]
+    return (await world.runtime.observe(uid))[uid]
+
+
+async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool]) -> RuntimePod:
+    """Look until it holds: a runtime without events tells of an exit only when asked."""
+    deadline = time.monotonic() + 10
+    while not holds(seen := await look(world, pod)):
+        assert time.monotonic() < deadline, f"never came true, last seen: {seen}"
+        await asyncio.sleep(0.01)
+    return seen
+
+
+class RuntimeContract:
+    """The tests."""
+
+    async def test_it_says_which_runtime_it_is(self, world: World) -> None:
+        version = await world.runtime.version()
+        assert version.name == "containerd"
+        assert version.version
+        assert version.api_version == "v1"
+
+    async def test_it_tells_the_conditions_of_runtime_and_network(self, world: World) -> None:
+        conditions = {condition.type: condition.status for condition in await world.runtime.status()}
+        assert conditions["RuntimeReady"] and conditions["NetworkReady"]
+
+    async def test_an_unknown_pod_is_absent(self, world: World) -> None:
+        assert await world.runtime.observe("nobody") == {}
+
+    async def test_a_new_sandbox_is_ready_with_an_address_and_its_identity(self, world: World) -> None:
+        pod = world.new_pod(attempt=2)
+        before = time.monotonic()
+        sandbox_id = await world.runtime.run_pod_sandbox(pod, "")
+        seen = await look(world, pod)
+        (sandbox,) = seen.sandboxes
+        assert (seen.name, seen.namespace) == ("pod", "rec")
+        assert before <= seen.observed_at <= time.monotonic()
+        assert (sandbox.id, sandbox.attempt, sandbox.state) == (sandbox_id, 2, SandboxState.READY)
+        assert sandbox.network_reported and len(sandbox.ips) == 1 and not sandbox.host_network
+        assert sandbox.pid > 0 and sandbox.created_at > 0
+
+    async def test_a_sandbox_of_the_same_name_and_attempt_is_refused(self, world: World) -> None:
+        pod = world.new_pod()
+        first = await world.runtime.run_pod_sandbox(pod, "")
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.run_pod_sandbox(pod, "")
+        name = f"pod_rec_{pod['metadata']['uid']}_0"
+        assert refusal.value.code == "Unknown"
+        assert str(refusal.value) == (
+            f'failed to reserve sandbox name "{name}": name "{name}" is reserved for "{first}"'
+        )
+
+    async def test_the_next_attempt_of_a_sandbox_comes_first_in_the_list(self, world: World) -> None:
+        pod = world.new_pod()
+        first = await world.runtime.run_pod_sandbox(pod, "")
+        await world.runtime.stop_pod_sandbox(first)
+        second = await world.runtime.run_pod_sandbox(
+            {**pod, "metadata": {**pod["metadata"], "attempt": 1}},
+            "",
+        )
+        assert [s.id for s in (await look(world, pod)).sandboxes] == [second, first]
+
+    async def test_a_container_goes_from_created_to_running_to_exited(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox_id = await world.runtime.run_pod_sandbox(pod, "")
+        container_id = await world.runtime.create_container(sandbox_id, world.container(pod, attempt=3), pod)
+        (created,) = (await look(world, pod)).containers
+        assert (created.id, created.name, created.sandbox_id) == (container_id, "c", sandbox_id)
+        assert (created.state, created.started_at, created.pid) == (ContainerState.CREATED, 0, 0)
+        assert (created.attempt, created.restart_count, created.spec_hash) == (3, 3, "8e45cbd0")
+        assert created.log_path == f"{pod['log_directory']}/c/3.log"
+
+        await world.runtime.start_container(container_id)
+        (running,) = (await look(world, pod)).containers
+        assert running.state is ContainerState.RUNNING
+        assert running.started_at >= running.created_at > 0 and running.pid > 0
+
+        world.termination_file(pod).write_text("so long")
+        await world.runtime.stop_container(container_id, 5)
+        (exited,) = (await look(world, pod)).containers
+        assert (exited.state, exited.exit_code, exited.pid) == (ContainerState.EXITED, 7, 0)
+        assert exited.finished_at >= exited.started_at == running.started_at
+        assert (exited.reason, exited.termination_message) == ("Error", "so long")
+
+    async def test_a_killed_container_shows_its_exit_code_without_being_asked_to_stop(self, world: World) -> None:
+        pod = world.new_pod()
+        await started(world, pod)
+        (running,) = (await look(world, pod)).containers
+        world.kill(running)
+        seen = await until(world, pod, lambda p: p.containers[0].state is ContainerState.EXITED)
+        assert seen.containers[0].exit_code == 137
+        assert seen.sandboxes[0].state is SandboxState.READY
+
+    async def test_a_container_of_the_same_name_and_attempt_is_refused(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, first = await started(world, pod)
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.create_container(sandbox, world.container(pod), pod)
+        name = f"c_pod_rec_{pod['metadata']['uid']}_0"
+        assert refusal.value.code == "Unknown"
+        assert str(refusal.value) == (
+            f'failed to reserve container name "{name}": name "{name}" is reserved for "{first}"'
+        )
+
+    async def test_removing_frees_the_name(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, first = await started(world, pod)
+        await world.runtime.remove_container(first)
+        second = await world.runtime.create_container(sandbox, world.container(pod), pod)
+        assert [c.id for c in (await look(world, pod)).containers] == [second]
+
+    async def test_the_newest_container_comes_first(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, first = await started(world, pod)
+        await world.runtime.stop_container(first, 5)
+        second = await world.runtime.create_container(sandbox, world.container(pod, attempt=1), pod)
+        other = await world.runtime.create_container(sandbox, world.container(pod, name="d"), pod)
+        assert [c.id for c in (await look(world, pod)).containers] == [other, second, first]
+
+    async def test_stopping_a_sandbox_stops_what_runs_in_it(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, _ = await started(world, pod)
+        await world.runtime.stop_pod_sandbox(sandbox)
+        seen = await look(world, pod)
+        assert seen.sandboxes[0].state is SandboxState.NOTREADY
+        assert seen.containers[0].state is ContainerState.EXITED
+
+    async def test_removing_a_sandbox_takes_the_pod_away(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, _ = await started(world, pod)
+        await world.runtime.stop_pod_sandbox(sandbox)
+        await world.runtime.remove_pod_sandbox(sandbox)
+        assert await world.runtime.observe(pod["metadata"]["uid"]) == {}
+
+    async def test_stopping_twice_and_removing_twice_do_no_harm(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox, container = await started(world, pod)
+        for _ in range(2):
+            await world.runtime.stop_container(container, 5)
+            await world.runtime.stop_pod_sandbox(sandbox)
+        for _ in range(2):
+            await world.runtime.remove_container(container)
+            await world.runtime.remove_pod_sandbox(sandbox)
+
+    async def test_starting_or_stopping_what_is_not_there_is_not_found(self, world: World) -> None:
+        absent = "0" * 64
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.start_container(absent)
+        assert refusal.value.code == "NotFound"
+        assert str(refusal.value).startswith("rpc error: code = NotFound desc = ")
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.stop_container(absent, 2)
+        assert refusal.value.code == "NotFound"
+
+    async def test_starting_twice_is_refused(self, world: World) -> None:
+        pod = world.new_pod()
+        _, container = await started(world, pod)
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.start_container(container)
+        assert refusal.value.code == "Unknown"
+        assert "CONTAINER_RUNNING" in str(refusal.value)
+
+    async def test_a_container_in_an_unknown_sandbox_is_not_found(self, world: World) -> None:
+        pod = world.new_pod()
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.create_container("0" * 64, world.container(pod), pod)
+        assert refusal.value.code == "NotFound"
+
+    async def test_a_container_of_an_absent_image_is_not_found_and_leaves_its_name_free(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox = await world.runtime.run_pod_sandbox(pod, "")
+        absent = {**world.container(pod), "image": {"image": "localhost/absent:1"}}
+        for _ in range(2):
+            with pytest.raises(RuntimeCallError) as refusal:
+                await world.runtime.create_container(sandbox, absent, pod)
+            assert refusal.value.code == "NotFound"
+        await world.runtime.create_container(sandbox, world.container(pod), pod)
+
+    async def test_a_message_that_is_no_cri_is_an_invalid_argument(self, world: World) -> None:
+        with pytest.raises(RuntimeCallError) as refusal:
+            await world.runtime.run_pod_sandbox({**world.new_pod(), "no_such_field": 1}, "")
+        assert refusal.value.code == "InvalidArgument"
+
+    async def test_observing_everything_and_observing_one_pod_agree(self, world: World) -> None:
+        pods = [world.new_pod(), world.new_pod()]
+        for pod in pods:
+            await started(world, pod)
+        everything = await world.runtime.observe()
+        for pod in pods:
+            assert everything[pod["metadata"]["uid"]].same_content(await look(world, pod))
+
+    async def test_an_image_is_present_or_not(self, world: World) -> None:
+        present = await world.runtime.image_status(world.image)
+        assert present is not None and present.id.startswith("sha256:")
+        assert await world.runtime.image_status("localhost/absent:1") is None
+
+    async def test_the_image_filesystem_has_a_mountpoint(self, world: World) -> None:
+        ((mountpoint, used), *_) = await world.runtime.image_fs_usage()
+        assert mountpoint.startswith("/") and used >= 0
