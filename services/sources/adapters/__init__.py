@@ -1,0 +1,1 @@
+"""How sources reaches the static pod path and its own records on disk."""

@@ -1,0 +1,95 @@
+"""Notices that something about the static pod path changed, through inotify; says only that, never what."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+_log = logging.getLogger(__name__)
+
+# A file counts once its writer has closed it: MODIFY would show every half-copied state. CREATE is for links, which
+# nobody writes.
+_CONTENT = (
+    Mask.CLOSE_WRITE
+    | Mask.CREATE
+    | Mask.DELETE
+    | Mask.MOVED_FROM
+    | Mask.MOVED_TO
+    | Mask.ATTRIB
+    | Mask.DELETE_SELF
+    | Mask.MOVE_SELF
+)
+
+
+class ManifestWatch:
+    """Watches the path itself and the nearest directory above it that exists, so that it may appear, vanish and be
+    replaced. `on_change` is called in the event loop once for each event that may matter."""
+
+    def __init__(self, path: str, on_change: Callable[[], None]) -> None:
+        self._path = Path(os.path.normpath(path))
+        self._on_change = on_change
+        self._inotify: Inotify | None = None
+        self._names: dict[int, str | None] = {}  # watch descriptor -> the one name that matters, None = every name
+        self._armed = asyncio.Event()
+
+    def arm(self) -> str | None:
+        """Put the watches where the path is now; called before every look, so that a change after the look is heard.
+        Returns one line when inotify is not to be had: then only the periodic look notices changes."""
+        try:
+            if self._inotify is None:
+                self._inotify = Inotify()
+            wanted: dict[int, str | None] = {}
+            parent, name = self._nearest_parent()
+            wanted[self._inotify.add_watch(parent, _CONTENT).wd] = name
+            if self._path.is_dir():
+                wanted[self._inotify.add_watch(self._path, _CONTENT).wd] = None
+        except (FileNotFoundError, NotADirectoryError):  # went away between the look at it and the watch
+            self._on_change()
+            return None
+        except OSError as error:
+            return f"cannot watch {self._path}: {error.strerror}; changes are noticed by the periodic look only"
+        for watch in self._inotify.watches:
+            if watch.wd not in wanted and watch.wd in self._names:
+                self._forget(self._inotify, watch.wd)
+        self._names = wanted
+        self._armed.set()
+        return None
+
+    async def run(self) -> None:
+        """Hear events until cancelled."""
+        await self._armed.wait()
+        assert self._inotify is not None
+        async for event in self._inotify:
+            wd = event.watch.wd if event.watch is not None else None
+            if Mask.Q_OVERFLOW in event.mask or self._matters(wd, event.name):
+                self._on_change()
+
+    def close(self) -> None:
+        """Give the inotify descriptor back."""
+        if self._inotify is not None:
+            self._inotify.close()
+
+    def _matters(self, wd: int | None, name: Path | None) -> bool:
+        if wd is None or wd not in self._names:
+            return False
+        only = self._names[wd]
+        if only is not None:
+            return name is None or str(name) == only
+        return name is None or not str(name).startswith(".")
+
+    def _nearest_parent(self) -> tuple[Path, str]:
+        for parent in self._path.parents:
+            if parent.is_dir():
+                return parent, self._path.relative_to(parent).parts[0]
+        raise FileNotFoundError(str(self._path))
+
+    def _forget(self, inotify: Inotify, wd: int) -> None:
+        for watch in inotify.watches:
+            if watch.wd == wd:
+                try:
+                    inotify.rm_watch(watch)
+                except OSError:  # gone with the directory it watched
+                    pass

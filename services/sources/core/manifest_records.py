@@ -1,0 +1,28 @@
+"""What the record of a manifest file says, and which records count after a restart; pure.
+
+A record that cannot be understood does not count: all it does is bridge the time in which its file is broken, and keep
+the first-seen time.
+"""
+
+from typing import Any
+
+from shared.model.objects import Object
+
+VERSION = 1
+
+
+def encode(pod: Object) -> dict[str, Any]:
+    """The record of the pod last published from a file, with its first-seen annotation."""
+    return {"version": VERSION, "pod": pod}
+
+
+def decode(record: dict[str, Any], *, node_name: str) -> Object | None:
+    """The inverse of `encode`; None for another version, for something else, or for a node of another name."""
+    match record:
+        case {
+            "version": int(version),
+            "pod": {"metadata": {"uid": str(uid), "name": str(), "namespace": str()}, "spec": {"nodeName": str(node)}},
+        } if version == VERSION and uid and node == node_name:
+            pod: Object = record["pod"]
+            return pod
+    return None

@@ -1,0 +1,7 @@
+"""`python -P -m services.status`: run status."""
+
+from services.launch import launch
+from services.status.service import build
+
+if __name__ == "__main__":
+    launch("status", build)

@@ -1,0 +1,25 @@
+"""The mounted world: what pods want mounted against what is mounted, and the only process that mounts and unmounts.
+
+Purpose
+    Sets up emptyDir and hostPath volumes for the pods podsync has taken on, tears them down when they are not wanted
+    any more, and removes `pods/<uid>` of pods that are finished. Other volume types are answered with an error.
+
+Owns
+    `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/` and `plugins/`; the shared mount
+    propagation of the root directory.
+
+Follows
+    `pods.admitted`.
+
+Answers
+    Nothing.
+
+Persists
+    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record.
+
+On restart
+    Every emptyDir below `pods/*/volumes` is taken into the actual state as uncertain. What an admitted pod wants is
+    set up again (each step finds its own work done, so nothing changes for running containers); what no pod wants is
+    torn down, but only once `pods.admitted` is complete and not stale. Killed between mkdir, mount and marker: the
+    marker is last, so all of it runs again; killed in a teardown: the marker went first, so the teardown runs again.
+"""

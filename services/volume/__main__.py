@@ -1,0 +1,7 @@
+"""`python -P -m services.volume`: run volume."""
+
+from services.launch import launch
+from services.volume.service import build
+
+if __name__ == "__main__":
+    launch("volume", build)

@@ -1,0 +1,1 @@
+"""How volume reaches the kernel's mounts and the directories of pods."""

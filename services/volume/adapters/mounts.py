@@ -1,0 +1,60 @@
+"""mount(2) and umount2(2), and the mount table; blocking. Says nothing about why something is mounted."""
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+from services.volume.core.mountinfo import MountPoint, parse
+
+_MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 0x100000
+_UMOUNT_NOFOLLOW = 8
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
+_libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
+
+
+def mount_table() -> tuple[MountPoint, ...]:
+    """Every mount this process sees."""
+    return parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
+
+
+def mount_tmpfs(path: Path, *, size: int) -> None:
+    """A tmpfs of at most `size` bytes (0 = the kernel's default), kept out of swap where the kernel can do that.
+
+    Raises OSError: EPERM without CAP_SYS_ADMIN, ENOSPC when the mount table is full."""
+    options = [f"size={size}"] if size > 0 else []
+    try:
+        _mount("tmpfs", path, "tmpfs", 0, ",".join([*options, "noswap"]))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _mount("tmpfs", path, "tmpfs", 0, ",".join(options))
+
+
+def bind_to_itself(path: Path) -> None:
+    """Make a mount point of a directory, with everything below it. Raises OSError."""
+    _mount(str(path), path, "", _MS_BIND | _MS_REC, "")
+
+
+def make_shared(path: Path) -> None:
+    """Let mounts below a mount point propagate in both directions. Raises OSError."""
+    _mount("", path, "", _MS_SHARED | _MS_REC, "")
+
+
+def unmount(path: Path) -> None:
+    """Unmount what is mounted there; nothing mounted there is no error. Raises OSError, EBUSY while it is in use."""
+    if _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) != 0:
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOENT):
+            raise OSError(number, os.strerror(number), str(path))
+
+
+def _mount(source: str, target: Path, filesystem: str, flags: int, options: str) -> None:
+    result = _libc.mount(
+        source.encode() or None, os.fsencode(target), filesystem.encode() or None, flags, options.encode() or None
+    )
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))

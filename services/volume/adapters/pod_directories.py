@@ -1,0 +1,96 @@
+"""The directories of pods below the root directory: making, finding and removing them (volumes.md 6–8); blocking."""
+
+import errno
+import stat
+from pathlib import Path
+
+from services.volume.adapters.mounts import mount_table
+from services.volume.adapters.tree_removal import remove_empty_directories, remove_tree
+from services.volume.core.mountinfo import below
+
+EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
+_MODE = 0o750
+
+
+class PodDirectories:
+    """Paths below `<root dir>/pods`. Every method raises OSError."""
+
+    def __init__(self, root_dir: str) -> None:
+        self.pods = Path(root_dir) / "pods"
+
+    def pod(self, uid: str) -> Path:
+        """`pods/<uid>`."""
+        return self.pods / _component(uid)
+
+    def empty_dir(self, uid: str, volume: str) -> Path:
+        """Where the emptyDir lies."""
+        return self.pod(uid) / "volumes" / EMPTY_DIR_FOLDER / _component(volume)
+
+    def empty_dir_marker(self, uid: str, volume: str) -> Path:
+        """The directory of its ready marker."""
+        return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / _component(volume)
+
+    def make(self, uid: str) -> None:
+        """`pods/<uid>` with `volumes` and `plugins`, 0750 whatever the umask."""
+        pod = self.pod(uid)
+        for path in (self.pods, pod, pod / "volumes", pod / "plugins"):
+            make_directory(path, _MODE)
+
+    def uids(self) -> list[str]:
+        """Every pod that has a directory."""
+        try:
+            return sorted(entry.name for entry in self.pods.iterdir() if entry.is_dir())
+        except FileNotFoundError:
+            return []
+
+    def empty_dirs(self, uid: str) -> list[str]:
+        """The names of the pod's emptyDirs: of a directory, or of a marker that a kill left behind."""
+        names: set[str] = set()
+        for kind in ("volumes", "plugins"):
+            folder = self.pod(uid) / kind / EMPTY_DIR_FOLDER
+            if folder.is_dir():
+                names |= {entry.name for entry in folder.iterdir()}
+        return sorted(names)
+
+    def remove(self, uid: str) -> None:
+        """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed."""
+        pod = self.pod(uid)
+        if not pod.is_dir():
+            return
+        volumes = pod / "volumes"
+        mounted = below(mount_table(), str(pod))
+        if any(Path(point).is_relative_to(volumes) for point in mounted):
+            raise OSError(errno.EBUSY, "Orphaned pod found, but volumes are not cleaned up")
+        if mounted:
+            raise OSError(errno.EBUSY, f"cannot delete directory {mounted[0]}: it is a mount point")
+        for path in sorted(volumes.glob("*/*")):
+            try:
+                path.rmdir()
+            except OSError as error:
+                text = f'orphaned pod "{uid}" found, but failed to rmdir() volume at path {path}: {error.strerror}'
+                raise OSError(error.errno, text) from error
+        try:
+            remove_empty_directories(volumes)
+        except OSError as error:
+            text = f'orphaned pod "{uid}" found, but error occurred when trying to remove the volumes dir: {error}'
+            raise OSError(error.errno, text) from error
+        for entry in sorted(pod.iterdir()):
+            if entry.is_dir() and not entry.is_symlink():
+                remove_tree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+        pod.rmdir()
+
+
+def make_directory(path: Path, mode: int) -> None:
+    """A directory (and its parents) of this mode, whatever the umask; a kill between the two steps is mended here."""
+    path.mkdir(parents=True, exist_ok=True)
+    if stat.S_IMODE(path.stat().st_mode) & 0o777 != mode:
+        path.chmod(mode)
+
+
+def _component(name: str) -> str:
+    """Names come from manifests and from the runtime: none may lead out of its directory."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise OSError(errno.EINVAL, "cannot be the name of a directory", ascii(name))
+    return name

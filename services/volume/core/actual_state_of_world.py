@@ -1,0 +1,42 @@
+"""What is mounted, as far as this process knows: from its own operations, and after a restart from the disk."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from services.volume.core.volume_source import VolumeSource
+
+
+class MountState(StrEnum):
+    """UNCERTAIN: something may be there (found at start, or an operation failed half-way); torn down as if it were."""
+
+    UNCERTAIN = "uncertain"
+    MOUNTED = "mounted"
+
+
+@dataclass
+class ActualVolume:
+    """One volume of one pod. `on_disk`: it has a directory below `volumes/` that must be torn down."""
+
+    state: MountState
+    on_disk: bool
+    host_path: str = ""
+    source: VolumeSource | None = None  # what it was set up as; None = found at start
+    error: str = ""  # of the last operation
+
+
+@dataclass
+class ActualStateOfWorld:
+    """Volumes by (pod UID, volume name), and the pods whose directory may be on disk."""
+
+    volumes: dict[tuple[str, str], ActualVolume] = field(default_factory=dict)
+    directories: set[str] = field(default_factory=set)  # pods/<uid> exists, or may
+    prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
+
+    def of(self, uid: str) -> Iterator[tuple[str, ActualVolume]]:
+        """The volumes of one pod, by name."""
+        return ((name, volume) for (owner, name), volume in list(self.volumes.items()) if owner == uid)
+
+    def uids(self) -> set[str]:
+        """Every pod of which something may be on disk."""
+        return {uid for uid, _ in self.volumes} | self.directories

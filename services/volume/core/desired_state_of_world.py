@@ -1,0 +1,59 @@
+"""What podsync wants mounted, by pod; and whether what we know of it may be used to take something away."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bus.messages.podsync import AdmittedPod, PodState
+from services.volume.core.volume_source import VolumeSource
+from shared.model.objects import Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesiredVolumes:
+    """One admitted pod's side. `mounting` is False once the pod terminates: nothing new is mounted for it then."""
+
+    uid: str
+    name: str
+    namespace: str
+    mounting: bool
+    finished: bool
+    volumes: dict[str, VolumeSource]
+
+
+@dataclass
+class DesiredStateOfWorld:
+    """All admitted pods. `source_of` reads a volume of a pod."""
+
+    source_of: Callable[[Object, str], VolumeSource]
+    pods: dict[str, DesiredVolumes] = field(default_factory=dict)
+    complete: bool = False
+    stale: bool = True
+
+    @property
+    def fresh(self) -> bool:
+        """What is said of a pod that is listed may be acted on."""
+        return not self.stale
+
+    @property
+    def exhaustive(self) -> bool:
+        """A pod that is not listed is really gone."""
+        return self.complete and not self.stale
+
+    def admit(self, admitted: AdmittedPod) -> None:
+        """podsync says how far it is with this pod."""
+        self.pods[admitted.uid] = DesiredVolumes(
+            uid=admitted.uid,
+            name=admitted.name,
+            namespace=admitted.namespace,
+            mounting=admitted.state is PodState.SYNC,
+            finished=admitted.finished,
+            volumes={name: self.source_of(admitted.pod, name) for name in admitted.volumes},
+        )
+
+    def withdraw(self, uid: str) -> None:
+        """podsync has nothing of this pod any more."""
+        self.pods.pop(uid, None)
+
+    def heard(self, *, complete: bool, stale: bool) -> None:
+        """The standing of `pods.admitted`."""
+        self.complete, self.stale = complete, stale

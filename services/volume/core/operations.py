@@ -1,0 +1,100 @@
+"""What volume can do to the outside world, and when a failed operation may run again (volumes.md 2.1, 5.1)."""
+
+from dataclasses import dataclass, field
+
+from services.volume.core.volume_source import EmptyDir, HostPath
+
+FIRST_WAIT = 0.5  # seconds
+LONGEST_WAIT = 122.0
+
+
+@dataclass(frozen=True)
+class MakePodDirectories:
+    """`pods/<uid>` with `volumes` and `plugins`, 0750."""
+
+    uid: str
+    volume: str = ""
+
+
+@dataclass(frozen=True)
+class MountVolume:
+    """Set the volume up; finds its own work done when it is repeated. Gives the host path."""
+
+    uid: str
+    volume: str
+    source: EmptyDir | HostPath
+
+
+@dataclass(frozen=True)
+class UnmountVolume:
+    """Tear an emptyDir down, its content included."""
+
+    uid: str
+    volume: str
+
+
+@dataclass(frozen=True)
+class RemovePodDirectory:
+    """Remove `pods/<uid>` by the rules for orphaned pod directories (reference volumes.md 7)."""
+
+    uid: str
+    volume: str = ""
+
+
+Operation = MakePodDirectories | MountVolume | UnmountVolume | RemovePodDirectory
+
+
+@dataclass
+class _Attempts:
+    kind: str
+    failures: int
+    not_before: float
+
+
+@dataclass
+class OperationBackoff:
+    """One operation at a time per (pod, volume), and a doubling wait after failures; another operation on the same
+    volume starts over. Times are seconds of one monotonic clock."""
+
+    _running: dict[tuple[str, str], Operation] = field(default_factory=dict)
+    _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
+
+    def may_start(self, operation: Operation, now: float) -> bool:
+        """Nothing of this pod's volume is running and the wait is over; pod-wide operations exclude all others."""
+        running = [volume for uid, volume in self._running if uid == operation.uid]
+        if operation.volume in running or (running and (operation.volume == "" or "" in running)):
+            return False
+        attempts = self._attempts.get((operation.uid, operation.volume))
+        return attempts is None or attempts.kind != type(operation).__name__ or attempts.not_before <= now
+
+    def start(self, operation: Operation) -> None:
+        """It runs from now on."""
+        self._running[operation.uid, operation.volume] = operation
+
+    def running(self, uid: str, volume: str) -> Operation | None:
+        """What is under way for this volume."""
+        return self._running.get((uid, volume))
+
+    def succeeded(self, operation: Operation) -> None:
+        """It is done; its failures are forgotten."""
+        self._running.pop((operation.uid, operation.volume), None)
+        self._attempts.pop((operation.uid, operation.volume), None)
+
+    def failed(self, operation: Operation, now: float) -> float:
+        """It failed; seconds until it may run again."""
+        key = (operation.uid, operation.volume)
+        self._running.pop(key, None)
+        kind = type(operation).__name__
+        before = self._attempts.get(key)
+        failures = before.failures + 1 if before is not None and before.kind == kind else 1
+        wait = min(FIRST_WAIT * 2.0 ** min(failures - 1, 16), LONGEST_WAIT)
+        self._attempts[key] = _Attempts(kind, failures, now + wait)
+        return wait
+
+    def forget(self, uid: str) -> None:
+        """Nothing of this pod is left."""
+        self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}
+
+    def next_attempt(self, now: float) -> float | None:
+        """When the next wait ends; None when nothing waits."""
+        return min((a.not_before for a in self._attempts.values() if a.not_before > now), default=None)

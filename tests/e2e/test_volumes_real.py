@@ -1,0 +1,161 @@
+"""Volumes on the machine's own kernel: tmpfs mounts, propagation, and the mounts that must survive a removal."""
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.volume.adapters import root_dir
+from services.volume.adapters.empty_dir import EmptyDirs
+from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.adapters.tree_removal import remove_tree
+from services.volume.core.mountinfo import below, containing
+from services.volume.core.volume_source import EmptyDir
+
+pytestmark = pytest.mark.root
+
+MEMORY = EmptyDir(medium="Memory", size=1 << 20)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "root"
+    for point in below(mount_table(), str(tmp_path)):
+        unmount(Path(point))
+    assert below(mount_table(), str(tmp_path)) == []
+
+
+@pytest.fixture
+def directories(root: Path) -> PodDirectories:
+    return PodDirectories(str(root))
+
+
+def mounts_at(path: Path) -> int:
+    return [mount.path for mount in mount_table()].count(str(path))
+
+
+def test_a_memory_volume_is_a_tmpfs_of_its_size_and_goes_with_its_content(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "shm", MEMORY))
+    (path / "data").write_text("x")
+    mount = containing(mount_table(), str(path))
+    assert mount is not None
+    assert (mount.path, mount.filesystem) == (str(path), "tmpfs")
+    assert os.statvfs(path).f_blocks * os.statvfs(path).f_frsize == 1 << 20
+    volumes.tear_down("u", "shm")
+    assert (mounts_at(path), path.exists()) == (0, False)
+    directories.remove("u")
+    assert directories.uids() == []
+
+
+def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirectories) -> None:
+    path = Path(EmptyDirs(directories).set_up("u", "shm", MEMORY))
+    with pytest.raises(OSError) as full:
+        (path / "data").write_bytes(b"x" * (2 << 20))
+    assert full.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("killed_after", ["mkdir", "mount", "marker"])
+def test_a_kill_at_any_step_leaves_what_the_next_life_completes(directories: PodDirectories, killed_after: str) -> None:
+    path = directories.empty_dir("u", "shm")
+    path.mkdir(parents=True)
+    if killed_after != "mkdir":
+        mount_tmpfs(path, size=1 << 20)
+        (path / "data").write_text("kept")
+    if killed_after == "marker":
+        (directories.empty_dir_marker("u", "shm")).mkdir(parents=True)
+        (directories.empty_dir_marker("u", "shm") / "ready").touch()
+    volumes = EmptyDirs(directories)
+    for _ in range(2):
+        volumes.set_up("u", "shm", MEMORY)
+    assert mounts_at(path) == 1
+    assert (path / "data").exists() is (killed_after != "mkdir")
+    volumes.tear_down("u", "shm")
+    assert directories.empty_dirs("u") == []
+
+
+def test_a_tmpfs_that_a_reboot_took_is_mounted_again_though_the_marker_is_there(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "shm", MEMORY))
+    unmount(path)
+    volumes.set_up("u", "shm", MEMORY)
+    assert mounts_at(path) == 1
+
+
+def test_a_volume_with_an_fs_group_belongs_to_the_group(directories: PodDirectories) -> None:
+    for name, source in (("a", EmptyDir(fs_group=4242)), ("b", EmptyDir("Memory", 1 << 20, 4242))):
+        status = Path(EmptyDirs(directories).set_up("u", name, source)).stat()
+        assert (status.st_gid, status.st_mode & 0o2070) == (4242, 0o2070)
+
+
+def test_a_mount_below_a_volume_stops_its_teardown_and_loses_nothing(
+    directories: PodDirectories, tmp_path: Path
+) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    (path / "inner").mkdir()
+    (path / "inner" / "precious").write_text("kept")
+    bind_to_itself(path / "inner")
+    with pytest.raises(OSError, match=r"cannot delete directory .*inner: it is a mount point"):
+        volumes.tear_down("u", "cache")
+    with pytest.raises(OSError, match=r"cannot delete directory .*: it is a mount point"):
+        remove_tree(path)
+    with pytest.raises(OSError, match="Orphaned pod found, but volumes are not cleaned up"):
+        directories.remove("u")
+    assert (path / "inner" / "precious").read_text() == "kept"
+    unmount(path / "inner")
+    volumes.tear_down("u", "cache")
+    directories.remove("u")
+
+
+def test_a_mount_elsewhere_in_a_pod_directory_keeps_it(directories: PodDirectories) -> None:
+    directories.make("u")
+    subpath = directories.pod("u") / "volume-subpaths" / "v" / "c" / "0"
+    subpath.mkdir(parents=True)
+    mount_tmpfs(subpath, size=4096)
+    (subpath / "precious").write_text("kept")
+    with pytest.raises(OSError, match="it is a mount point"):
+        directories.remove("u")
+    assert (subpath / "precious").read_text() == "kept"
+
+
+def test_a_tmpfs_in_use_is_an_error_and_not_a_crash(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "shm", MEMORY))
+    with (path / "open").open("w"):
+        with pytest.raises(OSError) as busy:
+            volumes.tear_down("u", "shm")
+        assert busy.value.errno == errno.EBUSY
+    volumes.tear_down("u", "shm")
+    assert not path.exists()
+
+
+def test_the_root_directory_becomes_a_shared_mount_once(root: Path) -> None:
+    for _ in range(2):
+        assert root_dir.prepare(str(root)) is None
+    mount = containing(mount_table(), str(root))
+    assert mount is not None
+    assert (mount.path, mount.shared, mounts_at(root)) == (str(root), True, 1)
+
+
+def test_a_kill_between_bind_and_share_is_mended(root: Path) -> None:
+    root.mkdir()
+    bind_to_itself(root)
+    assert root_dir.prepare(str(root)) is None
+    assert mounts_at(root) == 1
+
+
+def test_without_the_right_to_mount_the_root_directory_is_used_as_it_is(root: Path) -> None:
+    program = "import sys; from services.volume.adapters.root_dir import prepare; print(prepare(sys.argv[1]))"
+    command = ["setpriv", "--bounding-set", "-sys_admin", sys.executable, "-c", program, str(root)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+    expected = (
+        f"{root}: cannot be made a shared mount: operation not permitted; Bidirectional volume mounts will not work"
+    )
+    assert answer == expected
+    assert root.is_dir()

@@ -1,0 +1,259 @@
+"""Status on the in-memory bus and virtual time: what it says of the node and its pods, and when."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bus.event_recorder import EventRecorder
+from bus.memory import MemoryNetwork
+from bus.messages.event import KubeEvent
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import NodeConditions, PodStatus
+from bus.messages.status import NodeStatus, StatusWritten
+from bus.messages.streams import (
+    NODE_CONDITIONS,
+    NODE_OBSERVED,
+    NODE_STATUS,
+    PODS_STATUS,
+    STATUS_WRITTEN,
+    events_of,
+)
+from services.launch import Context
+from services.status.service import build
+from shared.config.effective import EffectiveConfig
+from tests.fakes.heard import Heard
+
+WELL = NodeObserved(
+    observed_at=0,
+    runtime_reachable=True,
+    runtime_ready=True,
+    network_ready=True,
+    network_message="",
+    last_relist_at=1,
+    cpus=1,
+    memory_capacity=1,
+    nodefs_capacity=1,
+)
+
+
+class Node:
+    """The other processes as buses, and lives of status one after the other."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.tmp_path = tmp_path
+        self.network = MemoryNetwork()
+        self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
+        self.statuses = self.buses["podsync"].own(PODS_STATUS)
+        self.pressure = self.buses["podsync"].own(NODE_CONDITIONS)
+        self.podsync_events = EventRecorder(self.buses["podsync"].own(events_of("podsync")), self.network.clock)
+        self.written = Heard(self.buses["podsync"], STATUS_WRITTEN)
+        self.node = Heard(self.buses["server"], NODE_STATUS)
+        self.node_events = Heard(self.buses["server"], events_of("status"))
+        self.start_pleg()
+
+    def start_pleg(self) -> None:
+        self.pleg = self.network.bus("pleg")
+        self.observed = self.pleg.own(NODE_OBSERVED)
+
+    async def start(self) -> None:
+        for bus in (*self.buses.values(), self.pleg):
+            await bus.start()
+
+    def observe(self, observed: NodeObserved) -> None:
+        self.observed.put("node", replace(observed, last_relist_at=self.network.clock.monotonic()))
+
+    async def live(self, seconds: int) -> None:
+        """Time passes while pleg relists and every loop that lives turns."""
+        for _ in range(seconds):
+            for bus in self.buses.values():
+                bus.progress("loop")
+            self.pleg.progress("relist")
+            await self.network.advance(1)
+
+    @contextlib.asynccontextmanager
+    async def status(self) -> AsyncIterator[None]:
+        config = EffectiveConfig(
+            node_name="n1",
+            root_dir=str(self.tmp_path / "root"),
+            run_dir=str(self.tmp_path / "run"),
+            log_dir="",
+            cert_dir="",
+        )
+        bus = self.network.bus("status")
+        service = build(Context("status", config, bus, self.network.clock, asyncio.Event()))
+        await bus.start()
+        running = asyncio.create_task(service.run())
+        try:
+            yield
+        finally:
+            self.network.kill("status")
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def until_ready_is(self, status: str, text: str) -> dict[str, str]:
+        def holds(state: dict[str, NodeStatus]) -> bool:
+            ready = state["node"].conditions[-1] if state else {}
+            return ready.get("status") == status and text in ready["message"]
+
+        return (await self.node.until(holds))["node"].conditions[-1]
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    await node.start()
+    return node
+
+
+async def test_pod_statuses_are_confirmed_at_once_and_forgotten_with_their_pod(node: Node) -> None:
+    status = PodStatus(uid="u", name="web", namespace="default", version=(1, 2), status={"phase": "Running"})
+    async with node.status():
+        node.statuses.put("u", status)
+        node.statuses.mark_complete()
+        assert await node.written.until(bool) == {"u": StatusWritten(uid="u", version=(1, 2))}
+        node.statuses.put("u", replace(status, version=(1, 3)))
+        await node.written.until(lambda state: state["u"].version == (1, 3))
+        assert node.written.complete
+        node.statuses.delete("u")
+        await node.written.until(lambda state: not state)
+
+
+async def test_a_well_node_is_ready_with_its_pressure_conditions(node: Node) -> None:
+    node.observe(WELL)
+    pressure = {"type": "DiskPressure", "status": "False", "reason": "KubeletHasNoDiskPressure", "message": "m"}
+    node.pressure.put("node", NodeConditions(conditions=({**pressure, "lastTransitionTime": "t0"},)))
+    async with node.status():
+        ready = await node.until_ready_is("True", "kubelet is posting ready status")
+        await node.node.until(lambda state: len(state["node"].conditions) == 2)
+    assert ready["lastTransitionTime"] == "2023-11-14T22:13:20Z"
+
+
+async def test_nothing_is_said_of_the_node_before_it_is_known(node: Node) -> None:
+    async with node.status():
+        await node.live(29)
+        assert node.node.state == {}
+        await node.live(3)
+        await node.until_ready_is("False", "network state unknown")
+
+
+async def test_a_network_that_fails_makes_the_node_not_ready_and_back_with_events(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        node.observe(replace(WELL, network_ready=False, network_message="reason:NetworkPluginNotReady message:no cni"))
+        expected = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:no cni"
+        assert (await node.until_ready_is("False", ""))["message"] == expected
+        node.observe(WELL)
+        await node.until_ready_is("True", "")
+        events = await node.node_events.until(lambda state: len(state) == 2)
+    assert [event.message for event in events.values()] == [
+        "Node n1 status is now: NodeNotReady",
+        "Node n1 status is now: NodeReady",
+    ]
+    assert {(event.kind, event.name, event.uid, event.type) for event in events.values()} == {
+        ("Node", "n1", "", "Normal")
+    }
+
+
+async def test_a_runtime_that_goes_away_is_down_after_thirty_seconds(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        node.observe(replace(WELL, runtime_reachable=False))
+        await node.live(29)
+        assert node.node.state["node"].conditions[-1]["status"] == "True"
+        await node.live(3)
+        await node.until_ready_is("False", "container runtime is down")
+
+
+async def test_a_dead_process_is_no_matter_for_thirty_seconds_and_named_afterwards(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(1)
+        node.network.kill("volume")
+        del node.buses["volume"]
+        await node.live(29)
+        assert node.node.state["node"].conditions[-1]["status"] == "True"
+        await node.live(3)
+        await node.until_ready_is("False", "volume is not healthy: volume was last seen active 31s ago")
+
+
+async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(5)
+        node.network.kill("pleg")
+        node.start_pleg()
+        await node.pleg.start()
+        node.observed.put("node", replace(WELL, last_relist_at=0))
+        await node.network.advance(10)
+    assert [put.value.conditions[-1]["status"] for put in node.node.changes if hasattr(put, "value")] == ["True"]
+
+
+async def test_pleg_that_stands_still_for_three_minutes_makes_the_node_not_ready(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        for _ in range(181):
+            for bus in node.buses.values():
+                bus.progress("loop")
+            await node.network.advance(1)
+        await node.until_ready_is("False", "PLEG is not healthy: pleg was last seen active 3m")
+
+
+async def test_the_transition_time_survives_a_restart(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        before = await node.until_ready_is("True", "")
+    await node.live(100)
+    async with node.status():
+        await node.node.until(
+            lambda state: state["node"].conditions[-1]["lastHeartbeatTime"] > before["lastHeartbeatTime"]
+        )
+    after = node.node.state["node"].conditions[-1]
+    assert after["lastTransitionTime"] == before["lastTransitionTime"]
+    assert node.node_events.state == {}
+
+
+async def test_a_changing_duration_alone_is_published_only_every_ten_seconds(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        node.network.kill("volume")
+        del node.buses["volume"]
+        await node.live(32)
+        await node.until_ready_is("False", "volume")
+        said = len(node.node.said)
+        await node.live(30)
+        await node.until_ready_is("False", "1m")
+    assert len(node.node.said) - said in (2, 3)
+
+
+async def test_events_of_all_processes_are_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    node.podsync_events.record(KubeEvent(type="Normal", reason="Started", message="Container started", name="web"))
+    async with node.status():
+        await node.network.settle()
+        node.podsync_events.record(KubeEvent(type="Warning", reason="BackOff", message="Back-off", name="web"))
+        await node.network.settle()
+    node.network.clock.advance(3600)
+    async with node.status():
+        await node.network.settle()
+    lines = [record.getMessage() for record in caplog.records if "Event occurred" in record.getMessage()]
+    assert [("reason=Started" in line, "reason=BackOff" in line) for line in lines] == [(True, False), (False, True)]
+
+
+async def test_a_writer_keeps_the_newest_two_hundred_events(node: Node) -> None:
+    for number in range(250):
+        node.podsync_events.record(KubeEvent(type="Normal", reason="R", message=str(number)))
+    heard = Heard(node.network.bus("status"), events_of("podsync"))
+    await node.network._buses["status"].start()
+    assert {event.message for event in (await heard.until(bool)).values()} == {str(n) for n in range(50, 250)}

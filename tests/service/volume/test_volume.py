@@ -1,0 +1,188 @@
+"""Volume on the in-memory bus with a real root directory: what podsync hears, and what is on disk then."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.memory import MemoryNetwork
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.volume import MountedVolume, VolumeState
+from services.launch import Context
+from services.volume.adapters import root_dir
+from services.volume.core import reconciler
+from services.volume.service import build
+from shared.clock import SystemClock
+from shared.config.effective import EffectiveConfig
+from tests.fakes.heard import Heard
+
+VOLUMES: list[dict[str, Any]] = [
+    {"name": "cache", "emptyDir": {}},
+    {"name": "logs", "emptyDir": {}},
+    {"name": "key", "secret": {"secretName": "s"}},
+]
+
+
+class Node:
+    """One root directory, podsync's word, and lives of volume one after the other."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "root"
+        self.network = MemoryNetwork()
+        self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
+        self.host = tmp_path / "host"
+        self.podsync = self.network.bus("podsync")
+        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
+        self.events = Heard(self.podsync, events_of("volume"))
+
+    def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
+        pod = {"spec": {"volumes": self.volumes}}
+        admitted = AdmittedPod(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+        self.admitted.put(uid, admitted)
+
+    def directory(self, uid: str) -> Path:
+        return self.root / "pods" / uid
+
+    def empty_dir(self, uid: str, name: str) -> Path:
+        return self.directory(uid) / "volumes" / "kubernetes.io~empty-dir" / name
+
+    @contextlib.asynccontextmanager
+    async def volume(self) -> AsyncIterator[None]:
+        config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
+        bus = self.network.bus("volume")
+        # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
+        service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        await bus.start()
+        running = asyncio.create_task(service.run())
+        try:
+            yield
+        finally:
+            self.network.kill("volume")
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def until_gone(self, uid: str) -> None:
+        """Until `pods/<uid>` is removed, which no stream tells of."""
+        async with asyncio.timeout(10):
+            while self.directory(uid).exists():
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    def without_mounts(path: str) -> None:
+        Path(path).mkdir(exist_ok=True)
+
+    monkeypatch.setattr(root_dir, "prepare", without_mounts)
+    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
+    node = Node(tmp_path)
+    await node.podsync.start()
+    return node
+
+
+async def test_all_volumes_of_a_pod_are_told_in_one_put(node: Node) -> None:
+    node.host.mkdir()
+    node.admit("u", "cache", "logs", "host")
+    async with node.volume():
+        mounted = (await node.mounted.until(bool))["u"].volumes
+    assert node.mounted.said == ["put u"]
+    assert mounted == {
+        "cache": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache"))),
+        "logs": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "logs"))),
+        "host": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.host)),
+    }
+    assert node.empty_dir("u", "cache").is_dir()
+
+
+async def test_a_pod_without_volumes_gets_directories_and_no_entry(node: Node) -> None:
+    node.admit("u")
+    node.admit("v", "cache")
+    async with node.volume():
+        await node.mounted.until(lambda state: "v" in state)
+        async with asyncio.timeout(10):
+            while not (node.directory("u") / "plugins").exists():
+                await asyncio.sleep(0)
+    assert "u" not in node.mounted.state
+
+
+async def test_a_pod_that_ends_is_unmounted_and_then_removed(node: Node) -> None:
+    node.admit("u", "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        await node.mounted.until(bool)
+        (node.empty_dir("u", "cache") / "data").write_text("x")
+        node.admit("u", state=PodState.TERMINATED)
+        await node.mounted.until(lambda state: not state)
+        assert node.directory("u").is_dir()
+        assert not node.empty_dir("u", "cache").exists()
+        node.admit("u", state=PodState.FINISHED)
+        await node.until_gone("u")
+
+
+async def test_a_failing_mount_is_an_error_and_an_event_until_it_succeeds(node: Node) -> None:
+    node.admit("u", "host")
+    text = f'MountVolume.SetUp failed for volume "host" : hostPath type check failed: {node.host} is not a directory'
+    async with node.volume():
+        state = await node.mounted.until(bool)
+        assert state["u"].volumes["host"] == MountedVolume(state=VolumeState.ERROR, error=text)
+        (event, *_) = (await node.events.until(bool)).values()
+        node.host.mkdir()
+        await node.mounted.until(lambda state: state["u"].volumes["host"].state is VolumeState.MOUNTED)
+    assert (event.type, event.reason, event.message) == ("Warning", "FailedMount", text)
+    assert (event.namespace, event.name, event.uid) == ("default", "web", "u")
+
+
+async def test_an_unsupported_volume_names_its_type(node: Node) -> None:
+    node.admit("u", "key")
+    async with node.volume():
+        state = await node.mounted.until(bool)
+        await node.events.until(bool)
+    assert state["u"].volumes["key"].error.endswith("volume type secret is not supported yet")
+
+
+async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: Node) -> None:
+    node.admit("u", "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        before = await node.mounted.until(bool)
+        (node.empty_dir("u", "cache") / "data").write_text("kept")
+    async with node.volume():
+        await node.mounted.until(lambda state: node.mounted.said[-2:] == ["put u", "put u"] and state == before)
+    assert (node.empty_dir("u", "cache") / "data").read_text() == "kept"
+
+
+async def test_what_a_dead_pod_left_goes_once_the_list_is_complete_and_not_before(node: Node) -> None:
+    (node.empty_dir("dead", "cache") / "data").mkdir(parents=True)
+    node.admit("u", "cache")
+    async with node.volume():
+        state = await node.mounted.until(lambda state: "u" in state)
+        assert state["dead"].volumes["cache"].state is VolumeState.PENDING
+        assert node.empty_dir("dead", "cache").exists()
+        node.admitted.mark_complete()
+        await node.mounted.until(lambda state: list(state) == ["u"])
+        await node.until_gone("dead")
+
+
+async def test_what_is_mounted_is_told_before_the_stream_is_called_complete(node: Node) -> None:
+    node.empty_dir("found", "cache").mkdir(parents=True)
+    async with node.volume():
+        assert list(await node.mounted.until_complete()) == ["found"]
+
+
+async def test_fifty_pods_come_and_go(node: Node) -> None:
+    node.admitted.mark_complete()
+    async with node.volume():
+        for number in range(50):
+            node.admit(f"u{number}", "cache", "logs")
+        await node.mounted.until(lambda state: len(state) == 50)
+        for number in range(50):
+            node.admitted.delete(f"u{number}")
+        await node.mounted.until(lambda state: not state)
+        for number in range(50):
+            await node.until_gone(f"u{number}")

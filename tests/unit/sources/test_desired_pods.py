@@ -1,0 +1,92 @@
+"""The merge of complete sets into changes, in the order they must be told."""
+
+from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, Wanted
+from services.sources.core.manifest_records import decode, encode
+from shared.model.objects import Object, annotations
+
+
+def pod(uid: str, name: str = "", image: str = "a") -> Object:
+    return {"metadata": {"uid": uid, "name": name or uid, "namespace": "default"}, "spec": {"image": image}}
+
+
+def told(changes: list[MergeChange]) -> list[str]:
+    texts = []
+    for change in changes:
+        match change:
+            case Removed(uid):
+                texts.append(f"removed {uid}")
+            case Wanted(desired, added):
+                texts.append(f"{'added' if added else 'changed'} {desired.uid}")
+            case Duplicate():
+                texts.append("duplicate")
+    return texts
+
+
+def test_removals_come_before_additions_and_those_before_changes() -> None:
+    desired = DesiredPods(frozenset({"file"}))
+    desired.merge("file", [pod("old", "web"), pod("kept")], seen="t0")
+    changes = desired.merge("file", [pod("kept", image="b"), pod("new", "web")], seen="t1")
+    assert told(changes) == ["removed old", "added new", "changed kept"]
+
+
+def test_an_unchanged_set_changes_nothing() -> None:
+    desired = DesiredPods(frozenset({"file"}))
+    desired.merge("file", [pod("a")], seen="t0")
+    assert desired.merge("file", [pod("a")], seen="t1") == []
+
+
+def test_the_first_seen_time_never_changes_for_a_uid() -> None:
+    desired = DesiredPods(frozenset({"file"}))
+    desired.merge("file", [pod("a")], seen="t0")
+    (change,) = desired.merge("file", [pod("a", image="b")], seen="t1")
+    assert isinstance(change, Wanted)
+    assert annotations(change.pod.pod) == {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "t0"}
+
+
+def test_the_first_seen_time_of_an_earlier_life_is_kept() -> None:
+    desired = DesiredPods(frozenset({"file"}))
+    desired.remember("a", "long ago")
+    desired.remember("b", "")
+    desired.merge("file", [pod("a"), pod("b")], seen="now")
+    a, b = desired.pod("a"), desired.pod("b")
+    assert a is not None and b is not None
+    assert annotations(a)["kubernetes.io/config.seen"] == "long ago"
+    assert annotations(b)["kubernetes.io/config.seen"] == "now"
+
+
+def test_a_uid_that_was_removed_and_comes_back_is_seen_anew() -> None:
+    desired = DesiredPods(frozenset({"file"}))
+    desired.merge("file", [pod("a")], seen="t0")
+    desired.merge("file", [], seen="t1")
+    desired.merge("file", [pod("a")], seen="t2")
+    assert annotations(desired.pod("a") or {})["kubernetes.io/config.seen"] == "t2"
+
+
+def test_a_second_pod_of_one_name_in_an_update_is_dropped_with_the_kubelets_words() -> None:
+    desired = DesiredPods(frozenset({"http"}))
+    changes = desired.merge("http", [pod("a", "web"), pod("b", "web")], seen="t0")
+    assert told(changes) == ["added a", "duplicate"]
+    assert isinstance(changes[1], Duplicate)
+    expected = 'Error validating pod web_default(b) from http due to duplicate pod name "web", ignoring'
+    assert changes[1].message == expected
+
+
+def test_one_source_never_removes_the_pods_of_another() -> None:
+    desired = DesiredPods(frozenset({"file", "http"}))
+    desired.merge("file", [pod("a")], seen="t0")
+    complete = [desired.complete]
+    assert told(desired.merge("http", [pod("b")], seen="t0")) == ["added b"]
+    assert [*complete, desired.complete] == [False, True]
+    assert told(desired.merge("http", [], seen="t0")) == ["removed b"]
+
+
+def test_without_any_source_the_set_is_complete_at_once() -> None:
+    assert DesiredPods(frozenset()).complete
+
+
+def test_a_record_comes_back_only_for_the_same_node_and_version() -> None:
+    stored = {**pod("a"), "spec": {"nodeName": "n1"}}
+    assert decode(encode(stored), node_name="n1") == stored
+    assert decode(encode(stored), node_name="n2") is None
+    assert decode({**encode(stored), "version": 2}, node_name="n1") is None
+    assert decode({"version": 1, "pod": "nonsense"}, node_name="n1") is None

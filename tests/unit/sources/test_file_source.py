@@ -1,0 +1,123 @@
+"""Which pod each manifest file stands for, and what is said of the files that are wrong."""
+
+from typing import Any
+
+import pytest
+
+from services.sources.core.file_source import FileSource, Listing, ManifestFile
+from shared.model.objects import Object
+from shared.podspec.static_pod import InvalidPod
+
+
+def make_pod(document: Any, path: str) -> Object:
+    """A stand-in for the real defaulting: `name: x` is a pod, its uid its content."""
+    if not isinstance(document, dict) or "name" not in document:
+        raise InvalidPod("invalid pod: name is needed for the pod")
+    uid = document.get("uid", f"{path}#{document}")
+    return {"metadata": {"name": document["name"], "namespace": "default", "uid": uid}, "spec": document}
+
+
+@pytest.fixture
+def source() -> FileSource:
+    return FileSource(make_pod)
+
+
+def look(source: FileSource, *, full: bool = False, being_written: tuple[str, ...] = (), **files: str) -> Listing:
+    return source.look(
+        {
+            name: ManifestFile(path=name, content=text.encode(), being_written=name in being_written)
+            for name, text in files.items()
+        },
+        full=full,
+    )
+
+
+def names(listing: Listing) -> dict[str, str]:
+    return {path: pod["metadata"]["name"] for path, pod in listing.pods.items()}
+
+
+def test_files_give_their_pods_in_lexical_order(source: FileSource) -> None:
+    assert list(names(look(source, b="name: two", a="name: one")).items()) == [("a", "one"), ("b", "two")]
+
+
+@pytest.mark.parametrize("bad", ["name: [", "kind: Pod", "", "a: 1\n---\nb: 2"])
+def test_the_old_pod_stays_however_often_a_bad_file_is_looked_at(source: FileSource, bad: str) -> None:
+    look(source, a="name: one")
+    for _ in range(3):
+        assert names(look(source, full=True, a=bad)) == {"a": "one"}
+
+
+def test_a_bad_file_is_reported_once_for_each_content(source: FileSource) -> None:
+    assert [p.path for p in look(source, a="name: [").fresh] == ["a"]
+    assert look(source, a="name: [").fresh == ()
+    assert len(look(source, a="name: [").problems) == 1
+    assert [p.path for p in look(source, a="name: [ ").fresh] == ["a"]
+    assert look(source, a="name: one").problems == ()
+    assert [p.path for p in look(source, a="name: [").fresh] == ["a"]
+
+
+def test_a_problem_names_the_pod_that_keeps_running(source: FileSource) -> None:
+    look(source, a="name: one")
+    (problem,) = look(source, a="kind: Pod").problems
+    assert problem.pod is not None
+    assert problem.pod["metadata"]["name"] == "one"
+    assert problem.reason == "invalid pod: name is needed for the pod"
+
+
+def test_a_file_that_is_gone_takes_its_pod_and_its_problem_with_it(source: FileSource) -> None:
+    look(source, a="name: one", b="name: [")
+    listing = look(source)
+    assert (listing.pods, listing.problems) == ({}, ())
+    assert names(look(source, a="name: [")) == {}
+
+
+def test_a_file_that_cannot_be_read_keeps_its_pod(source: FileSource) -> None:
+    look(source, a="name: one")
+    unreadable = {"a": ManifestFile(path="a", content=None, unreadable="cannot be read: Permission denied")}
+    listing = source.look(unreadable, full=True)
+    assert names(listing) == {"a": "one"}
+    assert [p.reason for p in listing.fresh] == ["cannot be read: Permission denied"]
+    assert source.look(unreadable, full=True).fresh == ()
+    assert look(source, a="name: one").problems == ()
+
+
+def test_the_last_file_with_a_pod_name_wins(source: FileSource) -> None:
+    listing = look(source, a="name: same", b="name: same")
+    assert names(listing) == {"b": "same"}
+    assert [(p.path, "b has the same pod" in p.reason) for p in listing.fresh] == [("a", True)]
+    assert look(source, a="name: same", b="name: same").fresh == ()
+    assert names(look(source, a="name: same")) == {"a": "same"}
+
+
+def test_the_last_file_with_a_uid_wins(source: FileSource) -> None:
+    assert names(look(source, a="{name: one, uid: u}", b="{name: two, uid: u}")) == {"b": "two"}
+
+
+def test_a_file_being_written_is_not_judged_until_its_writer_is_done(source: FileSource) -> None:
+    look(source, a="name: one")
+    listing = look(source, being_written=("a",), a="name: [half", b="name: two")
+    assert (names(listing), listing.problems) == ({"a": "one", "b": "two"}, ())
+    assert names(look(source, a="name: whole", b="name: two")) == {"a": "whole", "b": "two"}
+
+
+def test_a_new_file_being_written_is_no_pod_yet(source: FileSource) -> None:
+    assert names(look(source, being_written=("a",), a="name: one")) == {}
+    assert names(look(source, a="name: one")) == {"a": "one"}
+
+
+def test_a_file_held_open_without_a_change_is_taken_at_the_second_full_look(source: FileSource) -> None:
+    assert names(look(source, full=True, being_written=("a",), a="name: one")) == {}
+    assert names(look(source, being_written=("a",), a="name: one")) == {}
+    assert names(look(source, full=True, being_written=("a",), a="name: one")) == {"a": "one"}
+
+
+def test_a_file_that_grows_between_full_looks_is_not_taken(source: FileSource) -> None:
+    look(source, full=True, being_written=("a",), a="name: o")
+    assert names(look(source, full=True, being_written=("a",), a="name: on")) == {}
+
+
+def test_what_an_earlier_life_published_bridges_a_file_that_is_broken_now(source: FileSource) -> None:
+    source.remember("a", make_pod({"name": "old"}, "a"))
+    source.remember("gone", make_pod({"name": "gone"}, "gone"))
+    assert names(look(source, a="name: [")) == {"a": "old"}
+    assert names(look(source, a="name: new")) == {"a": "new"}

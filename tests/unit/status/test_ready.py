@@ -1,0 +1,155 @@
+"""The table of node.md 1.7, line by line: why a node is not Ready, in whose words, and when it may be said."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bus.messages.pleg import NodeObserved
+from services.status.core.ready import (
+    NotReady,
+    ReadyInputs,
+    Sign,
+    may_be_said,
+    message,
+    not_ready_reasons,
+)
+
+NOW = 10_000.0
+WELL = NodeObserved(
+    observed_at=NOW,
+    runtime_reachable=True,
+    runtime_ready=True,
+    network_ready=True,
+    network_message="",
+    cpus=2,
+    memory_capacity=1,
+    nodefs_capacity=1,
+)
+GIVEN = ReadyInputs(
+    now=NOW,
+    started_at=NOW - 1000,
+    observed=WELL,
+    runtime_good_at=NOW,
+    pleg_active_at=NOW - 1,
+    signs={"podsync": Sign(NOW - 1, NOW - 1), "volume": Sign(NOW)},
+    processes=("podsync", "volume"),
+    max_pods=110,
+)
+
+
+def texts(**changed: Any) -> list[str]:
+    return [reason.text for reason in not_ready_reasons(replace(GIVEN, **changed))]
+
+
+def observed(**changed: Any) -> NodeObserved:
+    return replace(WELL, **changed)
+
+
+def test_a_well_node_is_ready() -> None:
+    assert texts() == []
+    assert message([]) == "kubelet is posting ready status"
+
+
+def test_a_runtime_that_was_never_well_has_not_been_checked() -> None:
+    assert texts(runtime_good_at=None) == ["container runtime status check may not have completed yet"]
+
+
+@pytest.mark.parametrize(("ago", "expected"), [(30.0, []), (30.1, ["container runtime is down"])])
+def test_a_runtime_is_down_after_thirty_seconds(ago: float, expected: list[str]) -> None:
+    assert texts(runtime_good_at=NOW - ago, observed=observed(runtime_reachable=False)) == expected
+
+
+def test_pleg_that_never_listed_has_yet_to_be_successful() -> None:
+    assert texts(pleg_active_at=None) == ["PLEG is not healthy: pleg has yet to be successful"]
+
+
+@pytest.mark.parametrize(
+    ("ago", "expected"),
+    [
+        (180.0, []),
+        (185.5, ["PLEG is not healthy: pleg was last seen active 3m5.5s ago; threshold is 3m0s"]),
+    ],
+)
+def test_pleg_is_unhealthy_after_three_minutes(ago: float, expected: list[str]) -> None:
+    assert texts(pleg_active_at=NOW - ago) == expected
+
+
+def test_a_runtime_that_says_it_is_not_ready_is_quoted() -> None:
+    said = observed(runtime_ready=False, runtime_message="reason:Starting message:not yet")
+    expected = "container runtime not ready: RuntimeReady=false reason:Starting message:not yet"
+    assert texts(observed=said) == [expected]
+    assert texts(observed=replace(said, runtime_message=expected)) == [expected]
+
+
+def test_a_network_that_is_not_ready_is_quoted() -> None:
+    inner = "reason:NetworkPluginNotReady message:Network plugin returns error: cni plugin not initialized"
+    expected = f"container runtime network not ready: NetworkReady=false {inner}"
+    assert texts(observed=observed(network_ready=False, network_message=inner)) == [expected]
+    assert texts(observed=observed(network_ready=False, network_message=expected)) == [expected]
+
+
+def test_a_network_nobody_knows_of_is_unknown() -> None:
+    assert texts(observed=None) == ["network state unknown"]
+    said = observed(network_ready=False, network_message="network state unknown")
+    assert texts(observed=said) == ["network state unknown"]
+
+
+def test_missing_capacities_are_listed() -> None:
+    said = observed(cpus=-1, memory_capacity=-1, nodefs_capacity=-1)
+    expected = "missing node capacity for resources: cpu, memory, pods, ephemeral-storage"
+    assert texts(observed=said, max_pods=0) == [expected]
+    assert texts(observed=observed(memory_capacity=-1)) == ["missing node capacity for resources: memory"]
+
+
+@pytest.mark.parametrize(("ago", "absent"), [(30.0, False), (31.0, True)])
+def test_a_process_not_heard_of_is_named_after_thirty_seconds(ago: float, absent: bool) -> None:
+    signs = {**GIVEN.signs, "podsync": Sign(NOW - ago)}
+    expected = "podsync is not healthy: podsync was last seen active 31s ago; threshold is 30s"
+    assert texts(signs=signs) == ([expected] if absent else [])
+
+
+def test_a_process_that_beats_but_stands_still_is_named() -> None:
+    signs = {**GIVEN.signs, "volume": Sign(NOW, turned_at=NOW - 60)}
+    assert texts(signs=signs) == ["volume is not healthy: volume was last seen active 1m0s ago; threshold is 30s"]
+
+
+def test_a_process_never_heard_of_is_named_thirty_seconds_after_our_own_start() -> None:
+    signs = {"volume": Sign(NOW)}
+    assert texts(signs=signs, started_at=NOW - 29) == []
+    assert texts(signs=signs) == ["podsync is not healthy: podsync has yet to be heard of"]
+
+
+def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
+    reasons = not_ready_reasons(
+        replace(
+            GIVEN,
+            runtime_good_at=NOW - 31,
+            pleg_active_at=None,
+            observed=observed(
+                runtime_ready=False, runtime_message="r", network_ready=False, network_message="n", cpus=-1
+            ),
+        )
+    )
+    assert message(reasons) == (
+        "[container runtime is down, PLEG is not healthy: pleg has yet to be successful, "
+        "container runtime not ready: RuntimeReady=false r, "
+        "container runtime network not ready: NetworkReady=false n, missing node capacity for resources: cpu]"
+    )
+    assert message([NotReady("a"), NotReady("b"), NotReady("a")]) == "[a, b]"
+    assert message([NotReady("a"), NotReady("a")]) == "a"
+
+
+@pytest.mark.parametrize(
+    "changed", [{"observed": None}, {"pleg_active_at": None}, {"runtime_good_at": None}], ids=lambda c: next(iter(c))
+)
+def test_ignorance_is_not_said_in_the_first_thirty_seconds(changed: dict[str, Any]) -> None:
+    young = replace(GIVEN, started_at=NOW - 30, **changed)
+    assert not may_be_said(not_ready_reasons(young), young)
+    old = replace(young, started_at=NOW - 31)
+    assert may_be_said(not_ready_reasons(old), old)
+
+
+def test_a_fact_is_said_at_once() -> None:
+    young = replace(GIVEN, started_at=NOW, observed=observed(network_ready=False, network_message="reason:X message:Y"))
+    assert may_be_said(not_ready_reasons(young), young)

@@ -1,0 +1,203 @@
+"""What volume does to directories, without any mount: made, found, filled by hostile pods, removed."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.volume.adapters import host_path
+from services.volume.adapters.empty_dir import EmptyDirs
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.adapters.tree_removal import remove_tree
+from services.volume.core.volume_source import EmptyDir, HostPath
+
+
+@pytest.fixture
+def directories(tmp_path: Path) -> PodDirectories:
+    return PodDirectories(str(tmp_path / "root"))
+
+
+@pytest.fixture
+def narrow_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("narrow_umask")
+def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(directories: PodDirectories) -> None:
+    path = Path(EmptyDirs(directories).set_up("u", "cache", EmptyDir()))
+    assert path == directories.pods / "u" / "volumes" / "kubernetes.io~empty-dir" / "cache"
+    marker = directories.pods / "u" / "plugins" / "kubernetes.io~empty-dir" / "cache"
+    assert [mode(p) for p in (path, directories.pod("u"), path.parent.parent, marker)] == [0o777, 0o750, 0o750, 0o750]
+    assert (marker / "ready").exists()
+
+
+def test_setting_up_again_keeps_the_content(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    (path / "data").write_text("kept")
+    path.chmod(0o700)
+    assert volumes.set_up("u", "cache", EmptyDir()) == str(path)
+    assert ((path / "data").read_text(), mode(path)) == ("kept", 0o700)
+
+
+def test_a_kill_before_the_marker_is_mended_by_setting_up_again(directories: PodDirectories) -> None:
+    path = directories.empty_dir("u", "cache")
+    path.mkdir(parents=True)
+    path.chmod(0o700)
+    EmptyDirs(directories).set_up("u", "cache", EmptyDir())
+    assert mode(path) == 0o777
+
+
+def test_a_directory_that_somebody_removed_is_made_again(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    path.rmdir()
+    volumes.set_up("u", "cache", EmptyDir())
+    assert mode(path) == 0o777
+
+
+def test_tearing_down_takes_content_and_marker_and_may_be_repeated(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    (path / "deep" / "er").mkdir(parents=True)
+    (path / "deep" / "er" / "file").write_text("x")
+    assert directories.empty_dirs("u") == ["cache"]
+    for _ in range(2):
+        volumes.tear_down("u", "cache")
+        assert directories.empty_dirs("u") == []
+    directories.remove("u")
+    directories.remove("u")
+    assert directories.uids() == []
+
+
+def test_a_marker_left_by_a_killed_teardown_is_found_again(directories: PodDirectories) -> None:
+    volumes = EmptyDirs(directories)
+    Path(volumes.set_up("u", "cache", EmptyDir())).rmdir()
+    assert directories.empty_dirs("u") == ["cache"]
+    volumes.tear_down("u", "cache")
+    assert directories.empty_dirs("u") == []
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../etc"])
+def test_no_name_leads_out_of_its_directory(directories: PodDirectories, name: str) -> None:
+    with pytest.raises(OSError, match="cannot be the name of a directory"):
+        EmptyDirs(directories).set_up(name, "v", EmptyDir())
+    with pytest.raises(OSError, match="cannot be the name of a directory"):
+        EmptyDirs(directories).tear_down("u", name)
+    with pytest.raises(OSError, match="cannot be the name of a directory"):
+        directories.remove(name)
+
+
+def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    here = os.open(victim, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = deeper
+    os.close(here)
+    remove_tree(victim)
+    assert not victim.exists()
+
+
+def test_links_are_removed_and_never_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    victim = tmp_path / "victim"
+    (victim / "inner").mkdir(parents=True)
+    (victim / "inner" / "link").symlink_to(outside)
+    (victim / "link").symlink_to(outside / "file")
+    os.mkfifo(victim / "fifo")
+    remove_tree(victim)
+    assert not victim.exists()
+    assert (outside / "file").read_text() == "kept"
+
+
+def test_data_in_a_volume_of_an_unknown_plugin_keeps_the_pod_directory(directories: PodDirectories) -> None:
+    directories.make("u")
+    data = directories.pod("u") / "volumes" / "example.com~disk" / "vol" / "precious"
+    data.mkdir(parents=True)
+    with pytest.raises(OSError, match=r'orphaned pod "u" found, but failed to rmdir\(\) volume at path'):
+        directories.remove("u")
+    data.rmdir()
+    (directories.pod("u") / "etc-hosts").write_text("x")
+    (directories.pod("u") / "containers" / "c").mkdir(parents=True)
+    (directories.pod("u") / "containers" / "c" / "12345678").write_text("x")
+    directories.remove("u")
+    assert directories.uids() == []
+
+
+def test_a_file_in_the_volumes_directory_keeps_the_pod_directory(directories: PodDirectories) -> None:
+    directories.make("u")
+    (directories.pod("u") / "volumes" / "stray").write_text("x")
+    with pytest.raises(OSError, match="error occurred when trying to remove the volumes dir"):
+        directories.remove("u")
+
+
+def test_each_host_path_type_accepts_what_it_names(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path, kind in [
+        (tmp_path, "Directory"),
+        (tmp_path / "link", "Directory"),
+        (tmp_path / "file", "File"),
+        (Path("/dev/null"), "CharDevice"),
+        (tmp_path / "absent", ""),
+    ]:
+        assert host_path.set_up(HostPath(str(path), kind)) == str(path)
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("Directory", "hostPath type check failed: {} is not a directory"),
+        ("DirectoryOrCreate", "hostPath type check failed: {} is not a directory"),
+        ("Socket", "hostPath type check failed: {} is not a socket file"),
+        ("CharDevice", "hostPath type check failed: {} is not a character device"),
+        ("BlockDevice", "hostPath type check failed: {} is not a block device"),
+        ("Nonsense", "Nonsense is an invalid volume type"),
+    ],
+)
+def test_a_file_where_something_else_should_be_is_refused_in_the_kubelets_words(
+    tmp_path: Path, kind: str, text: str
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(OSError) as refused:
+        host_path.set_up(HostPath(str(file), kind))
+    assert refused.value.strerror == text.format(file)
+
+
+def test_a_directory_or_nothing_is_no_file(tmp_path: Path) -> None:
+    for path, kind in [(tmp_path, "File"), (tmp_path, "FileOrCreate"), (tmp_path / "absent", "File")]:
+        with pytest.raises(OSError) as refused:
+            host_path.set_up(HostPath(str(path), kind))
+        assert refused.value.strerror == f"hostPath type check failed: {path} is not a file"
+
+
+@pytest.mark.usefixtures("narrow_umask")
+def test_what_is_to_be_created_is_created_with_the_kubelets_modes(tmp_path: Path) -> None:
+    directory, file = tmp_path / "a" / "b", tmp_path / "file"
+    host_path.set_up(HostPath(str(directory), "DirectoryOrCreate"))
+    host_path.set_up(HostPath(str(file), "FileOrCreate"))
+    assert [mode(path) for path in (directory, directory.parent, file)] == [0o755, 0o755, 0o644]
+    with pytest.raises(FileNotFoundError):
+        host_path.set_up(HostPath(str(tmp_path / "no" / "file"), "FileOrCreate"))
+
+
+def test_a_host_path_with_backsteps_is_refused() -> None:
+    with pytest.raises(OSError) as refused:
+        host_path.set_up(HostPath("/var/../etc"))
+    assert refused.value.strerror == "invalid HostPath `/var/../etc`: must not contain '..'"

@@ -1,0 +1,299 @@
+"""The difference between what is wanted and what is mounted, and what followers are told of it."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.volume import VolumeState
+from services.volume.core.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.desired_state_of_world import DesiredStateOfWorld
+from services.volume.core.operations import (
+    MakePodDirectories,
+    MountVolume,
+    Operation,
+    RemovePodDirectory,
+    UnmountVolume,
+)
+from services.volume.core.reconciler import ORPHAN_GRACE, Reconciler
+from services.volume.core.volume_source import volume_source
+
+VOLUMES = [
+    {"name": "cache", "emptyDir": {}},
+    {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    {"name": "host", "hostPath": {"path": "/srv"}},
+    {"name": "key", "secret": {"secretName": "s"}},
+]
+
+
+class World:
+    """A reconciler, the time, and the pods it hears of."""
+
+    def __init__(self) -> None:
+        desired = DesiredStateOfWorld(lambda pod, name: volume_source(pod, name, node_memory=0))
+        self.reconciler = Reconciler(desired, ActualStateOfWorld())
+        self.now = 100.0
+        self.heard()
+
+    def heard(self, *, complete: bool = True, stale: bool = False) -> None:
+        self.reconciler.desired.heard(complete=complete, stale=stale)
+
+    def admit(self, *volumes: str, state: PodState = PodState.SYNC, spec: list[dict[str, Any]] | None = None) -> None:
+        pod = {"spec": {"volumes": VOLUMES if spec is None else spec}}
+        self.reconciler.desired.admit(
+            AdmittedPod(uid="u", name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+        )
+
+    def operations(self) -> list[Operation]:
+        return self.reconciler.operations(self.now)
+
+    def started(self) -> list[str]:
+        """The operations started now, as text."""
+        return [f"{type(operation).__name__} {operation.volume}".strip() for operation in self.operations()]
+
+    def finish(self, operation: Operation, error: str = "") -> list[str]:
+        done = self.reconciler.done(
+            operation, self.now, host_path="" if error else f"/p/{operation.volume}", error=error
+        )
+        return [] if done.event is None else [done.event.message]
+
+    def finish_all(self) -> None:
+        """Perform everything there is to do, successfully."""
+        for _ in range(10):
+            for operation in self.operations():
+                self.finish(operation)
+
+    def view(self) -> dict[str, tuple[str, str]] | None:
+        view = self.reconciler.view("u")
+        if view is None:
+            return None
+        return {name: (volume.state.value, volume.host_path or volume.error) for name, volume in view.volumes.items()}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_wanted_volumes_are_mounted_and_told(world: World) -> None:
+    world.admit("cache", "host")
+    assert world.started() == ["MountVolume cache", "MountVolume host"]
+    assert world.started() == []  # they are under way
+    assert world.reconciler.settling("u")
+
+
+def test_followers_are_told_once_all_first_attempts_are_through(world: World) -> None:
+    world.admit("cache", "shm")
+    first, second = world.operations()
+    world.finish(first)
+    assert world.reconciler.settling("u")
+    world.finish(second)
+    assert not world.reconciler.settling("u")
+    assert world.view() == {"cache": ("mounted", "/p/cache"), "shm": ("mounted", "/p/shm")}
+
+
+def test_a_pod_without_volumes_gets_its_directories_and_nothing_is_told(world: World) -> None:
+    world.admit()
+    assert world.operations() == [MakePodDirectories("u")]
+    world.finish(MakePodDirectories("u"))
+    assert (world.started(), world.view()) == ([], None)
+
+
+def test_a_failed_mount_is_told_recorded_and_tried_again_with_doubling_waits(world: World) -> None:
+    world.admit("host")
+    waits = []
+    for _ in range(10):
+        (operation,) = world.operations()
+        message = 'MountVolume.SetUp failed for volume "host" : no such thing'
+        assert world.finish(operation, "no such thing") == [message]
+        assert world.view() == {"host": ("error", message)}
+        assert world.started() == []
+        moment = world.reconciler.next_attempt(world.now)
+        assert moment is not None
+        waits.append(moment - world.now)
+        world.now = moment
+    assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 64, 122, 122])
+    (operation,) = world.operations()
+    world.finish(operation)
+    assert world.view() == {"host": ("mounted", "/p/host")}
+
+
+def test_an_error_is_told_at_once_though_other_volumes_are_still_under_way(world: World) -> None:
+    world.admit("cache", "host")
+    cache, _host = world.operations()
+    world.finish(cache, "disk full")
+    assert not world.reconciler.settling("u")
+
+
+def test_an_unsupported_type_is_an_error_and_one_event_and_no_operation(world: World) -> None:
+    world.admit("key", "cache")
+    assert world.started() == ["MountVolume cache"]
+    message = 'MountVolume.SetUp failed for volume "key" : volume type secret is not supported yet'
+    assert [event.message for event in world.reconciler.refusals()] == [message]
+    assert world.reconciler.refusals() == []
+    assert (world.view() or {})["key"] == ("error", message)
+
+
+def test_a_volume_that_is_not_wanted_any_more_is_unmounted_and_then_forgotten(world: World) -> None:
+    world.admit("cache", "host")
+    world.finish_all()
+    world.admit(state=PodState.TERMINATED)
+    assert world.operations() == [UnmountVolume("u", "cache")]
+    assert world.view() == {"cache": (VolumeState.UNMOUNTING.value, "/p/cache")}
+    world.finish(UnmountVolume("u", "cache"))
+    assert world.view() is None
+    assert world.started() == []  # the directory stays until podsync is finished
+
+
+def test_a_failed_unmount_is_told_and_tried_again(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.TERMINATED)
+    (operation,) = world.operations()
+    assert world.finish(operation, "busy") == []  # the kubelet records no event
+    view = world.reconciler.view("u")
+    assert view is not None
+    assert view.volumes["cache"].error == 'UnmountVolume.TearDown failed for volume "cache" : busy'
+    world.now += 0.5
+    assert world.started() == ["UnmountVolume cache"]
+
+
+def test_the_directory_of_a_finished_pod_goes_after_its_volumes(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.FINISHED)
+    assert world.started() == ["UnmountVolume cache"]
+    world.finish(UnmountVolume("u", "cache"))
+    assert world.started() == ["RemovePodDirectory"]
+    world.finish(RemovePodDirectory("u"))
+    assert world.started() == []
+    world.reconciler.desired.withdraw("u")
+    assert world.started() == []
+
+
+def test_a_mount_under_way_is_awaited_before_anything_is_taken_away(world: World) -> None:
+    world.admit("cache")
+    (mount,) = world.operations()
+    world.admit(state=PodState.FINISHED)
+    assert world.started() == []
+    world.finish(mount)
+    assert world.started() == ["UnmountVolume cache"]
+
+
+def test_a_pod_that_comes_back_while_its_directory_is_removed_waits_for_that(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.FINISHED)
+    (unmount,) = world.operations()
+    world.finish(unmount)
+    (removal,) = world.operations()
+    world.admit("cache")
+    assert world.started() == []
+    assert world.view() == {"cache": ("pending", "")}
+    world.finish(removal)
+    assert world.started() == ["MountVolume cache"]
+
+
+@pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
+def test_nothing_is_taken_away_on_stale_word(world: World, state: PodState) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=state)
+    world.heard(complete=True, stale=True)
+    assert world.started() == []
+    world.heard()
+    assert world.started() == ["UnmountVolume cache"]
+
+
+def test_new_pods_are_mounted_even_on_stale_word(world: World) -> None:
+    world.heard(complete=False, stale=True)
+    world.admit("cache")
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_a_withdrawn_pod_is_cleaned_up_at_once(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.reconciler.desired.withdraw("u")
+    assert world.started() == ["UnmountVolume cache"]
+    world.finish(UnmountVolume("u", "cache"))
+    assert world.started() == ["RemovePodDirectory"]
+
+
+def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", ("cache",))
+    world.now += 1000
+    assert world.started() == []
+    assert world.view() == {"cache": ("pending", "")}
+
+
+def test_what_was_found_and_is_wanted_is_set_up_again(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", ("cache",))
+    world.admit("cache")
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_what_was_found_of_a_terminating_pod_is_set_up_again_but_nothing_new_is_mounted(world: World) -> None:
+    world.reconciler.found("u", ("cache",))
+    world.admit("cache", "host", state=PodState.TERMINATING)
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", ("cache",))
+    world.operations()
+    world.heard()
+    assert world.started() == []
+    assert world.reconciler.next_attempt(world.now) == world.now + ORPHAN_GRACE
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["UnmountVolume cache"]
+    world.finish(UnmountVolume("u", "cache"))
+    assert world.started() == ["RemovePodDirectory"]
+    world.finish(RemovePodDirectory("u"))
+    assert world.view() is None
+
+
+def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: World) -> None:
+    world.reconciler.found_directory("u")
+    world.operations()
+    world.heard(complete=True, stale=True)
+    world.now += ORPHAN_GRACE
+    world.operations()
+    world.heard()
+    assert world.started() == []
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["RemovePodDirectory"]
+
+
+def test_a_directory_that_appears_before_its_pod_is_left_alone(world: World) -> None:
+    world.reconciler.found_directory("u")
+    assert world.started() == []
+    world.now += ORPHAN_GRACE / 2
+    world.admit()
+    assert world.started() == ["MakePodDirectories"]
+    world.now += ORPHAN_GRACE
+    world.finish(MakePodDirectories("u"))
+    assert world.started() == []
+
+
+def test_a_host_path_whose_spec_changed_is_checked_again(world: World) -> None:
+    world.admit("host")
+    world.finish_all()
+    world.admit("host", spec=[{"name": "host", "hostPath": {"path": "/other"}}])
+    (operation,) = world.operations()
+    assert isinstance(operation, MountVolume)
+    assert world.reconciler.settling("u")
+
+
+def test_a_directory_that_cannot_be_removed_is_tried_again(world: World) -> None:
+    world.admit()
+    world.finish_all()
+    world.admit(state=PodState.FINISHED)
+    (removal,) = world.operations()
+    world.finish(removal, "not empty")
+    assert world.started() == []
+    world.now += 0.5
+    assert world.started() == ["RemovePodDirectory"]

@@ -1,0 +1,93 @@
+"""What an entry of spec.volumes asks for."""
+
+from typing import Any
+
+import pytest
+
+from services.volume.core.mountinfo import MountPoint, below, containing, parse
+from services.volume.core.volume_source import EmptyDir, HostPath, Refused, VolumeSource, volume_source
+
+GIB = 2**30
+
+
+def source(volume: dict[str, Any], **spec: Any) -> VolumeSource:
+    return volume_source({"spec": {"volumes": [{"name": "v", **volume}], **spec}}, "v", node_memory=8 * GIB)
+
+
+def containers(*limits: str | None) -> list[dict[str, Any]]:
+    return [{"resources": {"limits": {"memory": limit} if limit else {}}} for limit in limits]
+
+
+def test_an_empty_dir_is_a_plain_directory_whatever_its_size_limit() -> None:
+    assert source({"emptyDir": {}}) == EmptyDir()
+    assert source({"emptyDir": None}) == EmptyDir()
+    assert source({}) == EmptyDir()
+    assert source({"emptyDir": {"sizeLimit": "1Gi"}}) == EmptyDir()
+
+
+def test_an_empty_dir_knows_the_fs_group_of_its_pod() -> None:
+    assert source({"emptyDir": {}}, securityContext={"fsGroup": 2000}) == EmptyDir(fs_group=2000)
+
+
+@pytest.mark.parametrize(
+    ("empty_dir", "limits", "size"),
+    [
+        ({}, (None,), 8 * GIB),
+        ({"sizeLimit": "1Gi"}, (None,), GIB),
+        ({"sizeLimit": "0"}, (None,), 8 * GIB),
+        ({"sizeLimit": "100Gi"}, (None,), 8 * GIB),
+        ({}, ("1Gi", "1Gi"), 2 * GIB),
+        ({}, ("1Gi", None), 8 * GIB),  # one container without a limit: the pod's cgroup has none
+        ({"sizeLimit": "1Gi"}, ("2Gi",), GIB),
+        ({"sizeLimit": "3Gi"}, ("2Gi",), 2 * GIB),
+    ],
+)
+def test_a_memory_empty_dir_is_as_large_as_the_smallest_bound(
+    empty_dir: dict[str, str], limits: tuple[str | None, ...], size: int
+) -> None:
+    asked = source({"emptyDir": {"medium": "Memory", **empty_dir}}, containers=containers(*limits))
+    assert asked == EmptyDir(medium="Memory", size=size)
+
+
+def test_a_pod_level_memory_limit_bounds_a_memory_empty_dir() -> None:
+    limits = {"limits": {"memory": "1Gi"}}
+    asked = source({"emptyDir": {"medium": "Memory"}}, containers=containers(None), resources=limits)
+    assert asked == EmptyDir(medium="Memory", size=GIB)
+
+
+def test_a_host_path_is_a_path_and_a_type() -> None:
+    assert source({"hostPath": {"path": "/data"}}) == HostPath("/data")
+    assert source({"hostPath": {"path": "/data", "type": "Directory"}}) == HostPath("/data", "Directory")
+
+
+@pytest.mark.parametrize(
+    ("volume", "reason"),
+    [
+        ({"secret": {"secretName": "s"}}, "volume type secret is not supported yet"),
+        ({"csi": {"driver": "d"}}, "volume type csi is not supported yet"),
+        ({"emptyDir": {"medium": "HugePages-2Mi"}}, "emptyDir medium HugePages-2Mi is not supported yet"),
+        ({"emptyDir": {"medium": "Floppy"}}, 'unknown storage medium "Floppy"'),
+    ],
+)
+def test_what_cannot_be_mounted_is_refused_by_name(volume: dict[str, Any], reason: str) -> None:
+    assert source(volume) == Refused(reason)
+
+
+def test_a_volume_the_pod_does_not_have_is_refused() -> None:
+    assert isinstance(volume_source({}, "v", node_memory=0), Refused)
+
+
+def test_the_mount_table_is_read_with_its_escapes_and_propagation() -> None:
+    text = (
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        "40 27 0:30 / /var/lib/a\\040b rw shared:5 master:1 - tmpfs tmpfs rw\n"
+        "41 40 0:31 / /var/lib/a\\040b/x rw - tmpfs tmpfs rw\n"
+        "nonsense\n"
+    )
+    table = parse(text)
+    assert table[1] == MountPoint("/var/lib/a b", "tmpfs", shared=True)
+    assert below(table, "/var/lib/a b") == ["/var/lib/a b/x", "/var/lib/a b"]
+    assert below(table, "/var/lib/a") == []
+    assert containing(table, "/var/lib/a b/y") == table[1]
+    assert containing(table, "/var/lib/other") == table[0]
+    assert containing((), "/x") is None
