@@ -1,0 +1,7 @@
+"""`python -P -m services.podsync`: run podsync."""
+
+from services.launch import launch
+from services.podsync.service import build
+
+if __name__ == "__main__":
+    launch("podsync", build)

@@ -1,0 +1,1 @@
+"""How podsync's instructions are done: runtime calls, cgroups, directories, checkpoint, story."""

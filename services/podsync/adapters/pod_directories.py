@@ -1,0 +1,122 @@
+"""Directories and small files podsync makes for a pod: log directories, termination message files, etc-hosts.
+
+Reference pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the event loop.
+"""
+
+import logging
+import re
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
+_LONGEST_NAME = 255
+
+
+@dataclass(frozen=True)
+class PodDirectories:
+    """Where the pods of this node keep their files."""
+
+    root_dir: Path
+    pod_logs_dir: Path
+
+    def pod_dir(self, uid: str) -> Path:
+        """`<root>/pods/<uid>`."""
+        return self.root_dir / "pods" / uid
+
+    def log_dir(self, namespace: str, name: str, uid: str) -> Path:
+        """`<pod logs>/<namespace>_<name>_<uid>`."""
+        return self.pod_logs_dir / f"{namespace}_{name}_{uid}"
+
+    @property
+    def log_links(self) -> Path:
+        """The legacy directory of symlinks, `/var/log/containers` beside `/var/log/pods`."""
+        return self.pod_logs_dir.parent / "containers"
+
+    def prepare(self, namespace: str, name: str, uid: str, containers: list[str]) -> dict[str, int]:
+        """Make the pod's directories; returns the newest attempt found among each container's log files."""
+        pod = self.pod_dir(uid)
+        _mkdir(pod.parent, 0o750)
+        _mkdir(pod, 0o750)
+        _mkdir(self.pod_logs_dir, 0o755)
+        logs = self.log_dir(namespace, name, uid)
+        _mkdir(logs, 0o755)
+        attempts: dict[str, int] = {}
+        for container in containers:
+            _mkdir(logs / container, 0o755)
+            found = [
+                int(m.group(1)) for m in (_LOG_FILE.match(file.name) for file in (logs / container).iterdir()) if m
+            ]
+            if found:
+                attempts[container] = max(found)
+        return attempts
+
+    def new_termination_file(self, uid: str, container: str, token: str) -> str:
+        """An empty file, mode 0666, for the container's termination message; `token` is 8 hex digits."""
+        directory = self.pod_dir(uid) / "containers" / container
+        _mkdir(directory.parent, 0o750)
+        _mkdir(directory, 0o750)
+        path = directory / token
+        path.touch()
+        path.chmod(0o666)
+        return str(path)
+
+    def write_etc_hosts(self, uid: str, text: str) -> str:
+        """Write `pods/<uid>/etc-hosts` (0644) in place: running containers have this very file mounted."""
+        path = self.pod_dir(uid) / "etc-hosts"
+        path.write_text(text)
+        path.chmod(0o644)
+        return str(path)
+
+    def etc_hosts_path(self, uid: str) -> str:
+        """Where the pod's hosts file is."""
+        return str(self.pod_dir(uid) / "etc-hosts")
+
+    def link_log(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
+        """Make the legacy symlink to a container's log; a missing log is no error."""
+        if not Path(log_path).exists():
+            return
+        self.log_links.mkdir(mode=0o755, parents=True, exist_ok=True)
+        tail = f"{container}-{container_id}.log"
+        head = f"{pod}_{namespace}_"[: _LONGEST_NAME - len(tail)]
+        link = self.log_links / f"{head}{tail}"
+        try:
+            link.symlink_to(log_path)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            log.warning("cannot make the log link %s: %s", link, error.strerror)
+
+    def remove_container_logs(self, container_id: str, log_path: str) -> None:
+        """Delete a removed container's log files and its symlink."""
+        if log_path:
+            path = Path(log_path)
+            for file in path.parent.glob(path.name + "*"):
+                file.unlink(missing_ok=True)
+        if container_id and self.log_links.is_dir():
+            for link in self.log_links.glob(f"*-{container_id}.log"):
+                link.unlink(missing_ok=True)
+
+    def remove_pod_logs(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the pod's log directory and every symlink into it."""
+        logs = self.log_dir(namespace, name, uid)
+        if logs.is_dir() and not logs.is_symlink():
+            shutil.rmtree(logs, ignore_errors=True)
+        if self.log_links.is_dir():
+            for link in self.log_links.iterdir():
+                if link.is_symlink() and str(link.readlink()).startswith(f"{logs}/"):
+                    link.unlink(missing_ok=True)
+
+
+def _mkdir(path: Path, mode: int) -> None:
+    """Make one directory with exactly this mode whatever the umask; parents as needed."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            raise
+        return
+    path.chmod(mode)

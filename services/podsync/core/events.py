@@ -1,0 +1,126 @@
+"""What happened, in the past tense: everything podsync's core can learn. `cause` names what led to it, for the record.
+
+Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.instructions import Call
+from shared.cri.interface import ImageStatus
+from shared.model.runtime import RuntimePod
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodDesired(Event):
+    """A source wants this pod to run here (added or changed)."""
+
+    uid: str
+    source: str
+    pod: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodUndesired(Event):
+    """No source wants the pod any more; only ever said from a complete list or by an explicit removal."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcesHeard(Event):
+    """What we know of the desired pods is (not) complete and (not) stale; `listed` are the UIDs known then."""
+
+    complete: bool
+    stale: bool
+    listed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodObserved(Event):
+    """pleg saw this in the runtime."""
+
+    observation: RuntimePod
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVanished(Event):
+    """pleg says the runtime has nothing of this pod any more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesChanged(Event):
+    """The mounted world of a pod changed; None = nothing of it is mounted or wanted."""
+
+    uid: str
+    volumes: MountedVolumes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesHeard(Event):
+    """What we know of the mounted world is (not) complete and (not) stale."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeChanged(Event):
+    """Reachability and network readiness of the runtime, from `node.observed`."""
+
+    reachable: bool
+    network_ready: bool
+    network_message: str = ""
+    runtime_name: str = "containerd"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusAccepted(Event):
+    """The API server (standalone: the status process) has the pod status up to this version."""
+
+    uid: str
+    version: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallDone(Event):
+    """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked."""
+
+    uid: str
+    call: Call
+    completed_at: float
+    observation: RuntimePod | None = None
+    container_id: str = ""  # CreateContainer
+    log_path: str = ""  # CreateContainer
+    log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
+    image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
+    took: float = 0.0  # seconds, of the call proper
+    waited: float = 0.0  # seconds, waiting for a turn included
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFailed(Event):
+    """Our own call failed. `reason` is a waiting reason where the adapter knows better than the call's default."""
+
+    uid: str
+    call: Call
+    completed_at: float
+    code: str  # gRPC code name, or "" for a failure on this side
+    text: str  # the kubelet's error text, `rpc error: code = … desc = …`
+    description: str  # without the rpc prefix
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePassed(Event):
+    """A moment asked for by WakeAt has come."""

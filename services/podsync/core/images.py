@@ -1,0 +1,55 @@
+"""Image pull policy and pull back-off of one pod: whether to look, to pull, or to wait (reference pods.md 7.1, 7.3)."""
+
+import re
+from typing import Any
+
+from services.podsync.core.record import ImageBackoff, PodRecord
+from shared.podspec.image_name import default_pull_policy
+
+INITIAL_SECONDS = 10.0
+MAXIMUM_SECONDS = 300.0
+EXPIRES_AFTER_SECONDS = 600.0
+
+_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_NAME = rf"(?:{_DOMAIN}/)?{_PART}(?:/{_PART})*"
+_REFERENCE = re.compile(rf"^({_NAME})(?::([\w][\w.-]{{0,127}}))?(?:@([A-Za-z][A-Za-z0-9]*:[0-9a-fA-F]{{32,}}))?$")
+
+
+class InvalidImageNameError(Exception):
+    """The image cannot be parsed; the text is the kubelet's message."""
+
+
+def with_default_tag(image: str) -> str:
+    """The image as asked of the runtime: `:latest` where neither tag nor digest is given."""
+    match = _REFERENCE.match(image)
+    if match is None:
+        why = "invalid reference format"
+        if re.match(r"^[^@]*[A-Z]", image.split(":", maxsplit=1)[0]):
+            name = image.split(":", maxsplit=1)[0]
+            shown = name if "/" in name else f"library/{name}"
+            why += f": repository name ({shown}) must be lowercase"
+        raise InvalidImageNameError(
+            f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {why}'
+        )
+    return image if match.group(2) or match.group(3) else f"{image}:latest"
+
+
+def pull_policy(container: dict[str, Any]) -> str:
+    """Always, IfNotPresent or Never; the API's default where the spec has none."""
+    return str(container.get("imagePullPolicy") or default_pull_policy(str(container.get("image", ""))))
+
+
+def pull_waits_until(record: PodRecord, image: str) -> float:
+    """Wall seconds until which pulling this image for this pod waits, 0 when it need not."""
+    entry = record.image_backoff.get(image)
+    return entry.updated + entry.seconds if entry else 0.0
+
+
+def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> None:
+    """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
+    entry = record.image_backoff.get(image)
+    fresh = entry is None or now - entry.updated > EXPIRES_AFTER_SECONDS
+    seconds = INITIAL_SECONDS if entry is None or fresh else min(entry.seconds * 2, MAXIMUM_SECONDS)
+    record.image_backoff[image] = ImageBackoff(seconds=seconds, updated=now, message=message)

@@ -1,0 +1,169 @@
+"""What to do, in the imperative: everything podsync's core can ask for.
+
+The service performs one batch in the order save, publish, act. At most one `Call` per pod is under way; it comes back
+as `CallDone` or `CallFailed`. Every instruction carries the cause of the event it answers.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import AdmittedPod, PodStatus
+from shared.cri.interface import ImageStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """Base of all instructions."""
+
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavePod(Instruction):
+    """Write the pod's record. `urgent`: before anything else of the batch is published or done."""
+
+    uid: str
+    record: dict[str, Any] = field(repr=False)
+    urgent: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetPod(Instruction):
+    """Drop the pod's record from disk and from every stream."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishAdmitted(Instruction):
+    """Put on `pods.admitted`."""
+
+    admitted: AdmittedPod = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishStatus(Instruction):
+    """Put on `pods.status`."""
+
+    status: PodStatus = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordEvent(Instruction):
+    """Put a Kubernetes Event on `events/podsync`."""
+
+    event: KubeEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class WakeAt(Instruction):
+    """Send TimePassed at this moment (wall seconds); an earlier wish stands."""
+
+    when: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call(Instruction):
+    """Base of what is done to the outside world for one pod."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAtPod(Call):
+    """List and inspect what the runtime has of this pod."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparePod(Call):
+    """Make the pod's directories and its cgroup with the QoS cgroups above it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPodSandbox(Call):
+    """Create and start the sandbox of this attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectImage(Call):
+    """Ask whether the container's image is present."""
+
+    container: str
+    image: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullImage(Call):
+    """Pull the container's image, in the sandbox of this attempt."""
+
+    container: str
+    image: str
+    sandbox_attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateContainer(Call):
+    """Create the container of this attempt in the sandbox."""
+
+    container: str
+    attempt: int
+    sandbox_id: str
+    sandbox_attempt: int
+    image: ImageStatus
+    pod_ips: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartContainer(Call):
+    """Start a created container."""
+
+    container: str
+    container_id: str
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillContainer(Call):
+    """Stop one container with a grace period in seconds."""
+
+    container: str
+    container_id: str
+    grace_seconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillPod(Call):
+    """Stop these containers in parallel (id -> grace seconds), then these sandboxes."""
+
+    containers: tuple[tuple[str, int], ...]
+    sandboxes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveContainers(Call):
+    """Remove dead containers with their logs: (id, container name, log path)."""
+
+    containers: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemoveSandboxes(Call):
+    """Stop once more and remove dead sandboxes."""
+
+    sandboxes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePod(Call):
+    """Destroy the pod's cgroup."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemovePodLogs(Call):
+    """Remove the pod's log directory and its log symlinks."""
+
+    name: str
+    namespace: str

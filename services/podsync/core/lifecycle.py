@@ -1,0 +1,60 @@
+"""The life of a pod on this node: the legal edges between its states, and the arithmetic of its grace period.
+
+Reference pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
+"""
+
+from typing import Any
+
+from bus.messages.podsync import PodState
+from services.podsync.core.record import PodRecord
+
+LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
+    {
+        (PodState.SYNC, PodState.TERMINATING),
+        (PodState.SYNC, PodState.FINISHED),  # rejected at admission: nothing was ever made
+        (PodState.TERMINATING, PodState.TERMINATED),
+        (PodState.TERMINATED, PodState.FINISHED),
+    }
+)
+
+MINIMUM_STOP_SECONDS = 2  # a StopContainer timeout is never shorter
+MINIMUM_GRACE_SECONDS = 1
+
+
+class IllegalEdgeError(Exception):
+    """A bug: the core tried to move a pod between two states that no edge joins."""
+
+
+def move(record: PodRecord, to: PodState) -> None:
+    """Take a legal edge; raises IllegalEdgeError for any other."""
+    if (record.state, to) not in LEGAL_EDGES:
+        raise IllegalEdgeError(f"{record.description}: {record.state} -> {to}")
+    record.state = to
+
+
+def effective_grace(record: PodRecord, override: int | None = None) -> int:
+    """Grace seconds of a termination: it can only shrink, and is at least one second (reference pods.md 4.4)."""
+    grace = record.grace_seconds
+    metadata: dict[str, Any] = record.pod.get("metadata") or {}
+    for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
+        if isinstance(candidate, int) and (grace == 0 or candidate < grace):
+            grace = candidate
+    if grace == 0 and override is None:
+        grace = int(record.spec.get("terminationGracePeriodSeconds") or 0) if record.pod else MINIMUM_GRACE_SECONDS
+    return max(grace, MINIMUM_GRACE_SECONDS)
+
+
+def begin_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> None:
+    """Decide that the pod ends: from here on no container of it is started again."""
+    record.grace_seconds = effective_grace(record, override)
+    record.terminating_since = now
+    record.termination_cause = reason
+    record.retry_at = 0.0
+    record.failures = 0
+    move(record, PodState.TERMINATING)
+
+
+def stop_seconds(record: PodRecord, now: float) -> int:
+    """What is left of the grace for a StopContainer sent now: after a restart it goes on where it was."""
+    spent = max(0.0, now - record.terminating_since) if record.terminating_since else 0.0
+    return max(MINIMUM_STOP_SECONDS, record.grace_seconds - int(spent))

@@ -1,0 +1,24 @@
+"""CRI messages as plain dicts: fields at their zero value are absent."""
+
+from typing import Any
+
+from shared.cri.interface import Message
+
+
+def message(**fields: Any) -> Message:
+    """The fields that say something: None, "", 0, False and empty lists and maps are left out. A message within that
+    counts even when empty (`{"seccomp": {}}` is not the same as no seccomp) is given as `Present`."""
+    return {name: _plain(value) for name, value in fields.items() if isinstance(value, Present) or value}
+
+
+class Present(dict[str, Any]):
+    """A message that is sent even when it is empty."""
+
+
+def int64(value: int | None) -> Present | None:
+    """A CRI Int64Value; None = not set, which is not the same as 0."""
+    return None if value is None else Present(message(value=value))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Present) else value

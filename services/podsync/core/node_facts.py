@@ -1,0 +1,44 @@
+"""What this node is, as far as it shapes a pod's CRI messages and cgroups: plain data, read by an adapter beforehand.
+
+Knows nothing of how a fact is read; texts of files (resolv.conf, hosts) come in as they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """One node at one moment. Sizes are bytes, periods microseconds. The host's files are re-read for every pod
+    (reference pods.md 12.1), so the caller replaces `resolv_conf` and `hosts_file` before it asks for messages."""
+
+    node_name: str
+    node_ips: tuple[str, ...] = ()  # primary first; what hostNetwork pods report as their own
+    root_dir: str = "/var/lib/kubelet"
+    pod_logs_dir: str = "/var/log/pods"
+
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = ""
+    resolv_conf: str | None = None  # text of the configured file; None = resolvConf is "" (no file wanted)
+    resolv_conf_error: str = ""  # why the configured file could not be read; any sandbox is then refused
+    hosts_file: str = ""  # text of the node's /etc/hosts
+
+    memory_capacity: int = 0
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # cpu, memory, ephemeral-storage as quantities
+    page_sizes: tuple[str, ...] = ()  # huge pages the host has, kernel naming, e.g. ("2MB", "1GB")
+    thermal_throttle_paths: tuple[str, ...] = ()  # existing /sys/devices/system/cpu/cpu<N>/thermal_throttle
+
+    cgroup_driver: str = "cgroupfs"  # cgroupfs | systemd
+    cgroup_root: str = ""  # plain path form, e.g. /a/b
+    cgroups_per_qos: bool = True
+    cgroup_v2: bool = True
+    swap_controller: bool = False  # cgroup v2: memory.swap.max exists
+    single_process_oom_kill: bool = False
+    cpu_cfs_quota: bool = True
+    cpu_cfs_quota_period: int = 100_000
+    pod_pids_limit: int = -1  # <= 0: none
+
+    seccomp_default: bool = False
+    recursive_read_only: bool = False  # the runtime handler supports recursive read-only mounts
+    user_namespaces: bool = False  # the runtime handler supports user namespaces
+    selinux_enabled: bool = False

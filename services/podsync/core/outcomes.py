@@ -1,0 +1,193 @@
+"""What is known of a pod after one of our own calls came back (design part 5: podsync knows the outcome itself).
+
+Changes the record only; what follows from it is decided by `steps`.
+"""
+
+from services.podsync.core.actions import decide_sandbox
+from services.podsync.core.events import CallDone, CallFailed
+from services.podsync.core.images import count_pull_failure
+from services.podsync.core.instructions import (
+    Call,
+    CreateContainer,
+    InspectImage,
+    KillContainer,
+    KillPod,
+    LookAtPod,
+    PreparePod,
+    PullImage,
+    ReleasePod,
+    RemovePodLogs,
+    RunPodSandbox,
+    StartContainer,
+)
+from services.podsync.core.record import PodRecord
+from shared.model.runtime import Container, ContainerState, RuntimePod
+from shared.podspec.hashing import container_hash
+from shared.timestamps import go_duration
+
+FIRST_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
+RESERVED_RETRY_SECONDS = 0.25  # the runtime is still undoing or finishing a call of our earlier life
+UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the runtime's return is an event
+NANOSECONDS = 1e9
+
+
+def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
+    """The call did what it says."""
+    record.failures = 0
+    record.retry_at = 0.0
+    match event.call:
+        case KillPod(sandboxes=sandboxes):
+            record.stopped_sandboxes.update(sandboxes)
+            record.observe(event.observation, event.completed_at)
+            if record.alive:  # the runtime said stopped and shows it running: do not ask again at once
+                record.retry_at = now + FIRST_RETRY_SECONDS
+        case RunPodSandbox():
+            record.observe(event.observation, event.completed_at)
+            if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
+                record.retry_at = now + RETRY_SECONDS
+        case PreparePod():
+            record.prepared = True
+            for container, attempt in event.log_attempts.items():
+                record.attempts.setdefault(container, attempt)
+        case InspectImage(container=container):
+            _take_in_inspection(record, container, event)
+        case PullImage(container=container, image=image):
+            record.pulls.discard(container)
+            record.image_backoff.pop(image, None)
+            if event.image is not None:
+                record.images[container] = event.image
+            record.note("Normal", "Pulled", _pulled(image, event), container)
+        case CreateContainer(container=container):
+            _take_in_creation(record, event.call, event)
+            record.note("Normal", "Created", "Container created", container)
+        case StartContainer(container=container):
+            record.reasons.pop(container, None)
+            record.observe(event.observation, event.completed_at)
+            record.note("Normal", "Started", "Container started", container)
+        case ReleasePod():
+            record.released = True
+        case RemovePodLogs():
+            record.logs_removed = True
+        case _:
+            record.observe(event.observation, event.completed_at)
+
+
+def _take_in_inspection(record: PodRecord, container: str, event: CallDone) -> None:
+    if event.image is None:
+        record.pulls.add(container)
+        return
+    record.images[container] = event.image
+    image = next(str(c.get("image", "")) for c in record.containers if c["name"] == container)
+    text = f'Container image "{image}" already present on machine and can be accessed by the pod'
+    record.note("Normal", "Pulled", text, container)
+
+
+def _pulled(image: str, event: CallDone) -> str:
+    size = event.image.size if event.image else 0
+    took, waited = go_duration(_truncated(event.took)), go_duration(_truncated(event.waited))
+    return f'Successfully pulled image "{image}" in {took} ({waited} including waiting). Image size: {size} bytes.'
+
+
+def _truncated(seconds: float) -> float:
+    return int(seconds * 1000) / 1000
+
+
+def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone) -> None:
+    """Know of the new container without asking the runtime: its start follows at once, and that looks."""
+    spec = next(c for c in record.containers if c["name"] == call.container)
+    created = Container(
+        id=event.container_id,
+        name=call.container,
+        attempt=call.attempt,
+        sandbox_id=call.sandbox_id,
+        state=ContainerState.CREATED,
+        created_at=int(record.newest_creation() + 1),
+        image=str(spec.get("image", "")),
+        image_id=call.image.id,
+        spec_hash=container_hash(spec),
+        restart_count=call.attempt,
+        log_path=event.log_path,
+    )
+    record.images.pop(call.container, None)
+    seen = record.observation
+    if seen is not None:
+        seen = RuntimePod(
+            uid=seen.uid,
+            name=seen.name,
+            namespace=seen.namespace,
+            observed_at=event.completed_at,
+            sandboxes=seen.sandboxes,
+            containers=(created, *seen.containers),
+        )
+    record.observe(seen, event.completed_at)
+
+
+def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
+    """The call failed: what to show, and when to try again. What the runtime did all the same is looked at."""
+    call = event.call
+    if not isinstance(call, InspectImage | PullImage):
+        record.looked = False
+    record.failures += 1
+    match call:
+        case CreateContainer(container=name) | StartContainer(container=name):
+            if is_reserved(event):
+                record.container_retry_at[name] = now + RESERVED_RETRY_SECONDS
+                return
+            default = "CreateContainerError" if isinstance(call, CreateContainer) else "RunContainerError"
+            text = event.description if not event.reason else event.text
+            record.reasons[name] = (event.reason or default, text)
+            record.note("Warning", "Failed", f"Error: {text}", name)
+            if isinstance(call, CreateContainer):
+                record.images.pop(name, None)
+                record.container_retry_at[name] = now + _retry_after(record, event)
+        case InspectImage(container=name):
+            text = f'Failed to inspect image "": {event.text}'
+            record.reasons[name] = ("ImageInspectError", text)
+            record.note("Warning", "InspectFailed", text, name)
+            record.note("Warning", "Failed", "Error: ImageInspectError", name)
+            record.container_retry_at[name] = now + _retry_after(record, event)
+        case PullImage(container=name, image=image):
+            record.reasons[name] = ("ErrImagePull", event.text)
+            record.note("Warning", "Failed", f'Failed to pull image "{image}": {event.text}', name)
+            record.note("Warning", "Failed", "Error: ErrImagePull", name)
+            count_pull_failure(record, image, f"ErrImagePull: {event.text}", now=now)
+            record.pulls.discard(name)  # it may have been imported meanwhile: look before the next pull
+        case _:
+            _note_pod_failure(record, call, event)
+            record.retry_at = now + _retry_after(record, event)
+
+
+def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
+    match call:
+        case RunPodSandbox() if is_reserved(event):
+            return
+        case RunPodSandbox():
+            record.note("Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}", "")
+        case PreparePod():
+            record.note(
+                "Warning", "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}", ""
+            )
+        case KillPod() | KillContainer():
+            record.note("Warning", "FailedKillPod", f"error killing pod: {event.text}", "")
+        case LookAtPod() if event.code != "Unavailable":  # an absent runtime is one trouble, not one of every pod
+            record.note("Warning", "FailedSync", f"error determining status: {event.text}", "")
+        case _:
+            pass
+
+
+def is_reserved(event: CallFailed) -> bool:
+    """The runtime says that this attempt's name is taken: somebody, most likely we, made it already."""
+    return "is reserved for" in event.description
+
+
+def _retry_after(record: PodRecord, event: CallFailed) -> float:
+    """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
+    if is_reserved(event):
+        return RESERVED_RETRY_SECONDS
+    if event.code == "Unavailable":
+        return UNAVAILABLE_RETRY_SECONDS
+    jitter = (sum(record.uid.encode()) + record.failures * 7) % 100 / 100
+    if record.failures == 1:
+        return FIRST_RETRY_SECONDS * (1 + 0.5 * jitter)
+    return RETRY_SECONDS * (1 + 0.5 * jitter)

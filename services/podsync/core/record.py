@@ -1,0 +1,256 @@
+"""What podsync remembers of one pod. The first half is saved (`persisted`), the second is learnt again after a restart.
+
+Knows how to become a checkpoint record and back, and what of it the status stream and the admitted stream show.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.instructions import Call
+from shared.cri.interface import ImageStatus
+from shared.model import objects
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+
+Pod = dict[str, Any]
+Status = dict[str, Any]
+
+SANDBOX = ""  # the sandbox's key among the planned attempts
+
+
+def was_interrupted(instance: Container) -> bool:
+    """The runtime gave the start up because its caller was gone: we died in the middle of StartContainer."""
+    never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
+    return never_ran and instance.message.rstrip().removesuffix(": unknown").endswith("context canceled")
+
+
+@dataclass(kw_only=True)
+class CrashBackoff:
+    """Crash-loop back-off of one container (reference pods.md 7.2): the runtime can't tell it, so it is saved."""
+
+    key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
+    seconds: float
+    updated: float  # wall seconds of the start that set it
+    instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
+
+
+@dataclass(kw_only=True)
+class ImageBackoff:
+    """Pull back-off of one image of this pod (reference pods.md 7.3)."""
+
+    seconds: float
+    updated: float  # wall seconds
+    message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
+
+
+@dataclass(kw_only=True)
+class PodRecord:
+    """One pod on this node, by UID."""
+
+    uid: str
+    name: str
+    namespace: str
+    source: str = ""
+    pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
+    state: PodState = PodState.SYNC
+    deleted: bool = False  # no source wants it any more
+    restart_requested: bool = False  # wanted again under the same UID while terminating
+    rejected: str = ""
+    rejected_message: str = ""
+    start_time: str = ""  # status.startTime
+    terminating_since: float = 0.0  # wall seconds
+    grace_seconds: int = 0
+    termination_cause: str = ""
+    finished_at: float = 0.0  # wall seconds
+    sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
+    attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
+    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
+    crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
+    image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
+    status: Status = field(default_factory=dict)
+
+    # learnt again after a restart
+    version: int = 0  # number of the newest published status within this boot
+    observation: RuntimePod | None = None
+    interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
+    looked: bool = False  # the observation was taken in this process's life
+    observed_at: float = float("-inf")  # monotonic; older observations are ignored
+    call: Call | None = None  # under way
+    prepared: bool = False  # directories and cgroup were made sure of in this process's life
+    released: bool = False  # the cgroup was destroyed
+    logs_removed: bool = False
+    stopped_sandboxes: set[str] = field(default_factory=set)  # StopPodSandbox succeeded in this process's life
+    volumes: MountedVolumes | None = None
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # container -> waiting reason and message
+    images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start
+    pulls: set[str] = field(default_factory=set)  # containers whose image was found absent and is to be pulled
+    retry_at: float = 0.0  # wall seconds; no call of the pod before, after one failed
+    container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for one container's start
+    failures: int = 0  # calls failed in a row
+    waits_for: str = ""  # what the newest step waited for
+    without_effect: tuple[str, ...] = ()  # parts of the spec to warn of once
+    noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
+    saved: dict[str, Any] = field(default_factory=dict)
+    published_status: Status = field(default_factory=dict)
+    admitted: AdmittedPod | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`<name>_<namespace>`."""
+        return f"{self.name}_{self.namespace}"
+
+    @property
+    def description(self) -> str:
+        """`<name>_<namespace>(<uid>)`, as in kubelet messages."""
+        return f"{self.full_name}({self.uid})"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The pod's spec, {} for a pod known only from the runtime."""
+        return dict(self.pod.get("spec") or {})
+
+    @property
+    def containers(self) -> list[dict[str, Any]]:
+        """The spec's regular containers."""
+        return list(self.spec.get("containers") or [])
+
+    @property
+    def is_static(self) -> bool:
+        """From any source but the API (reference pods.md 1.1)."""
+        return self.source not in ("", "api")
+
+    @property
+    def host_network(self) -> bool:
+        """spec.hostNetwork."""
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        """What the runtime has, newest first."""
+        return self.observation.sandboxes if self.observation else ()
+
+    @property
+    def instances(self) -> tuple[Container, ...]:
+        """What the runtime has, newest first."""
+        return self.observation.containers if self.observation else ()
+
+    def instances_of(self, container: str) -> list[Container]:
+        """The instances of one spec container, newest first."""
+        return [c for c in self.instances if c.name == container]
+
+    @property
+    def alive(self) -> list[Container]:
+        """Instances that may be running a process."""
+        return [c for c in self.instances if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+
+    @property
+    def ready_sandboxes(self) -> list[Sandbox]:
+        """Sandboxes that hold a network and a pause process."""
+        return [s for s in self.sandboxes if s.state is SandboxState.READY]
+
+    def wanted_volumes(self) -> tuple[str, ...]:
+        """Volumes some container mounts; none once the containers are gone (reference pods.md 5.1 step 10)."""
+        if self.rejected or self.state not in (PodState.SYNC, PodState.TERMINATING):
+            return ()
+        mounted = {m.get("name") for c in self.containers for m in c.get("volumeMounts") or []}
+        return tuple(str(v["name"]) for v in self.spec.get("volumes") or [] if v.get("name") in mounted)
+
+    def as_admitted(self) -> AdmittedPod:
+        """The record as `pods.admitted` shows it."""
+        return AdmittedPod(
+            uid=self.uid,
+            name=self.name,
+            namespace=self.namespace,
+            state=self.state,
+            pod=self.pod,
+            volumes=self.wanted_volumes(),
+            rejected=self.rejected,
+            grace_seconds=None if self.state is PodState.SYNC else self.grace_seconds,
+        )
+
+    def observe(self, observation: RuntimePod | None, at: float) -> None:
+        """Take in what the runtime has; None = nothing."""
+        if observation is not None:
+            observation = self._set_interrupted_apart(observation)
+        self.observation, self.observed_at, self.looked = observation, max(at, self.observed_at), True
+        for instance in observation.containers if observation else ():
+            self.attempts[instance.name] = max(self.attempts.get(instance.name, 0), instance.restart_count)
+        for sandbox in observation.sandboxes if observation else ():
+            self.sandbox_attempt = max(self.sandbox_attempt, sandbox.attempt)
+
+    def _set_interrupted_apart(self, observation: RuntimePod) -> RuntimePod:
+        """A start that our own death cut short never was an attempt: the container goes, its number is used again."""
+        self.interrupted = tuple(c for c in observation.containers if was_interrupted(c))
+        if not self.interrupted:
+            return observation
+        kept = tuple(c for c in observation.containers if c not in self.interrupted)
+        for lost in self.interrupted:
+            if self.attempts.get(lost.name) == lost.restart_count:
+                del self.attempts[lost.name]
+                if lost.restart_count:
+                    self.attempts[lost.name] = lost.restart_count - 1
+        return replace(observation, containers=kept)
+
+    def note(self, kind: str, reason: str, message: str, container: str) -> None:
+        """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
+        self.noted.append((kind, reason, message, container))
+
+    def take_events(self) -> list[tuple[str, str, str, str]]:
+        """The events noted since the last time."""
+        noted, self.noted = self.noted, []
+        return noted
+
+    def newest_creation(self) -> int:
+        """When the newest known instance was created, in the runtime's nanoseconds."""
+        return max((c.created_at for c in self.instances), default=0)
+
+    def essential(self) -> dict[str, Any]:
+        """What must be on disk before it is published or acted on: ours alone, and not re-derivable."""
+        return {
+            "uid": self.uid,
+            "name": self.name,
+            "namespace": self.namespace,
+            "source": self.source,
+            "pod": self.pod,
+            "state": str(self.state),
+            "deleted": self.deleted,
+            "restart_requested": self.restart_requested,
+            "rejected": self.rejected,
+            "rejected_message": self.rejected_message,
+            "start_time": self.start_time,
+            "terminating_since": self.terminating_since,
+            "grace_seconds": self.grace_seconds,
+            "termination_cause": self.termination_cause,
+            "finished_at": self.finished_at,
+            "sandbox_attempt": self.sandbox_attempt,
+            "attempts": dict(self.attempts),
+            "planned": dict(self.planned),
+            "crash_backoff": {name: vars(entry).copy() for name, entry in self.crash_backoff.items()},
+            "image_backoff": {name: vars(entry).copy() for name, entry in self.image_backoff.items()},
+        }
+
+    def persisted(self) -> dict[str, Any]:
+        """The checkpoint record: the essential and the newest status."""
+        return {**self.essential(), "status": self.status}
+
+
+def restore(data: dict[str, Any]) -> PodRecord:
+    """The inverse of `PodRecord.persisted`. Raises KeyError, TypeError or ValueError for what is not such a record."""
+    fields = dict(data)
+    fields["state"] = PodState(fields["state"])
+    fields["crash_backoff"] = {name: CrashBackoff(**entry) for name, entry in fields["crash_backoff"].items()}
+    fields["image_backoff"] = {name: ImageBackoff(**entry) for name, entry in fields["image_backoff"].items()}
+    record = PodRecord(**fields)
+    record.saved = record.essential()
+    return record
+
+
+def from_runtime(observation: RuntimePod) -> PodRecord:
+    """A record for a pod that nobody wants and that has no record: it is only ever killed."""
+    return PodRecord(uid=observation.uid, name=observation.name, namespace=observation.namespace)
+
+
+def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
+    """A record for a pod seen for the first time."""
+    return PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod), source=source, pod=pod)

@@ -1,0 +1,95 @@
+"""The CRI PodSandboxConfig of a pod (reference pods.md 6.1). Decides the message; sends nothing."""
+
+from typing import Any
+
+from services.podsync.core.config_errors import SandboxConfigError
+from services.podsync.core.container_resources import sandbox_overhead, sandbox_resources
+from services.podsync.core.dns import pod_dns
+from services.podsync.core.hosts_file import HostnameError, kernel_hostname
+from services.podsync.core.message import Present, message
+from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.pod_cgroup import pod_cgroup_name
+from services.podsync.core.security_context import sandbox_security_context
+from shared.cri.interface import Message
+from shared.model.objects import Object, annotations, name, namespace, uid
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+
+
+def sandbox_config(pod: Object, *, facts: NodeFacts, attempt: int) -> Message:
+    """The message for RunPodSandbox, and the same again for CreateContainer and PullImage.
+
+    What the name resolution warns of is told by `dns.pod_dns`. Raises SandboxConfigError."""
+    spec = pod.get("spec") or {}
+    linux = message(
+        cgroup_parent=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
+        security_context=Present(sandbox_security_context(pod, facts)),
+        sysctls=_sysctls(spec.get("securityContext") or {}),
+        overhead=Present(sandbox_overhead(pod, facts)),
+        resources=Present(sandbox_resources(pod, facts)),
+    )
+    return message(
+        metadata=message(name=name(pod), namespace=namespace(pod), uid=uid(pod), attempt=attempt),
+        hostname="" if spec.get("hostNetwork") else _hostname(pod, facts),
+        log_directory=log_directory(pod, facts),
+        dns_config=Present(pod_dns(pod, facts).config),
+        port_mappings=[mapping for container in spec.get("containers") or () for mapping in _ports(container)],
+        labels={**((pod.get("metadata") or {}).get("labels") or {}), **pod_labels(pod)},
+        annotations=annotations(pod),
+        linux=linux,
+    )
+
+
+def log_directory(pod: Object, facts: NodeFacts) -> str:
+    """`<podLogsDir>/<namespace>_<name>_<uid>`; made 0755 before RunPodSandbox."""
+    return f"{facts.pod_logs_dir}/{namespace(pod)}_{name(pod)}_{uid(pod)}"
+
+
+def pod_labels(pod: Object) -> dict[str, str]:
+    """By which the kubelet and its tools find what belongs to the pod."""
+    return {POD_NAME: name(pod), POD_NAMESPACE: namespace(pod), POD_UID: uid(pod)}
+
+
+def _hostname(pod: Object, facts: NodeFacts) -> str:
+    try:
+        return kernel_hostname(pod, facts.cluster_domain)
+    except HostnameError as error:
+        raise SandboxConfigError(str(error)) from error
+
+
+def _sysctls(context: dict[str, Any]) -> dict[str, str]:
+    """Names in the form with dots: `net/ipv4/x` is `net.ipv4.x`."""
+    return {
+        _sysctl_name(sysctl["name"]): sysctl.get("value") or ""
+        for sysctl in context.get("sysctls") or ()
+        if sysctl.get("name")
+    }
+
+
+def _sysctl_name(written: str) -> str:
+    """A name whose first separator is a slash has its dots inside the parts: `net/ipv4/conf/eth0.1/…`."""
+    dot, slash = written.find("."), written.find("/")
+    if slash < 0 or 0 <= dot < slash:
+        return written
+    return written.translate(str.maketrans("./", "/."))
+
+
+def _ports(container: Object) -> list[Message]:
+    """PortMappings of one container, without duplicates: by name, or where unnamed by all that tells ports apart."""
+    mappings: dict[str, Message] = {}
+    for port in container.get("ports") or ():
+        protocol = port.get("protocol") or "TCP"
+        host_ip = port.get("hostIP") or ""
+        inside, outside = port.get("containerPort") or 0, port.get("hostPort") or 0
+        family = "any" if not host_ip else "v6" if ":" in host_ip else "v4"
+        key = port.get("name") or f"{family}-{protocol}-{host_ip}:{inside}:{outside}"
+        mapping = message(
+            protocol=protocol if protocol in ("UDP", "SCTP") else "",  # TCP is the zero value
+            container_port=inside,
+            host_port=outside,
+            host_ip=host_ip,
+        )
+        mappings.setdefault(key, mapping)
+    return list(mappings.values())

@@ -1,0 +1,111 @@
+"""podsync on the in-memory bus with a fake runtime: its neighbours are played by the test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from bus.memory import MemoryNetwork
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import PodStatus
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import (
+    NODE_OBSERVED,
+    PODS_ADMITTED,
+    PODS_DESIRED,
+    PODS_STATUS,
+    RUNTIME_PODS,
+    VOLUMES_MOUNTED,
+    events_of,
+)
+from services.launch import Context
+from services.podsync.service import PodSyncService
+from shared.config.effective import EffectiveConfig
+from tests.fakes.runtime import FakeRuntime
+
+DEADLINE_SECONDS = 10.0
+
+
+class Stage:
+    """The neighbours' streams, podsync itself, and what the server would see of it."""
+
+    def __init__(self, directory: Path, runtime: FakeRuntime, **config: Any) -> None:
+        self.network, self.runtime = MemoryNetwork(), runtime
+        self.config = EffectiveConfig(
+            node_name="node1",
+            root_dir=str(directory / "root"),
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "log"),
+            cert_dir=str(directory / "pki"),
+            pod_logs_dir=str(directory / "logs" / "pods"),
+            cgroups_per_qos=False,
+            **config,
+        )
+        self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
+        self.desired = self.buses["sources"].own(PODS_DESIRED)
+        self.seen = self.buses["pleg"].own(RUNTIME_PODS)
+        self.node = self.buses["pleg"].own(NODE_OBSERVED)
+        self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
+        self.admitted = self.buses["server"].follow(PODS_ADMITTED)
+        self.statuses = self.buses["server"].follow(PODS_STATUS)
+        self.events = self.buses["server"].follow(events_of("podsync"))
+        self.service: PodSyncService | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Neighbours that have nothing to tell, and a runtime that is ready."""
+        for bus in self.buses.values():
+            await bus.start()
+        for stream in (self.desired, self.seen, self.mounted):
+            stream.mark_complete()
+        ready = NodeObserved(observed_at=1.0, runtime_reachable=True, runtime_ready=True, network_ready=True)
+        self.node.put("node", ready)
+        await self.start()
+
+    async def start(self) -> None:
+        """A new life of podsync."""
+        bus = self.network.bus("podsync")
+        context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event())
+        self.service = PodSyncService(context, self.runtime)
+        await bus.start()
+        self._task = asyncio.create_task(self.service.run())
+        await self.network.settle()
+
+    async def kill(self) -> None:
+        """SIGKILL of podsync, as far as one process can play it."""
+        self.network.kill("podsync")
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def want(self, pod: dict[str, Any], source: str = "file") -> str:
+        """Put the pod on `pods.desired`; returns its UID."""
+        uid = str(pod["metadata"]["uid"])
+        self.desired.put(uid, DesiredPod(uid=uid, source=source, pod=pod))
+        return uid
+
+    def status(self, uid: str) -> dict[str, Any]:
+        """The newest status the server has of the pod, {} for none."""
+        known: PodStatus | None = self.statuses.state.get(uid)
+        return known.status if known else {}
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let everything run until the condition holds; saves take real threads, so this turns the loop."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not condition():
+                await self.network.settle()
+                await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def on_stage(directory: Path, runtime: FakeRuntime | None = None, **config: Any) -> AsyncIterator[Stage]:
+    """A stage that is cleared at the end."""
+    stage = Stage(directory, runtime or FakeRuntime(images=["busybox:1"]), **config)
+    await stage.open()
+    try:
+        yield stage
+    finally:
+        await stage.kill()
+        for bus in stage.buses.values():
+            await bus.stop()

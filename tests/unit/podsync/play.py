@@ -1,0 +1,299 @@
+"""Plays podsync's core against a tiny runtime model: calls take effect at once, or not, and the process may be killed.
+
+Not a test of the runtime client: just enough of a runtime to let the core's decisions run to their end.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.events import (
+    CallDone,
+    CallFailed,
+    Event,
+    PodDesired,
+    PodObserved,
+    PodUndesired,
+    SourcesHeard,
+    TimePassed,
+)
+from services.podsync.core.instructions import (
+    Call,
+    CreateContainer,
+    ForgetPod,
+    InspectImage,
+    Instruction,
+    KillContainer,
+    KillPod,
+    LookAtPod,
+    PreparePod,
+    PublishAdmitted,
+    PublishStatus,
+    PullImage,
+    RecordEvent,
+    RemoveContainers,
+    RemoveSandboxes,
+    RunPodSandbox,
+    SavePod,
+    StartContainer,
+    WakeAt,
+)
+from services.podsync.core.machine import PodSync, Settings
+from shared.cri.interface import ImageStatus
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.podspec.hashing import container_hash
+
+Pod = dict[str, Any]
+
+
+def a_pod(uid: str = "u1", name: str = "web", **spec: Any) -> Pod:
+    """A defaulted static pod with one container `c`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "uid": uid},
+        "spec": {
+            "containers": [{"name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}],
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+            **spec,
+        },
+    }
+
+
+class KilledError(Exception):
+    """The process was killed here."""
+
+
+@dataclass
+class Play:
+    """One podsync life after another against one runtime."""
+
+    images: set[str] = field(default_factory=lambda: {"busybox:1"})
+    fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
+    kill_at: int = -1  # number of the step at which the process dies; -1 = never
+    wall: float = 1_000_000.0
+    sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
+    containers: dict[str, list[Container]] = field(default_factory=dict)
+    disk: dict[str, dict[str, Any]] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    statuses: dict[str, PodStatus] = field(default_factory=dict)
+    admitted: dict[str, AdmittedPod] = field(default_factory=dict)
+    volumes: dict[str, MountedVolumes] = field(default_factory=dict)
+    wanted: dict[str, Pod] = field(default_factory=dict)
+    stops: list[int] = field(default_factory=list)
+    made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
+
+    def __post_init__(self) -> None:
+        self.steps = self.ids = self.boot = 0
+        self.wakes: list[float] = []
+        self.start()
+
+    # --- lives ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new podsync process: checkpoint, then what the sources say."""
+        self.boot += 1
+        settings = Settings(boot=self.boot, started_at=self.wall)
+        self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
+        self.queue: list[Instruction] = []
+        self.wakes = []
+        self._take(self.core.start(self.wall))
+        for uid, pod in self.wanted.items():
+            self.tell(PodDesired(uid=uid, source="file", pod=pod))
+        self.tell(SourcesHeard(complete=True, stale=False, listed=frozenset(self.wanted)))
+
+    def run(self) -> None:
+        """Do everything there is to do now; start over after a kill."""
+        while self.queue:
+            try:
+                self._do(self.queue.pop(0))
+            except KilledError:
+                self.start()
+
+    def want(self, pod: Pod) -> None:
+        """A source lists the pod."""
+        self.wanted[pod["metadata"]["uid"]] = pod
+        self.tell(PodDesired(uid=pod["metadata"]["uid"], source="file", pod=pod))
+        self.run()
+
+    def drop(self, uid: str) -> None:
+        """A source does not list the pod any more."""
+        del self.wanted[uid]
+        self.tell(PodUndesired(uid=uid))
+        self.run()
+
+    def later(self, seconds: float) -> None:
+        """Time passes, waking at every moment asked for on the way."""
+        end = self.wall + seconds
+        while True:
+            due = [w for w in self.wakes if w <= end]
+            if not due:
+                break
+            self.wall = max(self.wall, min(due))
+            self.wakes = [w for w in self.wakes if w > self.wall]
+            self.tell(TimePassed())
+            self.run()
+        self.wall = end
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to the core and queue what it asks for."""
+        self._take(self.core.handle(event, self.wall))
+        self.core.validate()
+
+    def exit(self, uid: str, code: int, name: str = "c") -> None:
+        """The container's process ends by itself; pleg sees it."""
+        for i, c in enumerate(self.containers[uid]):
+            if c.name == name and c.state is ContainerState.RUNNING:
+                self.containers[uid][i] = replace(
+                    c, state=ContainerState.EXITED, exit_code=code, finished_at=int(self.wall * 1e9)
+                )
+        self.observe(uid)
+
+    def observe(self, uid: str) -> None:
+        """pleg reports the pod as it is."""
+        self.wall += 0.001
+        self.tell(PodObserved(observation=self.look(uid)))
+        self.run()
+
+    # --- the runtime ---------------------------------------------------------------------------------------------
+
+    def look(self, uid: str) -> RuntimePod:
+        """What the runtime has."""
+        return RuntimePod(
+            uid=uid,
+            name="web",
+            namespace="default",
+            observed_at=self.wall,
+            sandboxes=tuple(sorted(self.sandboxes.get(uid, []), key=lambda s: -s.attempt)),
+            containers=tuple(sorted(self.containers.get(uid, []), key=lambda c: -c.created_at)),
+        )
+
+    def running(self, uid: str) -> list[tuple[str, int]]:
+        """Name and attempt of every running container."""
+        return [(c.name, c.attempt) for c in self.containers.get(uid, []) if c.state is ContainerState.RUNNING]
+
+    def _take(self, instructions: list[Instruction]) -> None:
+        self.queue += instructions
+
+    def _point(self) -> None:
+        """A place where the process may die."""
+        self.steps += 1
+        if self.steps == self.kill_at:
+            raise KilledError
+
+    def _do(self, instruction: Instruction) -> None:
+        self._point()
+        match instruction:
+            case SavePod(uid=uid, record=record):
+                self.disk[uid] = record
+            case ForgetPod(uid=uid):
+                self.disk.pop(uid, None)
+                self.admitted.pop(uid, None)
+                self.statuses.pop(uid, None)
+            case PublishAdmitted(admitted=admitted):
+                self.admitted[admitted.uid] = admitted
+            case PublishStatus(status=status):
+                self.statuses[status.uid] = status
+            case RecordEvent(event=event):
+                self.events.append(f"{event.type} {event.reason}: {event.message}")
+            case WakeAt(when=when):
+                self.wakes.append(when)
+            case Call():
+                self._call(instruction)
+            case _:
+                raise AssertionError(instruction)
+
+    def _call(self, call: Call) -> None:
+        name = type(call).__name__
+        self.log.append(name)
+        self.calls.append(call)
+        failure = self.fail.pop(name, None)
+        if failure is not None:
+            code, text = failure
+            full = text if code == "Unknown" else f"rpc error: code = {code} desc = {text}"
+            self.tell(
+                CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
+            )
+            return
+        done = self._effect(call)
+        self._point()  # the runtime has done it, we have not heard of it
+        self.tell(done)
+
+    def _effect(self, call: Call) -> CallDone:
+        self.wall += 0.01
+        uid = call.uid
+        done = CallDone(uid=uid, call=call, completed_at=self.wall)
+        match call:
+            case InspectImage(image=image):
+                return replace(done, image=ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None)
+            case PullImage(image=image):
+                self.images.add(image)
+                return replace(done, image=ImageStatus(id=f"sha256:{image}", size=1))
+            case RunPodSandbox(attempt=attempt):
+                assert all(s.attempt != attempt for s in self.sandboxes.get(uid, [])), "sandbox name is reserved"
+                sandbox = Sandbox(
+                    id=self._id("s"),
+                    attempt=attempt,
+                    state=SandboxState.READY,
+                    created_at=self.ids,
+                    host_network=self.core.records[uid].host_network,
+                    ips=("10.0.0.9",),
+                )
+                self.sandboxes.setdefault(uid, []).append(sandbox)
+            case CreateContainer():
+                return replace(done, container_id=self._create(call))
+            case StartContainer(container_id=container_id):
+                self._change(uid, container_id, ContainerState.RUNNING)
+            case KillContainer(container_id=container_id, grace_seconds=grace):
+                self.stops.append(grace)
+                self._change(uid, container_id, ContainerState.EXITED)
+            case KillPod(containers=containers):
+                self.stops += [grace for _, grace in containers]
+                for container_id, _ in containers:
+                    self._change(uid, container_id, ContainerState.EXITED)
+                self.sandboxes[uid] = [replace(s, state=SandboxState.NOTREADY) for s in self.sandboxes.get(uid, [])]
+            case RemoveContainers(containers=containers):
+                gone = {c[0] for c in containers}
+                self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
+            case RemoveSandboxes(sandboxes=sandboxes):
+                self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
+            case LookAtPod() | PreparePod() | _:
+                pass
+        return replace(done, observation=self.look(uid))
+
+    def _create(self, call: CreateContainer) -> str:
+        mine = self.containers.setdefault(call.uid, [])
+        taken = [
+            c for c in mine if (c.name, c.attempt, c.sandbox_id) == (call.container, call.attempt, call.sandbox_id)
+        ]
+        assert not taken, f"a second container of attempt {call.attempt}"
+        spec = next(c for c in self.core.records[call.uid].containers if c["name"] == call.container)
+        created = Container(
+            id=self._id("c"),
+            name=call.container,
+            attempt=call.attempt,
+            sandbox_id=call.sandbox_id,
+            state=ContainerState.CREATED,
+            created_at=self.ids,
+            restart_count=call.attempt,
+            spec_hash=container_hash(spec),
+            image="busybox:1",
+        )
+        mine.append(created)
+        self.made.append((call.uid, call.container, call.attempt))
+        return created.id
+
+    def _change(self, uid: str, container_id: str, state: ContainerState) -> None:
+        for i, c in enumerate(self.containers[uid]):
+            if c.id == container_id and c.state is not ContainerState.EXITED:
+                at = int(self.wall * 1e9)
+                began, ended = (at, 0) if state is ContainerState.RUNNING else (c.started_at, at)
+                self.containers[uid][i] = replace(c, state=state, started_at=began, finished_at=ended)
+
+    def _id(self, kind: str) -> str:
+        self.ids += 1
+        return f"{kind}{self.ids:03d}"

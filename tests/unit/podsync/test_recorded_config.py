@@ -1,0 +1,204 @@
+"""The messages for every recorded pod equal those a Go kubelet sent for it: all but ids and times, which come from the
+recording, as do the service variables, the mounted volumes and the name of the termination-message file."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cri_api.v1 import api_pb2
+from google.protobuf.json_format import ParseDict
+
+from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.container_config import container_config
+from services.podsync.core.container_mounts import MountedVolume
+from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.sandbox_config import sandbox_config
+from shared.cri.interface import ImageStatus, Message
+from shared.model.objects import Object
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
+
+# The machine of the recordings: cgroup v1, two huge page sizes; 24 GiB fits the oom_score_adj values seen.
+NODE = NodeFacts(
+    node_name="node1",
+    node_ips=("10.88.0.1",),
+    cluster_dns=("10.96.0.10",),
+    cluster_domain="cluster.local",
+    resolv_conf="nameserver 10.255.255.53\n",
+    memory_capacity=24 << 30,
+    page_sizes=("2MB", "1GB"),
+    cgroup_v2=False,
+)
+
+NEVER_RAN = {
+    "forbidden-sysctl": "refused at admission",
+    "node-selector-mismatch": "refused at admission",
+    "out-of-cpu": "refused at admission",
+    "proc-unmasked": "no sandbox: the runtime has no user namespaces",
+    "user-namespace": "no sandbox: the runtime has no user namespaces",
+}
+NO_CONTAINER = {
+    "bad-image-name": "no container was created: the image's name is no name",
+    "image-absent": "no container was created: the image could not be pulled",
+    "image-never-absent": "no container was created: the image may not be pulled",
+    "missing-configmap-env": "no container was created: the ConfigMap is missing",
+}
+NOT_BUILT = {
+    "env-sources": "ConfigMaps and Secrets in environments",
+    "image-volume": "image volumes",
+}
+SANDBOXES = [name for name in NAMES if name not in NEVER_RAN]
+CONTAINERS = [name for name in SANDBOXES if name not in NO_CONTAINER | NOT_BUILT]
+IMAGE_USERS = {"run-as-nonroot-image": 1234}
+
+
+def recording(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
+    return loaded
+
+
+def calls(recorded: dict[str, Any], method: str) -> list[dict[str, Any]]:
+    return [call["request"] for call in recorded["cri_until_delete"] if call["method"] == method]
+
+
+def pod_of(recorded: dict[str, Any]) -> Object:
+    """The pod as the API server gave it, with the annotations the kubelet added when it saw it."""
+    pod: Object = {key: value for key, value in recorded["api_pod"].items() if key != "status"}
+    for request in calls(recorded, "RunPodSandbox"):
+        pod = {**pod, "metadata": {**pod["metadata"], "annotations": request["config"]["annotations"]}}
+    return pod
+
+
+def with_numbers(message: Any, descriptor: Any) -> Any:
+    """A recorded message with 64-bit integers as numbers; the proxy's JSON wrote them as texts."""
+    fields = descriptor.fields_by_name
+    return {name: _number(value, fields[name]) for name, value in message.items()}
+
+
+def _number(value: Any, field: Any) -> Any:
+    if isinstance(value, list):
+        return [_number(item, field) for item in value]
+    if field.message_type is not None and not field.message_type.GetOptions().map_entry:
+        return with_numbers(value, field.message_type)
+    if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.message_type is None:
+        return int(value)
+    return value
+
+
+def recorded_sandbox(request: dict[str, Any]) -> Message:
+    return options_in_any_order(with_numbers(request, api_pb2.PodSandboxConfig.DESCRIPTOR))
+
+
+def built_sandbox(recorded: dict[str, Any], request: dict[str, Any]) -> Message:
+    """Our message for the sandbox of a recorded request."""
+    attempt = request["metadata"].get("attempt", 0)
+    return options_in_any_order(sandbox_config(pod_of(recorded), facts=NODE, attempt=attempt))
+
+
+def options_in_any_order(message: Message) -> Message:
+    """The kubelet's resolver options are in no order."""
+    dns = message["dns_config"]
+    return {**message, "dns_config": {**dns, "options": sorted(dns.get("options", ()))}}
+
+
+def recorded_container(request: dict[str, Any]) -> Message:
+    envs = [{**env, "value": base64.b64decode(env.get("value", "")).decode()} for env in request.get("envs", ())]
+    message: Message = with_numbers({**request, "envs": envs}, api_pb2.ContainerConfig.DESCRIPTOR)
+    return in_any_order(message)
+
+
+def in_any_order(message: Message) -> Message:
+    """The kubelet's variables are in no order."""
+    return {**message, "envs": sorted(message.get("envs", ()), key=lambda env: env["key"])}
+
+
+def built_container(recorded: dict[str, Any], wanted: Message) -> Message:
+    """Our message for the container of a recorded CreateContainer."""
+    pod = pod_of(recorded)
+    every = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+    container = next(c for c in every if c["name"] == wanted["metadata"]["name"])
+    uid, mounts = pod["metadata"]["uid"], wanted["mounts"]
+    on_host = {mount["container_path"]: mount["host_path"] for mount in mounts}
+    volumes = {
+        mount["name"]: MountedVolume(
+            host_path=f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~projected/{mount['name']}"
+        )
+        for mount in container["volumeMounts"]
+    }
+    subpaths = {
+        index: f"/var/lib/kubelet/pods/{uid}/volume-subpaths/{mount['name']}/{container['name']}/{index}"
+        for index, mount in enumerate(container["volumeMounts"])
+        if "subPathExpr" in mount
+    }
+    return container_config(
+        pod,
+        container,
+        facts=NODE,
+        restart_count=wanted["metadata"].get("attempt", 0),
+        image_ref=wanted["image"]["image"],
+        image=ImageStatus(id=wanted["image"]["image"], size=1, uid=IMAGE_USERS.get(recorded["name"])),
+        pod_ips=("10.88.2.159",),
+        volumes=volumes,
+        subpaths=subpaths,
+        etc_hosts_path=f"/var/lib/kubelet/pods/{uid}/etc-hosts",
+        termination_path=on_host["/dev/termination-log"],
+        service_env={env["key"]: env["value"] for env in wanted["envs"] if env["key"].startswith("KUBERNETES_")},
+    )
+
+
+def test_every_recording_is_compared_or_has_its_reason() -> None:
+    assert len(NAMES) == 39
+    assert {*CONTAINERS, *NEVER_RAN, *NO_CONTAINER, *NOT_BUILT} == set(NAMES)
+    for name in NEVER_RAN:
+        assert not calls(recording(name), "RunPodSandbox"), name
+    for name in NO_CONTAINER:
+        assert not calls(recording(name), "CreateContainer"), name
+    for name in [*CONTAINERS, *NOT_BUILT]:
+        assert calls(recording(name), "CreateContainer"), name
+
+
+@pytest.mark.parametrize("name", SANDBOXES)
+def test_the_sandbox_is_asked_for_as_the_kubelet_asked(name: str) -> None:
+    recorded = recording(name)
+    for request in calls(recorded, "RunPodSandbox"):
+        assert built_sandbox(recorded, request["config"]) == recorded_sandbox(request["config"])
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_the_container_is_asked_for_as_the_kubelet_asked(name: str) -> None:
+    recorded = recording(name)
+    for request in calls(recorded, "CreateContainer"):
+        wanted = recorded_container(request["config"])
+        assert in_any_order(built_container(recorded, wanted)) == wanted
+        assert built_sandbox(recorded, request["sandbox_config"]) == recorded_sandbox(request["sandbox_config"])
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_the_runtime_interface_accepts_the_messages(name: str) -> None:
+    recorded = recording(name)
+    sandbox = ParseDict(sandbox_config(pod_of(recorded), facts=NODE, attempt=0), api_pb2.PodSandboxConfig())
+    assert sandbox.metadata.uid == recorded["api_pod"]["metadata"]["uid"]
+    assert sandbox.linux.HasField("overhead")
+    for request in calls(recorded, "CreateContainer"):
+        built = ParseDict(built_container(recorded, recorded_container(request["config"])), api_pb2.ContainerConfig())
+        assert built.linux.security_context.HasField("run_as_user")
+
+
+@pytest.mark.parametrize("name", ["proc-unmasked", "user-namespace"])
+def test_a_sandbox_the_kubelet_refused_is_refused_with_its_words(name: str) -> None:
+    recorded = recording(name)
+    with pytest.raises(SandboxConfigError) as refused:
+        sandbox_config(pod_of(recorded), facts=NODE, attempt=0)
+    event = next(event for event in recorded["events"] if event["reason"] == "FailedCreatePodSandBox")
+    assert event["message"] == f"Failed to create pod sandbox: {refused.value}"
+
+
+@pytest.mark.parametrize("name", NOT_BUILT)
+def test_what_is_not_built_yet_is_refused_and_never_left_out(name: str) -> None:
+    recorded = recording(name)
+    request = calls(recorded, "CreateContainer")[0]["config"]
+    with pytest.raises(ContainerConfigError, match="not supported yet"):
+        built_container({**recorded}, recorded_container({**request, "mounts": request["mounts"][-1:]}))
