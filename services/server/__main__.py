@@ -1,0 +1,7 @@
+"""`python -P -m services.server`: run server."""
+
+from services.launch import launch
+from services.server.service import build
+
+if __name__ == "__main__":
+    launch("server", build)

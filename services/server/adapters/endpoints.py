@@ -1,0 +1,191 @@
+"""The handlers: each takes what the streams say, lets the core decide, and encodes the answer."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from bus.interface import FollowedStream
+from bus.messages.podsync import PodStatus
+from bus.messages.sources import DesiredPod
+from services.server.adapters.directory_watch import DirectoryWatch
+from services.server.adapters.front import EndpointHandler, plain
+from services.server.adapters.log_stream import LogStream, begin, stream_log
+from services.server.core import log_source
+from services.server.core.go_text import parse_query, quote
+from services.server.core.health import Check, answer_all, answer_one
+from services.server.core.log_format import LogFilter
+from services.server.core.log_query import LogQuery, LogQueryError, check_stream_gate, parse_log_query
+from services.server.core.log_source import LogSource, LogsUnavailableError
+from services.server.core.pod_lists import find_pod, pod_list, running_pod_list
+from services.server.core.routes import Endpoint
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.model.objects import Object
+from shared.model.runtime import RuntimePod
+
+
+@dataclass(frozen=True)
+class Streams:
+    """What is known of the node's pods."""
+
+    desired: FollowedStream[DesiredPod]
+    status: FollowedStream[PodStatus]
+    runtime: FollowedStream[RuntimePod]
+
+
+class Wakers:
+    """Log followers to be woken when the runtime reports something new of their pod."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, set[asyncio.Event]] = {}
+
+    def add(self, uid: str, event: asyncio.Event) -> None:
+        """Wake `event` from now on."""
+        self._events.setdefault(uid, set()).add(event)
+
+    def discard(self, uid: str, event: asyncio.Event) -> None:
+        """No longer."""
+        events = self._events.get(uid, set())
+        events.discard(event)
+        if not events:
+            self._events.pop(uid, None)
+
+    def wake(self, uid: str) -> None:
+        """Something about this pod changed."""
+        for event in self._events.get(uid, ()):
+            event.set()
+
+    def __len__(self) -> int:
+        return sum(len(events) for events in self._events.values())
+
+
+def health_handler(checks: Callable[[], tuple[Check, ...]]) -> EndpointHandler:
+    """`/healthz` and `/healthz/<name>` over these checks."""
+
+    async def handle(request: web.BaseRequest, parameters: tuple[str, ...]) -> web.Response:
+        results = checks()
+        if parameters:
+            answer = answer_one(next(check for check in results if check.name == parameters[0]))
+        else:
+            answer = answer_all(results, parse_query(request.rel_url.raw_query_string))
+        response = plain(answer.status, answer.body)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    return handle
+
+
+class Endpoints:
+    """The handlers that need streams and log files."""
+
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        streams: Streams,
+        clock: Clock,
+        threads: ThreadPoolExecutor,
+        watch: DirectoryWatch,
+    ) -> None:
+        self._config, self._streams, self._clock = config, streams, clock
+        self._threads, self._watch = threads, watch
+        gates: Mapping[str, Any] = config.document.get("featureGates") or {}
+        self._split_streams = gates.get("PodLogsQuerySplitStreams") is True
+        self.wakers = Wakers()
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint; health is wired apart."""
+        return {
+            Endpoint.PODS: self.pods,
+            Endpoint.RUNNING_PODS: self.running_pods,
+            Endpoint.CONFIGZ: self.configz,
+            Endpoint.CONTAINER_LOGS: self.container_logs,
+        }
+
+    async def pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET /pods."""
+        return _json(pod_list(self._streams.desired.state.values(), self._streams.status.state))
+
+    async def running_pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET /runningpods/."""
+        return _json(running_pod_list(self._streams.runtime.state.values()))
+
+    async def configz(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/configz: the KubeletConfiguration as it was given."""
+        kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
+        response = _json({"kubeletconfig": {**kind, **self._config.document}})
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+    async def container_logs(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET /containerLogs/{namespace}/{pod}/{container} (server.md 10)."""
+        namespace, pod_name, container = parameters
+        try:
+            query = parse_log_query(request.rel_url.raw_query_string)
+            desired = find_pod(self._streams.desired.state.values(), namespace, pod_name)
+            if desired is None:
+                return plain(404, f"pod {quote(pod_name)} does not exist")
+            if not log_source.has_container(desired.pod, container):
+                return plain(404, f"container {quote(container)} not found in pod {quote(pod_name)}")
+            check_stream_gate(query, split_streams=self._split_streams)
+            status = self._status(desired)
+            source = log_source.choose_instance(pod_name, container, status, previous=query.previous)
+        except LogQueryError as refused:
+            return plain(refused.status, str(refused))
+        except LogsUnavailableError as unavailable:
+            return plain(400, str(unavailable))
+        path = self._log_path(desired, container, source)
+        if path is None:
+            response = await begin(request)
+            await response.write(f"unable to retrieve container logs for {source.container_id}".encode())
+            await response.write_eof()
+            return response
+        return await self._stream(request, desired, source, query, path)
+
+    async def _stream(
+        self, request: web.BaseRequest, desired: DesiredPod, source: LogSource, query: LogQuery, path: str
+    ) -> web.StreamResponse:
+        runtime = self._streams.runtime
+
+        def running() -> bool:
+            reported = log_source.find_container(runtime.state.get(desired.uid), source.bare_id)
+            return log_source.still_running(source, reported, self._status(desired), stale=runtime.stale)
+
+        wanted = LogFilter(
+            timestamps=query.timestamps,
+            since=query.since(self._clock.wall()),
+            lines=None if query.follow else query.tail_lines,
+            limit_bytes=query.limit_bytes,
+            stream=query.stream,
+        )
+        wake = asyncio.Event()
+        self.wakers.add(desired.uid, wake)
+        try:
+            stream = LogStream(path, wanted, query.tail_lines, query.follow, running, wake)
+            return await stream_log(request, stream, self._threads, self._watch)
+        finally:
+            self.wakers.discard(desired.uid, wake)
+
+    def _status(self, desired: DesiredPod) -> Object:
+        computed = self._streams.status.state.get(desired.uid)
+        return computed.status if computed is not None else desired.pod.get("status") or {}
+
+    def _log_path(self, desired: DesiredPod, container: str, source: LogSource) -> str | None:
+        """As the runtime reports it; where it was not observed, by the naming rule if that file exists."""
+        reported = log_source.find_container(self._streams.runtime.state.get(desired.uid), source.bare_id)
+        if reported is not None and reported.log_path:
+            return reported.log_path
+        metadata = desired.pod.get("metadata", {})
+        pod_directory = f"{metadata.get('namespace')}_{metadata.get('name')}_{desired.uid}"
+        path = Path(self._config.pod_logs_dir) / pod_directory / container / f"{source.attempt}.log"
+        return str(path) if path.exists() else None
+
+
+def _json(document: Object) -> web.Response:
+    return web.Response(body=orjson.dumps(document) + b"\n", headers={"Content-Type": "application/json"})

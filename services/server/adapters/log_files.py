@@ -1,0 +1,115 @@
+"""Reads container log files in threads, so that a slow disk or a long log never delays another answer.
+
+Decides nothing about content: blocks go through the decoder, in the thread, and come back as bytes for the client.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import FileIO
+from pathlib import Path
+from typing import Any, TypeVar
+
+from services.server.core.go_text import quote
+from services.server.core.log_format import LogDecoder, find_tail_start
+
+T = TypeVar("T")
+
+_BLOCK = 256 << 10  # bytes read, decoded and written at a time
+
+
+class LogReadError(Exception):
+    """The file cannot be read; `str()` is the kubelet's text, sent in the body."""
+
+
+class LogReader:
+    """One log file being read, across rotation. One call at a time; `close` may come while a call still runs."""
+
+    def __init__(self, path: str, threads: ThreadPoolExecutor) -> None:
+        self.path = path
+        self._threads = threads
+        self._file: FileIO | None = None
+        self._running: Future[Any] | None = None
+        self._closed = False
+
+    async def open(self, tail_lines: int | None) -> None:
+        """Open the file, symlinks resolved, at its start or `tail_lines` from its end. Raises LogReadError."""
+        await self._in_thread(lambda: self._open(tail_lines))
+
+    async def advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
+        """The next output, and whether the end was reached. A file that was replaced is read to its end first, then
+        the new one of the same name goes on. Raises LogReadError, UnsupportedLogFormatError."""
+        return await self._in_thread(lambda: self._advance(decoder))
+
+    def close(self) -> None:
+        """Close the file, once a call that still runs in its thread is through with it."""
+        self._closed = True
+        if self._running is None:
+            self._close_file()
+        else:
+            self._running.add_done_callback(lambda _: self._close_file())
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        running = self._threads.submit(call)
+        self._running = running
+        return await asyncio.wrap_future(running)
+
+    def _open(self, tail_lines: int | None) -> None:
+        try:
+            self.path = str(Path(self.path).resolve(strict=True))
+        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symlinks
+            raise LogReadError(
+                f"failed to try resolving symlinks in path {quote(self.path)}: {_text('lstat', error)}"
+            ) from error
+        try:
+            file = self._file = FileIO(self.path)
+        except OSError as error:
+            raise LogReadError(f"failed to open log file {quote(self.path)}: {_text('open', error)}") from error
+        if tail_lines is None:
+            return
+        try:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(find_tail_start(lambda offset, length: os.pread(file.fileno(), length, offset), size, tail_lines))
+        except OSError as error:
+            text = f"failed to tail {tail_lines} lines of log file {quote(self.path)}: {_text('read', error)}"
+            raise LogReadError(text) from error
+
+    def _advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
+        file = self._file
+        if file is None or self._closed:
+            return b"", True
+        try:
+            block = file.read(_BLOCK)
+            if not block and self._replaced(file):
+                # Between the empty read and the replacement the old file may have grown.
+                block = file.read(_BLOCK)
+                if not block:
+                    decoder.restart()
+                    self._file = FileIO(self.path)
+                    file.close()
+                    return b"", False
+        except OSError as error:
+            raise LogReadError(f"failed to read log file {quote(self.path)}: {_text('read', error)}") from error
+        return (decoder.feed(block), False) if block else (b"", True)
+
+    def _replaced(self, file: FileIO) -> bool:
+        try:
+            there = Path(self.path).stat()
+        except FileNotFoundError:  # renamed away; the runtime has not made the new one yet
+            return False
+        ours = os.fstat(file.fileno())
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _text(call: str, error: BaseException) -> str:
+    """An error as Go prints one of the file system: `open /path: no such file or directory`."""
+    if isinstance(error, OSError) and error.strerror:
+        where = f" {error.filename}" if error.filename else ""
+        return f"{call}{where}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+    return f"{call}: {error}"

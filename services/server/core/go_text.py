@@ -1,0 +1,62 @@
+"""Texts and numbers as Go writes and reads them, where API clients see the difference. Knows nothing of HTTP routes."""
+
+import re
+from urllib.parse import unquote_plus
+
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quote(text: str) -> str:
+    """`text` as Go's %q prints it."""
+    return '"' + "".join(_quoted(character) for character in text) + '"'
+
+
+def quote_bytes(data: bytes) -> str:
+    """Bytes as Go's %q prints them: invalid UTF-8 as \\xNN."""
+    return quote(data.decode("utf-8", "surrogateescape"))
+
+
+def _quoted(character: str) -> str:
+    code = ord(character)
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if character.isprintable():
+        return character
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def parse_int64(text: str) -> int:
+    """Go's strconv.ParseInt(text, 10, 64). Raises ValueError."""
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"parsing {quote(text)}: invalid syntax")
+    number = int(text) if len(text) < 40 else 1 << 64
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"parsing {quote(text)}: value out of range")
+    return number
+
+
+def parse_query(raw: str) -> dict[str, list[str]]:
+    """Go's URL.Query(): values by key in order; pairs that do not decode, or hold a semicolon, are dropped."""
+    values: dict[str, list[str]] = {}
+    for pair in raw.split("&"):
+        if not pair or ";" in pair or _BROKEN_ESCAPE.search(pair):
+            continue
+        key, _, value = pair.partition("=")
+        values.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+    return values

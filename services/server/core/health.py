@@ -1,0 +1,104 @@
+"""Is the node agent well: one check per concern, judged from beats and plain times, and the text of /healthz.
+
+Checks, their order and texts follow server.md 6.1; `bulkhead-<service>` is one more for each other process. Times are
+CLOCK_MONOTONIC seconds. Must not know how beats arrive or who reads the text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from services.server.core.go_text import quote
+
+ABSENT_AFTER = 30.0  # seconds without a beat
+LOG_BLOCKED_AFTER = 120.0  # seconds since the log was last flushed
+SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stand, or twice the sync frequency if that is more
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check's outcome; `error` is "" when it passed."""
+
+    name: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class HealthAnswer:
+    """The HTTP answer to a health request."""
+
+    status: int
+    body: str
+
+
+class Health:
+    """What was heard of the other services, and the verdict on it."""
+
+    def __init__(self, services: Sequence[str], sync_frequency: float, now: float) -> None:
+        self._started = now
+        self._heard: dict[str, float | None] = dict.fromkeys(services)
+        self._sync_loop_turned: float | None = None
+        self._sync_loop_limit = max(2 * sync_frequency, SYNC_LOOP_AT_LEAST)
+        self._log_flushed = now
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all checks, in order."""
+        return ("ping", "log", "syncloop", *(f"bulkhead-{service}" for service in self._heard))
+
+    def note_beat(self, service: str, progress: Mapping[str, float], now: float) -> None:
+        """A beat of `service` was heard at `now`; podsync's progress entry `sync` is the sync loop's last turn."""
+        if service in self._heard:
+            self._heard[service] = now
+        if service == "podsync" and "sync" in progress:
+            self._sync_loop_turned = progress["sync"]
+
+    def note_log_flushed(self, now: float) -> None:
+        """The log's handlers were flushed without blocking."""
+        self._log_flushed = now
+
+    def checks(self, now: float) -> tuple[Check, ...]:
+        """Every check's outcome at `now`."""
+        log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER else ""
+        services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._heard)
+        return (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)), *services)
+
+    def _sync_loop(self, now: float) -> str:
+        turned = self._sync_loop_turned
+        if turned is not None and now - turned > self._sync_loop_limit:
+            return "sync Loop took longer than expected"
+        return ""
+
+    def _absence(self, service: str, now: float) -> str:
+        heard = self._heard[service]
+        silent = now - (self._started if heard is None else heard)
+        if silent <= ABSENT_AFTER:
+            return ""
+        since = "since this server started" if heard is None else "any more"
+        return f"{service} has not been heard {since} ({silent:.0f} s); see supervisorctl status {service}"
+
+
+def answer_all(checks: Sequence[Check], query: Mapping[str, Sequence[str]]) -> HealthAnswer:
+    """The answer of `/healthz` with its `verbose` and `exclude` parameters."""
+    unmatched = set(query.get("exclude", ()))
+    lines: list[str] = []
+    failed = False
+    for check in checks:
+        if check.name in unmatched:
+            unmatched.discard(check.name)
+            lines.append(f"[+]{check.name} excluded: ok\n")
+        elif check.error:
+            failed = True
+            lines.append(f"[-]{check.name} failed: reason withheld\n")
+        else:
+            lines.append(f"[+]{check.name} ok\n")
+    if unmatched:
+        names = ", ".join(quote(name) for name in sorted(unmatched))
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}\n")
+    if failed:
+        return HealthAnswer(500, "".join(lines) + "healthz check failed\n")
+    return HealthAnswer(200, "".join(lines) + "healthz check passed\n" if "verbose" in query else "ok")
+
+
+def answer_one(check: Check) -> HealthAnswer:
+    """The answer of `/healthz/<name>`."""
+    return HealthAnswer(500, f"internal server error: {check.error}\n") if check.error else HealthAnswer(200, "ok")

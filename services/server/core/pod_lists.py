@@ -1,0 +1,49 @@
+"""The lists /pods and /runningpods/ show, built from what the streams say (server.md 7). Encodes nothing."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bus.messages.podsync import PodStatus
+from bus.messages.sources import DesiredPod
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState, RuntimePod, SandboxState
+
+
+def pod_list(desired: Iterable[DesiredPod], statuses: Mapping[str, PodStatus]) -> Object:
+    """The PodList of /pods. An API pod keeps the status the API server gave it; others show the computed one."""
+    items = []
+    for entry in desired:
+        pod = {key: value for key, value in entry.pod.items() if key not in ("kind", "apiVersion", "status")}
+        computed = statuses.get(entry.uid)
+        shown = computed.status if computed is not None and entry.source != "api" else entry.pod.get("status")
+        items.append({**pod, "status": shown or {}})
+    return _listed(items)
+
+
+def running_pod_list(pods: Iterable[RuntimePod]) -> Object:
+    """The PodList of /runningpods/: pods with a ready sandbox or a running container, with their running containers."""
+    items = []
+    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
+        containers: list[Any] = [
+            {"name": container.name, "image": container.image, "resources": {}}
+            for container in pod.containers
+            if container.state is ContainerState.RUNNING
+        ]
+        if containers or any(sandbox.state is SandboxState.READY for sandbox in pod.sandboxes):
+            metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+            items.append({"metadata": metadata, "spec": {"containers": containers or None}, "status": {}})
+    return _listed(items)
+
+
+def find_pod(desired: Iterable[DesiredPod], namespace: str, name: str) -> DesiredPod | None:
+    """The desired pod of that name, None when there is none."""
+    for entry in desired:
+        metadata = entry.pod.get("metadata", {})
+        if metadata.get("name") == name and metadata.get("namespace") == namespace:
+            return entry
+    return None
+
+
+def _listed(items: list[Object]) -> Object:
+    # Go encodes an empty list it never appended to as null, and clients have come to meet that.
+    return {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items or None}

@@ -1,0 +1,158 @@
+"""Wires the HTTP server: streams in, listeners out. Order: TLS files, main and read-only listeners, health listener."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+
+from bus.interface import Change, Deleted, Put
+from bus.messages.beat import Beat
+from bus.messages.streams import PODS_DESIRED, PODS_STATUS, RUNTIME_PODS, SERVICES
+from services.launch import Context
+from services.server.adapters.directory_watch import DirectoryWatch
+from services.server.adapters.endpoints import Endpoints, Streams, health_handler
+from services.server.adapters.front import Authorizer, AuthorizerError, Front, Gate
+from services.server.adapters.listeners import Handler, Listener, listen, listen_until_open, why
+from services.server.adapters.tls import ServingTls
+from services.server.core.authorization import Attributes
+from services.server.core.health import Check, Health
+from services.server.core.routes import Endpoint, Served
+from shared.errors import OperatorError
+from shared.model.runtime import RuntimePod
+
+_LOG = logging.getLogger(__name__)
+
+_LOG_THREADS = 8  # log files read at the same time
+_TURN = 1.0  # seconds between signs of life
+_FLUSH = 60.0  # seconds between flushes of our own log, by which the `log` check is judged
+
+
+class ServerService:
+    """The compartment. `opened` is set once the main and read-only listeners stand; `listeners` names what is open."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._config = context, context.config
+        self._clock, self._bus = context.clock, context.bus
+        self.listeners: dict[str, Listener] = {}  # main, read-only, healthz
+        self.opened = asyncio.Event()
+        others = [service for service in SERVICES if service != context.service]
+        self.health = Health(others, self._config.sync_frequency, self._clock.monotonic())
+        self._watch = DirectoryWatch()
+        self._threads = ThreadPoolExecutor(_LOG_THREADS, thread_name_prefix="logs")
+        streams = Streams(
+            self._bus.follow(PODS_DESIRED),
+            self._bus.follow(PODS_STATUS),
+            self._bus.follow(RUNTIME_PODS, self._runtime_changed),
+        )
+        self._bus.on_beat(self._heard)
+        self.endpoints = Endpoints(self._config, streams, self._clock, self._threads, self._watch)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises OperatorError when a listener other than health's cannot be opened."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
+            await stack.enter_async_context(self._watch)
+            stack.push_async_callback(self._close)
+            tls = await self._open()
+            self.opened.set()
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._turn(), name="turn")
+                    tasks.create_task(self._flush_log(), name="flush-log")
+                    if tls is not None:
+                        tasks.create_task(tls.follow_files(self._watch), name="tls-files")
+                    if self._config.healthz_port:
+                        tasks.create_task(self._open_healthz(), name="healthz")
+            except ExceptionGroup as group:
+                raise group.exceptions[0] from group
+
+    async def _open(self) -> ServingTls | None:
+        config = self._config
+        handlers = {**self.endpoints.handlers, Endpoint.HEALTHZ: health_handler(self._checks)}
+        tls: ServingTls | None = None
+        if config.enable_server:
+            tls = ServingTls(config, self._client_ca_changed)
+            gate = Gate(
+                tls,
+                _authorizer(config.authorization_mode),
+                node=config.node_name,
+                anonymous=config.anonymous_auth,
+                tokens_expected=config.webhook_authentication,
+            )
+            front = Front(Served(config.enable_debugging_handlers, self.health.names), handlers, gate)
+            opening = listen(config.address, config.port, front, tls.context)
+            self.listeners["main"] = await _opened(opening, config.address, config.port, "port")
+        if config.read_only_port:
+            front = Front(Served(debugging=False, checks=self.health.names), handlers)
+            opening = listen(config.address, config.read_only_port, front)
+            self.listeners["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
+        return tls
+
+    async def _open_healthz(self) -> None:
+        served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
+        front: Handler = Front(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
+        address, port = self._config.healthz_bind_address, self._config.healthz_port
+        self.listeners["healthz"] = await listen_until_open(address, port, front)
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(listener.close() for listener in self.listeners.values()))
+        self.listeners.clear()
+
+    async def _turn(self) -> None:
+        while True:
+            self._bus.progress("serve")
+            await asyncio.sleep(_TURN)
+
+    async def _flush_log(self) -> None:
+        """Flush our own log where a blocked one blocks only its own thread, and note when that last went through."""
+        while True:
+            await asyncio.to_thread(_flush_handlers)
+            self.health.note_log_flushed(self._clock.monotonic())
+            await asyncio.sleep(_FLUSH)
+
+    def _checks(self) -> tuple[Check, ...]:
+        return self.health.checks(self._clock.monotonic())
+
+    def _heard(self, beat: Beat) -> None:
+        self.health.note_beat(beat.service, beat.progress, self._clock.monotonic())
+
+    def _runtime_changed(self, change: Change[RuntimePod]) -> None:
+        if isinstance(change, Put | Deleted):
+            self.endpoints.wakers.wake(change.key)
+
+    def _client_ca_changed(self) -> None:
+        # Clients the old CA vouched for must not stay in on an open connection.
+        if "main" in self.listeners:
+            self.listeners["main"].close_connections()
+
+
+def build(context: Context) -> ServerService:
+    """The service for `services.launch`."""
+    return ServerService(context)
+
+
+def _authorizer(mode: str) -> Authorizer:
+    async def always_allow(_question: Attributes) -> bool:
+        return True
+
+    async def undecidable(_question: Attributes) -> bool:
+        raise AuthorizerError("no client provided, cannot use webhook authorization")
+
+    return always_allow if mode == "AlwaysAllow" else undecidable
+
+
+async def _opened(opening: Awaitable[Listener], address: str, port: int, key: str) -> Listener:
+    try:
+        return await opening
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"cannot listen on {address} port {port}: {why(error)}",
+            where=key,
+            remedy=f"free the port, or set another address or {key} in the configuration",
+        ) from error
+
+
+def _flush_handlers() -> None:
+    for handler in logging.getLogger().handlers:
+        handler.flush()

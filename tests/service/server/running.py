@@ -1,0 +1,153 @@
+"""A server on the in-memory bus with real listeners on loopback, and the streams it follows in the test's hands."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bus.interface import OwnedStream
+from bus.memory import MemoryBus, MemoryNetwork
+from bus.messages.podsync import PodStatus
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import PODS_DESIRED, PODS_STATUS, RUNTIME_PODS
+from services.launch import Context
+from services.server.service import ServerService, build
+from shared.config.effective import EffectiveConfig
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+
+NAMESPACE, POD, UID, CONTAINER = "default", "web", "uid-1", "main"
+CONTAINER_ID = "c1"
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def configuration(directory: Path, **more: Any) -> EffectiveConfig:
+    """Listeners on loopback without TLS files; what a test needs goes on top."""
+    config = EffectiveConfig(
+        node_name="node-1",
+        root_dir=str(directory / "root"),
+        run_dir=str(directory / "run"),
+        log_dir=str(directory / "log"),
+        cert_dir=str(directory / "pki"),
+        pod_logs_dir=str(directory / "pods"),
+        address="127.0.0.1",
+        port=free_port(),
+        read_only_port=free_port(),
+        healthz_port=free_port(),
+        enable_server=False,
+        authorization_mode="AlwaysAllow",
+        webhook_authentication=False,
+    )
+    return replace(config, **more)
+
+
+class Node:
+    """The other services, as far as the server can tell."""
+
+    def __init__(self) -> None:
+        self.network = MemoryNetwork()
+        self.buses: dict[str, MemoryBus] = {}
+        self.desired: OwnedStream[DesiredPod]
+        self.status: OwnedStream[PodStatus]
+        self.runtime: OwnedStream[RuntimePod]
+
+    async def start(self, *services: str) -> None:
+        """Start these services, in a new incarnation where they were killed."""
+        for service in services:
+            bus = self.buses[service] = self.network.bus(service)
+            if service == "sources":
+                self.desired = bus.own(PODS_DESIRED)
+            elif service == "podsync":
+                self.status = bus.own(PODS_STATUS)
+            elif service == "pleg":
+                self.runtime = bus.own(RUNTIME_PODS)
+            await bus.start()
+
+    async def run_pod(self, log_path: Path | str = "", state: ContainerState = ContainerState.RUNNING) -> None:
+        """The pod is desired, its container is running by podsync's word, and in `state` by the runtime's."""
+        metadata = {"name": POD, "namespace": NAMESPACE, "uid": UID}
+        pod = {"metadata": metadata, "spec": {"containers": [{"name": CONTAINER}]}}
+        self.desired.put(UID, DesiredPod(uid=UID, source="file", pod=pod))
+        self.report_status({"running": {}})
+        self.observe(log_path, state)
+        await self.network.settle()
+
+    def report_status(self, state: dict[str, Any]) -> None:
+        """podsync's word on the container."""
+        entry = {"name": CONTAINER, "state": state, "containerID": f"containerd://{CONTAINER_ID}", "restartCount": 0}
+        status = {"phase": "Running", "containerStatuses": [entry]}
+        self.status.put(UID, PodStatus(uid=UID, name=POD, namespace=NAMESPACE, version=(1, 1), status=status))
+
+    def observe(self, log_path: Path | str, state: ContainerState) -> None:
+        """The runtime's word on the container."""
+        container = Container(
+            id=CONTAINER_ID,
+            name=CONTAINER,
+            attempt=0,
+            sandbox_id="s1",
+            state=state,
+            created_at=1,
+            log_path=str(log_path),
+        )
+        sandbox = Sandbox(id="s1", attempt=0, state=SandboxState.READY, created_at=1)
+        observed_at = self.network.clock.monotonic()
+        pod = RuntimePod(
+            uid=UID,
+            name=POD,
+            namespace=NAMESPACE,
+            observed_at=observed_at,
+            sandboxes=(sandbox,),
+            containers=(container,),
+        )
+        self.runtime.put(UID, pod)
+
+
+class Running:
+    """A server that runs, and a client for it."""
+
+    def __init__(
+        self, node: Node, config: EffectiveConfig, service: ServerService, client: aiohttp.ClientSession
+    ) -> None:
+        self.node, self.config, self.service, self.client = node, config, service, client
+        self.read_only = f"http://127.0.0.1:{config.read_only_port}"
+        self.main = f"https://127.0.0.1:{config.port}"
+        self.healthz = f"http://127.0.0.1:{config.healthz_port}"
+
+    async def get(self, url: str, method: str = "GET", **more: Any) -> tuple[int, str]:
+        """Status and body."""
+        async with self.client.request(method, url, allow_redirects=False, **more) as response:
+            return response.status, await response.text()
+
+
+@asynccontextmanager
+async def running(config: EffectiveConfig) -> AsyncIterator[Running]:
+    """Run a server with every other service present until the block ends."""
+    node = Node()
+    await node.start("bootstrap", "sources", "podsync", "volume", "pleg", "status")
+    bus = node.network.bus("server")
+    context = Context(service="server", config=config, bus=bus, clock=node.network.clock, stopping=asyncio.Event())
+    service = build(context)
+    await bus.start()
+    await node.network.settle()
+    task = asyncio.create_task(service.run())
+    opened = asyncio.create_task(service.opened.wait())
+    try:
+        await asyncio.wait({task, opened}, return_when=asyncio.FIRST_COMPLETED)
+        opened.cancel()
+        if task.done():
+            task.result()
+        async with aiohttp.ClientSession() as client:
+            yield Running(node, config, service, client)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await bus.stop()

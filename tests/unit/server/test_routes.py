@@ -1,0 +1,107 @@
+"""Which handler or refusal a request gets."""
+
+import pytest
+
+from services.server.core.routes import Endpoint, Refusal, Route, Served, clean_path, resolve
+
+MAIN = Served(debugging=True, checks=("ping", "log"))
+READ_ONLY = Served(debugging=False, checks=("ping",))
+HEALTH = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
+
+
+def get(path: str, served: Served = MAIN, method: str = "GET", query: str = "", accept: str = "") -> Route | Refusal:
+    return resolve(method, path, query, accept, served)
+
+
+def refused(path: str, served: Served = MAIN, method: str = "GET", accept: str = "") -> Refusal:
+    answer = get(path, served, method, accept=accept)
+    assert isinstance(answer, Refusal)
+    return answer
+
+
+def test_a_log_request_names_namespace_pod_and_container() -> None:
+    assert get("/containerLogs/ns/pod/c") == Route(Endpoint.CONTAINER_LOGS, ("ns", "pod", "c"))
+
+
+@pytest.mark.parametrize(
+    ("path", "endpoint"),
+    [
+        ("/healthz", Endpoint.HEALTHZ),
+        ("/pods", Endpoint.PODS),
+        ("/pods/", Endpoint.PODS),
+        ("/runningpods/", Endpoint.RUNNING_PODS),
+        ("/configz", Endpoint.CONFIGZ),
+    ],
+)
+def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
+    assert get(path) == Route(endpoint)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/nothing", "/metrics", "/exec/ns/p/c", "/healthz/unknown", "/configz/x", "/Pods"]
+)
+def test_what_is_not_registered_is_refused_before_authentication(path: str) -> None:
+    answer = refused(path)
+    assert (answer.status, answer.body, answer.open) == (404, "404 page not found", True)
+
+
+@pytest.mark.parametrize("path", ["/pods/x", "/containerLogs", "/containerLogs/ns/pod", "/containerLogs/a/b/c/d"])
+def test_a_wrong_path_under_a_registered_prefix_is_refused_after_authentication(path: str) -> None:
+    answer = refused(path)
+    assert (answer.status, answer.body, answer.open) == (404, "404: Page Not Found", False)
+
+
+def test_a_wrong_method_says_which_is_allowed() -> None:
+    answer = refused("/containerLogs/ns/pod/c", method="HEAD")
+    assert (answer.status, answer.body, answer.headers) == (405, "405: Method Not Allowed", {"Allow": "GET"})
+
+
+def test_health_takes_any_method() -> None:
+    assert get("/healthz", method="POST") == Route(Endpoint.HEALTHZ)
+    assert get("/healthz/log") == Route(Endpoint.HEALTHZ, ("log",))
+
+
+def test_a_list_that_the_client_does_not_accept_is_406() -> None:
+    assert refused("/pods", accept="text/html").status == 406
+    assert get("/pods", accept="text/html, application/json;q=0.9") == Route(Endpoint.PODS)
+    assert get("/containerLogs/ns/pod/c", accept="text/html") == Route(Endpoint.CONTAINER_LOGS, ("ns", "pod", "c"))
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("//pods", "/pods?a=b"),
+        ("/x/../pods", "/pods?a=b"),
+        ("/runningpods", "/runningpods/?a=b"),
+        ("/a\r\nb/./c", "/a%0D%0Ab/c?a=b"),
+        ("", "/?a=b"),
+    ],
+)
+def test_unclean_paths_are_redirected_before_authentication(path: str, location: str) -> None:
+    answer = get(path, query="a=b")
+    assert isinstance(answer, Refusal)
+    assert (answer.status, answer.headers["Location"], answer.open) == (301, location, True)
+
+
+def test_cleaning_keeps_a_trailing_slash() -> None:
+    assert clean_path("/a//b/../c/") == "/a/c/"
+    assert clean_path("/..") == "/"
+
+
+@pytest.mark.parametrize("path", ["/run/x", "/exec/a/b/c", "/containerLogs/ns/pod/c", "/logs/", "/debug/pprof/heap"])
+def test_without_debug_handlers_their_paths_say_so_for_every_method(path: str) -> None:
+    for method in ("GET", "POST"):
+        answer = refused(path, READ_ONLY, method)
+        assert (answer.status, answer.body, answer.open) == (405, "Debug endpoints are disabled.", False)
+
+
+def test_without_debug_handlers_the_others_are_unknown() -> None:
+    assert refused("/configz", READ_ONLY).status == 404
+    assert refused("/exec", READ_ONLY).headers["Location"] == "/exec/"
+    assert get("/pods", READ_ONLY) == Route(Endpoint.PODS)
+
+
+def test_the_health_listener_serves_health_alone() -> None:
+    assert get("/healthz/ping", HEALTH) == Route(Endpoint.HEALTHZ, ("ping",))
+    assert refused("/pods", HEALTH).status == 404
+    assert refused("/run/x", HEALTH).status == 404
