@@ -1,0 +1,67 @@
+# The commands of this project; `make help` lists them. Everything Python lives in .venv, everything the first run writes
+# in $BULKHEAD_HOME (default /var/lib/bulkhead).
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help venv lock deps test-deps check coverage test quick run clean
+export BULKHEAD_HOME ?= /var/lib/bulkhead
+# A registry answers slowly now and then; a Python is never downloaded.
+export UV_HTTP_TIMEOUT ?= 180
+export UV_PYTHON_DOWNLOADS := never
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The uv on PATH, else one installed beside the venv (not into the system's Python, which may forbid it: PEP 668).
+UV = $$(command -v uv || echo $(CURDIR)/.uv/bin/uv)
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 14
+
+venv: $(VENV)/.synced  ## create .venv from requirements.lock
+
+$(VENV)/.synced: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "bulkhead: $(PYTHON) is older than 3.11; name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
+	@test -x $(BIN)/python || "$(UV)" venv --quiet --python "$$(command -v $(PYTHON))" $(VENV)
+	@echo "Installing what requirements.lock names into $(VENV) ..."
+	@"$(UV)" pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@"$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.uv/bin/uv:
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || tools/install-missing venv
+	@echo "Installing uv into .uv ..."
+	@$(PYTHON) -m pip install --quiet --root-user-action=ignore --target .uv uv
+
+lock:  ## write requirements.lock anew from pyproject.toml
+	@command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
+	"$(UV)" pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
+	    --python-version 3.11 pyproject.toml --group dev -o requirements.lock
+
+deps:  ## install what running needs and the machine lacks (containerd, runc, CNI plugins, busybox)
+	@tools/install-missing run
+
+test-deps:  ## the same, and what the tests need
+	@tools/install-missing run test
+
+check: venv  ## formatting, lint, types, import contracts, file sizes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.file_sizes
+
+coverage: venv  ## the two pure halves of the bus: every branch
+	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
+
+test: test-deps check coverage  ## check and every test
+	$(BIN)/pytest
+
+quick: check  ## check and the tests that need neither root nor a runtime
+	$(BIN)/pytest tests/unit tests/service tests/architecture -m "not root"
+
+run: venv deps  ## run the agent in the foreground with examples/ and show the example pod
+	@$(BIN)/python -m tools.first_run
+
+clean: venv  ## remove everything `make run` made: pods, containers, mounts, cgroups, bridge, BULKHEAD_HOME
+	@$(BIN)/python -m tools.clean

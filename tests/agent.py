@@ -1,0 +1,272 @@
+"""An agent for one test: the seven real processes under supervisord, with a home, ports and runtime of their own.
+
+Starts, signals, listens and takes down; knows nothing of pods. Waits look every 20 ms, because other processes tell of
+nothing; beats arrive by themselves.
+"""
+
+import asyncio
+import inspect
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+import yaml
+
+from bus.lock import ServiceLock
+from bus.manifest import new_manifest
+from bus.messages.beat import Beat
+from bus.messages.streams import SERVICES
+from bus.node import NodeBus
+from tests.containerd import PrivateContainerd, network_of_our_own
+from tools import leftovers
+from tools.clean import clean, remove_pods
+from tools.containerd import answers, import_images
+from tools.home import Home
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
+
+T = TypeVar("T")
+
+LOOK_EVERY = 0.02  # seconds
+BIN = Path(sys.executable).parent
+NODE = "node-a"
+
+
+class Agent:
+    """One agent. `async with World() as world:` starts it and waits for all seven beats (and its containerd).
+
+    `containerd`: a running one to use instead of an embedded one; the world removes its pods at the end.
+    `config`: KubeletConfiguration fields that win over the world's own. `environment`: for supervisord and the seven.
+    `start=False`: lay the home out and start nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        containerd: PrivateContainerd | None = None,
+        config: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+        verbosity: int = 2,
+        start: bool = True,
+    ) -> None:
+        self.home = Home(Path(tempfile.mkdtemp(prefix="bk", dir="/tmp")))
+        self.beats: dict[str, Beat] = {}  # service -> the newest beat heard
+        self._containerd, self._start, self._verbosity = containerd, start, verbosity
+        self._port, self._read_only_port, self._healthz_port = free_ports(3)
+        self._config, self._environment = dict(config or {}), dict(environment or {})
+        self._supervisord: subprocess.Popen[bytes] | None = None
+        self._bus: NodeBus | None = None
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.home.path.joinpath(leftovers.HOME_MARKER).touch()
+            self.home.manifests.mkdir()
+            self.write_config()
+            self.home.make()
+            if self._start:
+                await self.start()
+        except BaseException:
+            await self._take_down(failed=True)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._take_down(failed=kind is not None)
+
+    def write_config(self, **fields: Any) -> None:
+        """Write kubelet.yaml and kubelet.args; `fields` are KubeletConfiguration fields added for good."""
+        self._config |= fields
+        bridge, subnet = network_of_our_own()
+        kubelet = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "staticPodPath": "manifests",
+            "podLogsDir": "log/pods",
+            "cgroupRoot": f"/{self.home.path.name}",
+            "address": "127.0.0.1",
+            "port": self._port,
+            "readOnlyPort": self._read_only_port,
+            "healthzPort": self._healthz_port,
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            "authorization": {"mode": "AlwaysAllow"},
+            "logging": {"verbosity": self._verbosity},
+            **({"containerRuntimeEndpoint": self._containerd.endpoint} if self._containerd else {}),
+            **self._config,
+        }
+        own = {"apiVersion": "bulkhead/v1alpha1", "kind": "BulkheadConfiguration"}
+        embedded = {"embeddedContainerd": {"enabled": True, "bridge": bridge, "podCIDR": subnet}}
+        documents = [kubelet] if self._containerd else [kubelet, {**own, **embedded}]
+        (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
+        arguments = f"--config={self.home.path}/kubelet.yaml --hostname-override={NODE}\n"
+        (self.home.path / "kubelet.args").write_text(arguments)
+
+    async def start(self) -> None:
+        """Start supervisord and wait until all seven beat and the runtime answers with its images."""
+        began = time.monotonic()
+        self.start_supervisord()
+        if self._bus is None:
+            self._bus = NodeBus("test", new_manifest(self.home.run_dir))
+            self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
+            await self._bus.start()
+        await self.wait_beats(*SERVICES, after=began, seconds=20)
+        if self._containerd is None:
+            await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer", 20)
+            import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
+
+    def start_supervisord(self) -> None:
+        """Start supervisord alone; the services follow by themselves."""
+        environment = {**os.environ, "CRASH_AT": f"@{self._crash_file}", **self._environment}
+        environment["BULKHEAD_HOME"] = str(self.home.path)
+        command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(self.home.supervisord_conf)]
+        with self.home.console.open("ab") as console:
+            self._supervisord = subprocess.Popen(
+                command, env=environment, stdout=console, stderr=console, start_new_session=True
+            )
+
+    async def stop_supervisord(self, seconds: float = 40) -> int:
+        """TERM, as an operator does; waits for the end of all of it. Returns supervisord's exit code."""
+        process = self._require_supervisord()
+        process.terminate()
+        return await asyncio.wait_for(asyncio.to_thread(process.wait), seconds)
+
+    async def _take_down(self, *, failed: bool) -> None:
+        if failed:
+            print(self.tail_of_logs(), file=sys.stderr)
+        if self._bus is not None:
+            await self._bus.stop()
+        leftovers.end_processes(leftovers.agent_processes_of(self.home.path))
+        if self._supervisord is not None:
+            self._supervisord.wait()
+        if self._containerd is not None:
+            await remove_pods(self._containerd.endpoint)
+        await clean(self.home.path)
+        leftovers.remove_empty_cgroups(self.home.path.name)
+
+    # Processes
+
+    @property
+    def supervisord_pid(self) -> int:
+        return self._require_supervisord().pid
+
+    def pid_of(self, service: str) -> int:
+        """Of one of the seven, or of the embedded containerd itself; 0 while there is none."""
+        holder = ServiceLock(self.home.run_dir, service).holder() or 0
+        if service != "containerd" or not holder:
+            return holder
+        children = Path(f"/proc/{holder}/task/{holder}/children")
+        return int((children.read_text().split() or ["0"])[0]) if children.exists() else 0
+
+    def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> int:
+        """Signal one of the seven, `containerd` or `supervisord`; the pid it had."""
+        pid = self.supervisord_pid if service == "supervisord" else self.pid_of(service)
+        assert pid, f"{service} does not run"
+        os.kill(pid, number)
+        return pid
+
+    def crash_at(self, point: str) -> None:
+        """The next process that reaches this crash point dies there by SIGKILL, once."""
+        scratch = self._crash_file.with_suffix(".new")
+        scratch.write_text(point)
+        scratch.rename(self._crash_file)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether the crash point asked for last was reached."""
+        return not self._crash_file.exists()
+
+    def supervisorctl(self, *words: str) -> str:
+        """What supervisorctl prints."""
+        command = [str(BIN / "supervisorctl"), "-c", str(self.home.supervisord_conf), *words]
+        return subprocess.run(command, capture_output=True, check=False, text=True, timeout=60).stdout
+
+    async def wait_back(self, service: str, old_pid: int, seconds: float = 5.0) -> Beat:
+        """Wait until the service runs as another process than `old_pid` and beats; its beat."""
+
+        def back() -> Beat | None:
+            beat = self.beats.get(service)
+            return beat if beat is not None and beat.pid not in (0, old_pid) else None
+
+        return await self.wait_for(back, f"{service} to come back", seconds)
+
+    async def wait_beats(self, *services: str, after: float | None = None, seconds: float = 5.0) -> None:
+        """Wait until each service was heard with a beat sent after the given CLOCK_MONOTONIC time (default: now)."""
+        moment = time.monotonic() if after is None else after
+
+        def silent() -> list[str]:
+            return [name for name in services if name not in self.beats or self.beats[name].sent_at <= moment]
+
+        await self.wait_for(lambda: not silent(), lambda: f"beats of {', '.join(silent())}", seconds)
+
+    # Waiting and telling
+
+    @overload
+    async def wait_for(
+        self, look: Callable[[], Awaitable[T | None]], what: str | Callable[[], str], seconds: float = 10.0
+    ) -> T: ...
+
+    @overload
+    async def wait_for(
+        self, look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 10.0
+    ) -> T: ...
+
+    async def wait_for(self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = 10.0) -> Any:
+        """The first truthy thing that `look` returns. AssertionError, naming `what`, when there is none in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = look()
+            value = await seen if inspect.isawaitable(seen) else seen
+            if value:
+                return value
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds} s for {what if isinstance(what, str) else what()}")
+            await asyncio.sleep(LOOK_EVERY)
+
+    def log_of(self, service: str) -> str:
+        """The service's log so far."""
+        path = self.home.log_dir / f"{service}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def tail_of_logs(self, lines: int = 25) -> str:
+        """The end of every log, for the report of a test that failed."""
+        parts = []
+        for path in sorted(self.home.log_dir.glob("*.*")):
+            if path.is_file():
+                tail = path.read_text(errors="replace").splitlines()[-lines:]
+                parts.append("\n".join([f"---- {path.name}", *tail]))
+        return "\n".join(parts)
+
+    @property
+    def endpoint(self) -> str:
+        return self._containerd.endpoint if self._containerd else f"unix://{self.containerd_socket}"
+
+    @property
+    def containerd_socket(self) -> str:
+        return f"{self.home.run_dir}/containerd/containerd.sock"
+
+    @property
+    def _crash_file(self) -> Path:
+        return self.home.path / "crash"
+
+    def _require_supervisord(self) -> "subprocess.Popen[bytes]":
+        assert self._supervisord is not None, "supervisord was not started"
+        return self._supervisord
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(listener.getsockname()[1]) for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports

@@ -1,0 +1,48 @@
+"""The checkout as the architecture tests see it: its files, and what the Python ones import and call. Reads only."""
+
+import ast
+import subprocess
+from functools import cache
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+
+
+@cache
+def tracked_files() -> tuple[str, ...]:
+    """Every file git tracks or would track, relative to the checkout."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=CHECKOUT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return tuple(sorted({name for name in listed.stdout.splitlines() if (CHECKOUT / name).is_file()}))
+
+
+def python_files(*rooms: str) -> list[str]:
+    """The Python files below the named top-level directories."""
+    return [name for name in tracked_files() if name.endswith(".py") and name.split("/")[0] in rooms]
+
+
+def text_of(name: str) -> str:
+    """The file's text."""
+    return (CHECKOUT / name).read_text()
+
+
+@cache
+def tree_of(name: str) -> ast.Module:
+    """The file's syntax tree."""
+    return ast.parse(text_of(name), filename=name)
+
+
+def imports_of(name: str) -> set[str]:
+    """Dotted names of all modules the file imports, wherever in the file."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found

@@ -1,0 +1,103 @@
+"""The documents agree with the code and with each other, and say nothing that is true of one machine only."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bus.messages.streams import SERVICES, STREAMS
+from tests.architecture.checkout import CHECKOUT, text_of, tracked_files
+from tests.architecture.compartments import ALL_EVENTS, touched_streams
+
+DOCUMENTS = [name for name in tracked_files() if name.endswith(".md")]
+# Spelt in pieces so that this file does not name what it forbids.
+PACKAGE_HOSTS = [
+    ".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("debian", "org"), ("npmjs", "org"))
+]
+MACHINE_PATHS = ["/" + "work/", "/root/" + "."]
+# A lock file of a thousand hashes and a licence are not ours to phrase.
+NOT_OURS = {"LICENSE", "requirements.lock"}
+
+
+def stream_table() -> dict[str, tuple[str, set[str]]]:
+    """Stream -> (owner, followers) as ARCHITECTURE.md tells it."""
+    table = text_of("ARCHITECTURE.md").partition("| stream (key) |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([^`]+)` [^|]*\| ([a-z ]+) \|[^|]*\|[^|]*\| ([a-z, ]+) \|$", table, re.MULTILINE)
+    return {name: (owner, set(followers.split(", ")) - {"none"}) for name, owner, followers in rows}
+
+
+def test_the_stream_table_of_the_architecture_is_the_one_in_the_code() -> None:
+    def followers(name: str) -> set[str]:
+        return {service for service in SERVICES if name in touched_streams(service, "follow")}
+
+    in_code = {
+        stream.name: (stream.owner, followers(stream.name))
+        for stream in STREAMS
+        if not stream.name.startswith("events/")
+    }
+    assert stream_table() == {**in_code, "events/<service>": ("each service", followers(ALL_EVENTS))}
+
+
+def test_the_architecture_fits_in_200_lines() -> None:
+    assert len(text_of("ARCHITECTURE.md").splitlines()) <= 200
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_of_a_document_leads_somewhere(document: str) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(document)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        file = (CHECKOUT / document).parent / path if path else CHECKOUT / document
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+    assert not broken
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that headings of a Markdown file get."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_file_and_make_target_that_a_document_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
+    for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        text = text_of(document)
+        assert not set(re.findall(r"`make ([a-z-]+)`", text)) - targets
+        named = re.findall(r"`((?:bus|services|shared|tests|tools|examples|systemd)/[\w./-]*)`", text)
+        assert not [name for name in named if not (CHECKOUT / name).exists()], document
+
+
+def test_the_changelog_keeps_its_shape() -> None:
+    """Keep a Changelog: versions newest first, known kinds of change, every entry a sentence."""
+    text = text_of("CHANGELOG.md")
+    versions = re.findall(r"^## \[([^\]]+)\](?: - (?:\d{4}-\d\d-\d\d|unreleased))?$", text, re.MULTILINE)
+    assert versions and versions == re.findall(r"^## \[([^\]]+)\]", text, re.MULTILINE)
+    kinds = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    version = re.search(r'^version = "([^"]+)"', text_of("pyproject.toml"), re.MULTILINE)
+    assert version and versions[0] in (version.group(1), "Unreleased")
+
+
+@pytest.mark.parametrize("word", [*PACKAGE_HOSTS, *MACHINE_PATHS])
+def test_no_file_speaks_of_one_machine_or_of_a_package_host(word: str) -> None:
+    speaking = []
+    for name in tracked_files():
+        if name in NOT_OURS:
+            continue
+        try:
+            text = text_of(name)
+        except UnicodeDecodeError:
+            continue  # a golden file that is not text
+        if word in text:
+            speaking.append(name)
+    assert not speaking
+
+
+def test_no_document_counts_issues() -> None:
+    speaking = [
+        name for name in tracked_files() if name not in NOT_OURS and name.endswith((".md", ".py", ".conf", ".yaml"))
+    ]
+    assert not [name for name in speaking if re.search(r"(?i)\bissue\s+#?\d", text_of(name))]

@@ -1,0 +1,108 @@
+"""Each line stands in the room it belongs to: sizes, names, first lines, and who may import which package."""
+
+import ast
+import sys
+
+import pytest
+
+from tests.architecture.checkout import CHECKOUT, imports_of, python_files, tracked_files, tree_of
+from tools.file_sizes import report
+
+PRODUCT = ("bus", "services", "shared")
+
+# Third-party package -> the modules (or packages, ending in "/") that may import it.
+WHO_MAY_IMPORT = {
+    "zmq": ("bus/",),
+    "grpc": ("shared/cri/",),
+    "cri_api": ("shared/cri/",),
+    "google": ("shared/cri/",),
+    "kubernetes": (),
+    "cryptography": ("services/bootstrap/adapters/", "services/server/adapters/"),
+    "aiohttp": ("services/server/",),
+    "asyncinotify": (
+        "services/awaiting.py",
+        "services/bootstrap/",
+        "services/sources/adapters/",
+        "services/server/adapters/",
+    ),
+    "supervisor": ("services/bootstrap/adapters/",),
+    "uvloop": ("services/launch.py",),
+    "click": ("services/bootstrap/commands.py", "shared/config/flags.py"),
+    "rich": (),
+}
+# Inside bus, what decides and what describes touches no socket.
+BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/interface.py", "bus/memory.py")
+SAYS_NOTHING = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
+
+
+@pytest.mark.parametrize("package", sorted(WHO_MAY_IMPORT))
+def test_a_third_party_package_is_imported_only_in_its_room(package: str) -> None:
+    rooms = WHO_MAY_IMPORT[package]
+    strangers = [
+        name
+        for name in python_files(*PRODUCT)
+        if any(module.split(".")[0] == package for module in imports_of(name)) and not name.startswith(rooms)
+    ]
+    assert not strangers
+
+
+def test_the_deciding_half_of_the_bus_touches_no_socket() -> None:
+    names = [name for name in python_files("bus") if name in BUS_WITHOUT_SOCKETS or name.startswith("bus/messages/")]
+    assert {"bus/replica.py", "bus/ledger.py"} <= set(names)
+    assert not [name for name in names if {"zmq", "zmq.asyncio"} & imports_of(name)]
+
+
+def test_a_core_imports_nothing_from_its_adapters_or_its_service() -> None:
+    crossings = [
+        (name, module)
+        for name in python_files("services")
+        if "/core/" in name
+        for module in imports_of(name)
+        if module.startswith("services.") and ".core" not in module
+    ]
+    assert not crossings
+
+
+@pytest.mark.parametrize("module", ["time", "random", "os", "socket", "subprocess", "asyncio", "logging", "pathlib"])
+def test_no_core_imports_the_world(module: str) -> None:
+    pure = [
+        name
+        for name in python_files(*PRODUCT)
+        if "/core/" in name or name.startswith(("shared/model/", "shared/podspec/", "bus/messages/"))
+    ]
+    assert pure
+    assert not [name for name in pure if module in {imported.split(".")[0] for imported in imports_of(name)}]
+
+
+def test_every_third_party_package_is_a_declared_dependency_with_a_reason() -> None:
+    """ARCHITECTURE.md says of each package we import why it is there."""
+    ours = {"bus", "services", "shared"}
+    imported = {module.split(".")[0] for name in python_files(*PRODUCT) for module in imports_of(name)}
+    third_party = imported - ours - set(sys.stdlib_module_names)
+    named = {"yaml": "pyyaml", "zmq": "pyzmq", "grpc": "grpcio", "cri_api": "container-runtime-interface-api"}
+    named["google"] = "protobuf"
+    text = (CHECKOUT / "ARCHITECTURE.md").read_text()
+    assert not [package for package in third_party if f"`{named.get(package, package)}`" not in text]
+
+
+def test_every_module_begins_by_saying_what_it_is_for() -> None:
+    silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not ast.get_docstring(tree_of(name))]
+    assert not silent
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    parts = [(name, set(name.removesuffix(".py").replace("_", "/").split("/"))) for name in tracked_files()]
+    assert not [name for name, words in parts if words & SAYS_NOTHING]
+
+
+def test_a_file_over_400_lines_needs_a_reason() -> None:
+    assert report({"long.py": 401}, {}) == (
+        ["  401 long.py: over 400 lines without a reason in [tool.bulkhead.large-files]"],
+        False,
+    )
+    assert report({"long.py": 401}, {"long.py": "one table"}) == (["  401 long.py: one table"], True)
+    assert report({"middling.py": 251, "small.py": 250}, {}) == (["  251 middling.py"], True)
+
+
+def test_a_reason_for_a_file_that_is_short_again_is_refused() -> None:
+    assert report({"short.py": 20}, {"short.py": "one table"})[1] is False

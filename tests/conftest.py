@@ -1,0 +1,50 @@
+"""What all tests share: the rule for what a machine lacks, and the time each lane took."""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tools.prerequisites import missing_packages
+
+_TESTS = Path(__file__).resolve().parent
+_seconds: dict[str, float] = defaultdict(float)
+_counts: dict[str, int] = defaultdict(int)
+
+
+def _lacking() -> str:
+    """Why this machine cannot run tests marked `root`, "" when it can."""
+    if os.geteuid() != 0:
+        return "needs root: sudo make test"
+    missing = missing_packages("run", "test")
+    return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that needs what the machine lacks fails in CI and skips elsewhere, saying what to install."""
+    if item.get_closest_marker("root") is None or not (lacking := _lacking()):
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(lacking, pytrace=False)
+    pytest.skip(lacking)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Add up the time of each lane (the first directory below tests), fixtures included."""
+    lane = item.path.relative_to(_TESTS).parts[0]
+    began = time.monotonic()
+    result = yield
+    _seconds[lane] += time.monotonic() - began
+    _counts[lane] += 1
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line per lane, before pytest's own closing line."""
+    if _counts:
+        lanes = ", ".join(f"{lane} {_counts[lane]} in {_seconds[lane]:.1f} s" for lane in sorted(_counts))
+        terminalreporter.write_line(f"lanes: {lanes}")

@@ -1,0 +1,88 @@
+"""A containerd for tests: own root, state, socket, bridge and subnet in one directory, configured as the embedded one.
+
+Several may run side by side. `stop` takes down every pod it still has and leaves nothing of it on the machine.
+"""
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from services.bootstrap.adapters import machine
+from services.bootstrap.core.containerd_config import render_config, render_network
+from shared.config.effective import EmbeddedContainerd
+from tools import containerd, leftovers
+from tools.clean import remove_pods
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT, Image
+
+_numbers = itertools.count()
+
+
+def network_of_our_own() -> tuple[str, str]:
+    """A bridge name and a pod network that no other test of this or another run on the machine has."""
+    taken = {path.name for path in Path("/sys/class/net").iterdir()}
+    for number in itertools.count(os.getpid() % 199 + next(_numbers)):
+        bridge = f"bkt{os.getpid() % 100000}x{number % 200}"
+        if bridge not in taken:
+            return bridge, f"10.91.{number % 200}.0/24"
+    raise AssertionError("unreachable")
+
+
+class PrivateContainerd:
+    """One containerd process below `directory`, which must be short enough for its sockets."""
+
+    def __init__(self, directory: Path) -> None:
+        bridge, subnet = network_of_our_own()
+        self.directory = directory
+        self.log = directory / "containerd.log"
+        self.embedded = EmbeddedContainerd(
+            root=str(directory / "root"),
+            state=str(directory / "state"),
+            socket=str(directory / "c.sock"),
+            config_file=str(directory / "config.toml"),
+            cni_conf_dir=str(directory / "cni"),
+            bridge=bridge,
+            pod_cidr=subnet,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"unix://{self.embedded.socket}"
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, again if need be, and wait until it answers."""
+        facts = machine.look(self.embedded)
+        cni = Path(self.embedded.cni_conf_dir)
+        cni.mkdir(exist_ok=True)
+        Path(self.embedded.config_file).write_text(render_config(self.embedded, facts, systemd_cgroup=False))
+        (cni / "10-bulkhead.conflist").write_text(render_network(self.embedded, facts))
+        self._process = containerd.start(self.embedded, self.log)
+
+    def import_images(self, images: Iterable[Image] = (BUSYBOX_CONTENT, PAUSE_CONTENT)) -> None:
+        """Make these images from busybox and bring them in."""
+        containerd.import_images(self.embedded.socket, self.directory, images)
+
+    def end(self) -> None:
+        """End the process only; its pods go on."""
+        if self._process is not None:
+            leftovers.end_processes([self._process.pid])
+            self._process.wait()
+            self._process = None
+
+    async def stop(self) -> None:
+        """Take everything down. The directory itself is the caller's."""
+        if self._process is not None and self._process.poll() is None:
+            await remove_pods(self.endpoint)
+        self.end()
+        leftovers.end_containers(Path(self.embedded.state))
+        leftovers.end_processes(leftovers.shims_of(self.directory))
+        leftovers.unmount_below(self.directory)
+        leftovers.remove_network(self.embedded.bridge)

@@ -1,0 +1,165 @@
+"""What a newcomer does first: `make run`, look, Ctrl-C, `make run` again, `make clean`; with ports of our own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent import free_ports
+from tests.containerd import network_of_our_own
+from tools import leftovers
+from tools.home import CHECKOUT
+
+pytestmark = pytest.mark.root
+
+RUNS_WITHIN = 60.0  # seconds, what README promises
+
+
+class Terminal:
+    """One `make run` in a terminal: what it prints, and Ctrl-C. Without make, which would only add its own lines."""
+
+    def __init__(self, home: Path) -> None:
+        self.output = home.with_suffix(".out")
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "tools.first_run"],
+                cwd=CHECKOUT,
+                env={**os.environ, "BULKHEAD_HOME": str(home)},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text()
+
+    def wait_for(self, words: str, seconds: float = RUNS_WITHIN) -> str:
+        """Wait until the words are printed; all that was printed."""
+        leftovers.wait_until(lambda: words in self.text or self.process.poll() is not None, seconds)
+        assert words in self.text, self.text
+        return self.text
+
+    def press_ctrl_c(self) -> str:
+        """Ctrl-C, and all that was printed until the end."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(40)
+        return self.text
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A home that differs from the example's only in ports and network; nothing of it is left afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="bkf", dir="/tmp"))
+    (path / leftovers.HOME_MARKER).touch()
+    port, read_only_port, healthz_port = free_ports(3)
+    bridge, subnet = network_of_our_own()
+    text = (CHECKOUT / "examples" / "kubelet.yaml").read_text()
+    text = text.replace(
+        "readOnlyPort: 10255", f"readOnlyPort: {read_only_port}\nport: {port}\nhealthzPort: {healthz_port}"
+    )
+    (path / "kubelet.yaml").write_text(f"{text}  bridge: {bridge}\n  podCIDR: {subnet}\n")
+    yield path
+    run_clean(path)
+    path.with_suffix(".out").unlink(missing_ok=True)
+
+
+def run_clean(home: Path) -> subprocess.CompletedProcess[str]:
+    """`make clean`."""
+    environment = {**os.environ, "BULKHEAD_HOME": str(home)}
+    command = [sys.executable, "-m", "tools.clean"]
+    return subprocess.run(
+        command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def traces_of(home: Path, bridge: str) -> list[str]:
+    """Processes, mounts, interfaces, cgroups and CNI records that still carry this home or its network."""
+    found = [f"process {pid}" for pid in (*leftovers.agent_processes_of(home), *leftovers.shims_of(home))]
+    found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{home}/" in line]
+    found += [f"bridge {bridge}"] if Path(f"/sys/class/net/{bridge}").exists() else []
+    records = leftovers.RESULTS.glob("*") if leftovers.RESULTS.exists() else ()
+    found += [str(record) for record in records if f'"{bridge}"' in record.read_text()]
+    return found + ([str(home)] if home.exists() else [])
+
+
+def container_of(home: Path) -> int:
+    """First process of the one container of the one pod."""
+    (pid,) = leftovers.running_containers(home / "containerd" / "state")
+    return pid
+
+
+def test_the_example_pod_runs_survives_ctrl_c_and_a_second_run_and_is_cleaned_away(home: Path) -> None:
+    bridge = re.findall(r"bridge: (\S+)", (home / "kubelet.yaml").read_text())[0]
+    began = time.monotonic()
+    first = Terminal(home)
+    shown = first.wait_for("Ctrl-C stops the agent")
+    assert time.monotonic() - began < RUNS_WITHIN
+    assert re.search(r"default/hello-\S+ .* Running .* web: running", shown)
+    (url,) = re.findall(r"curl (http://10\.\S+/)", shown)
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        assert answer.read().startswith(b"Hello from hello-")
+    container = container_of(home)
+
+    assert "The agent is stopped.\nIts pods are still running (1 container)" in first.press_ctrl_c()
+    assert first.process.returncode == 0
+    assert not leftovers.agent_processes_of(home)
+    assert container_of(home) == container
+
+    second = Terminal(home)
+    second.wait_for("Ctrl-C stops the agent")
+    assert container_of(home) == container
+    second.press_ctrl_c()
+    assert container_of(home) == container
+
+    cleaned = run_clean(home)
+    assert cleaned.returncode == 0, cleaned.stderr
+    assert (cleaned.stdout[:8], cleaned.stderr) == ("Removed:", "")
+    assert traces_of(home, bridge) == []
+
+
+def test_cleaning_while_the_agent_runs_ends_it_too(home: Path) -> None:
+    bridge = re.findall(r"bridge: (\S+)", (home / "kubelet.yaml").read_text())[0]
+    terminal = Terminal(home)
+    terminal.wait_for("Ctrl-C stops the agent")
+    assert run_clean(home).returncode == 0
+    terminal.process.wait(20)
+    assert traces_of(home, bridge) == []
+
+
+def test_a_port_in_use_is_one_line_that_names_it(home: Path) -> None:
+    (port,) = re.findall(r"readOnlyPort: (\d+)", (home / "kubelet.yaml").read_text())
+    with socket.create_server(("127.0.0.1", int(port))):
+        terminal = Terminal(home)
+        terminal.process.wait(30)
+    assert terminal.process.returncode == 1
+    assert f"readOnlyPort: 127.0.0.1:{port} is in use" in terminal.text
+    assert "Traceback" not in terminal.text
+
+
+def test_a_mistake_in_the_configuration_is_one_line_that_names_it(home: Path) -> None:
+    file = home / "kubelet.yaml"
+    file.write_text(file.read_text().replace("staticPodPath", "staticPodPaht"))
+    terminal = Terminal(home)
+    terminal.process.wait(30)
+    assert terminal.process.returncode == 1
+    (line,) = [line for line in terminal.text.splitlines() if "staticPodPaht" in line]
+    assert f"{file}:" in line and "Traceback" not in terminal.text
+
+
+def test_an_edited_configuration_is_kept_and_deleted_manifests_stay_deleted(home: Path) -> None:
+    (home / "manifests").mkdir()
+    terminal = Terminal(home)
+    terminal.wait_for("Ctrl-C stops the agent")
+    terminal.press_ctrl_c()
+    assert not list((home / "manifests").iterdir())
+    assert "bkt" in (home / "kubelet.yaml").read_text()

@@ -1,0 +1,52 @@
+"""How fast a manifest becomes a running container, and a dead container a running one: medians of ten, on this machine.
+
+Seen from the runtime, not from our own logs. The limits are the promise; the figures are printed.
+"""
+
+import os
+import signal
+import statistics
+import time
+from functools import partial
+
+import pytest
+
+from shared.model.runtime import ContainerState
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+
+START_WITHIN = 1.0  # seconds, median
+RESTART_WITHIN = 0.5
+SAMPLES = 10
+
+
+async def test_a_new_manifest_runs_within_a_second_and_a_killed_container_runs_again_within_half_a_second() -> None:
+    starts, restarts = [], []
+    async with World() as world:
+        for number in range(SAMPLES):
+            name = f"quick-{number}"
+            began = time.monotonic()
+            world.put_manifest(name, busybox_pod(name))
+            pod = await world.wait_running(name)
+            starts.append(time.monotonic() - began)
+            shown = await world.wait_for(partial(world.pod, name), f"{name} in /pods")
+            assert shown["metadata"]["uid"] == pod.uid
+
+            async def again(name: str = name) -> bool:
+                seen = await world.runtime_pod(name)
+                newest = seen.containers[0] if seen else None
+                return newest is not None and newest.attempt == 1 and newest.state is ContainerState.RUNNING
+
+            began = time.monotonic()
+            os.kill(pod.containers[0].pid, signal.SIGKILL)
+            await world.wait_for(again, f"{name} to run again")
+            restarts.append(time.monotonic() - began)
+            world.remove_manifest(name)
+    print(f"start {_told(starts)}; restart {_told(restarts)}")
+    assert statistics.median(starts) < START_WITHIN, _told(starts)
+    assert statistics.median(restarts) < RESTART_WITHIN, _told(restarts)
+
+
+def _told(samples: list[float]) -> str:
+    return f"median {statistics.median(samples):.3f} s of {', '.join(f'{s:.3f}' for s in sorted(samples))}"

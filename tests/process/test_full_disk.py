@@ -1,0 +1,77 @@
+"""A full disk under the checkpoint: pods still end, and what is new is not started on ground that cannot be saved."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
+
+
+@contextmanager
+def small_disk(image: Path, mountpoint: Path) -> Iterator[None]:
+    """An ext4 of 8 MiB on a loop device."""
+    mountpoint.mkdir(parents=True)
+    image.write_bytes(b"\0" * (8 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+    subprocess.run(["mount", "-o", "loop", str(image), str(mountpoint)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--recursive", "--lazy", str(mountpoint.parent)], check=False, capture_output=True)
+        subprocess.run(["umount", "--lazy", str(mountpoint)], check=False, capture_output=True)
+
+
+@pytest_asyncio.fixture
+async def world() -> AsyncIterator[World]:
+    """An agent whose checkpoints lie on a small disk of their own."""
+    async with World(start=False) as world:
+        with small_disk(world.home.path / "disk.img", world.home.path / "kubelet" / "bulkhead"):
+            await world.start()
+            yield world
+
+
+def fill(directory: Path) -> None:
+    """Leave not one block free."""
+    for size in (1 << 20, 1 << 12, 1):
+        with (directory / f"ballast-{size}").open("wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(b"\0" * size)
+            except OSError:
+                continue
+
+
+async def test_pods_end_on_a_full_disk_and_start_again_when_there_is_room(world: World) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        world.put_manifest(name, busybox_pod(name))
+    await asyncio.gather(*(world.wait_running(name) for name in names))
+    disk = world.home.path / "kubelet" / "bulkhead"
+    await asyncio.to_thread(fill, disk)
+
+    world.remove_manifest("one")
+    await world.wait_gone("one")
+    assert "cannot be written" in world.log_of("podsync")
+    await world.wait_for(
+        lambda: any("checkpoint" in t for t in world.beats["podsync"].troubles), "a trouble in the beat"
+    )
+
+    pid = world.kill("podsync")  # what could not be saved on the disk is known all the same
+    await world.wait_back("podsync", pid)
+    world.remove_manifest("two")
+    await world.wait_gone("two")
+    three = await world.runtime_pod("three")
+    assert three is not None and [c.attempt for c in three.containers] == [0]
+
+    for ballast in disk.glob("ballast-*"):
+        ballast.unlink()
+    world.put_manifest("four", busybox_pod("four"))
+    await world.wait_running("four")
+    await world.wait_for(lambda: not world.beats["podsync"].troubles, "the trouble to end")

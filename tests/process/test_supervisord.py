@@ -1,0 +1,104 @@
+"""supervisord itself is only one more process: stopped, killed and replaced, it takes no service and no pod with it."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bus.messages.streams import SERVICES
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+STOPPED_SECONDS = 60.0  # long enough for 64 KiB of pipe to fill at this verbosity, were anything written to one
+LONGEST_SILENCE = 3.0  # seconds between two beats of one service: then a follower calls it stale
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    async with World(verbosity=6) as world:
+        world.put_manifest("steady", busybox_pod("steady"))
+        await world.wait_running("steady")
+        yield world
+
+
+async def container_ids(world: World) -> list[str]:
+    pod = await world.runtime_pod("steady")
+    return [c.id for c in pod.containers] if pod else []
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process lives; one that ended and waits for init to take note does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def _wait_standby(world: World, name: str, holder: int) -> None:
+    line = f"{name} is running as process {holder}: standing by"
+    await world.wait_for(lambda: line in world.log_of(name), f"{name} to stand by", 20)
+
+
+async def test_a_stopped_supervisord_silences_nobody(world: World) -> None:
+    world.kill("supervisord", signal.SIGSTOP)
+    try:
+        silence = dict.fromkeys(SERVICES, 0.0)
+        end = time.monotonic() + STOPPED_SECONDS
+        number = 0
+        while time.monotonic() < end:
+            await asyncio.sleep(0.2)
+            now = time.monotonic()
+            silence = {name: max(silence[name], now - world.beats[name].sent_at) for name in SERVICES}
+            if now > end - STOPPED_SECONDS + 10 * number:  # something to log about, every ten seconds
+                world.put_manifest("busy", busybox_pod("busy", "sleep", str(1000000 + number)))
+                number += 1
+        assert max(silence.values()) < LONGEST_SILENCE, silence
+    finally:
+        world.kill("supervisord", signal.SIGCONT)
+    world.remove_manifest("busy")
+    await world.wait_gone("busy")
+
+
+async def test_restarting_one_service_by_supervisorctl_leaves_the_others_and_the_pod_alone(world: World) -> None:
+    before, ids = {name: world.pid_of(name) for name in SERVICES}, await container_ids(world)
+    world.supervisorctl("restart", "pleg")
+    await world.wait_back("pleg", before["pleg"])
+    assert {name for name in SERVICES if world.pid_of(name) != before[name]} == {"pleg"}
+    assert await container_ids(world) == ids
+
+
+async def test_a_killed_supervisord_is_followed_by_another_and_there_is_one_generation_in_the_end(
+    world: World,
+) -> None:
+    before, ids = {name: world.pid_of(name) for name in SERVICES}, await container_ids(world)
+    containerd = world.pid_of("containerd")
+    world.kill("supervisord")
+    await world.wait_beats(*SERVICES)
+    assert {name: world.pid_of(name) for name in SERVICES} == before, "the orphans work on"
+
+    world.start_supervisord()
+    for name, holder in before.items():
+        await _wait_standby(world, name, holder)
+    await world.wait_beats(*SERVICES)
+    assert {name: world.pid_of(name) for name in SERVICES} == before, "a standby took over from a living holder"
+    assert world.pid_of("containerd") == containerd
+
+    world.put_manifest("later", busybox_pod("later"))
+    await world.wait_running("later")
+    world.remove_manifest("later")
+    await world.wait_gone("later")
+
+    pod = await world.runtime_pod("steady")
+    assert pod is not None
+    await world.stop_supervisord()
+    left = [name for name, pid in {**before, "containerd": containerd}.items() if is_running(pid)]
+    assert left == [], "processes of the first generation outlived the stop"
+    assert is_running(pod.containers[0].pid), "the pod did not outlive the stop"
+
+    await world.start()
+    assert await container_ids(world) == ids

@@ -1,0 +1,54 @@
+"""A containerd of our own from outside: start it, ask whether it answers, bring images into it. Knows no pods."""
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import grpc
+from cri_api.v1 import api_pb2, api_pb2_grpc
+
+from shared.config.effective import EmbeddedContainerd
+from shared.errors import OperatorError
+from tools.leftovers import end_processes, wait_until
+from tools.oci_image import Image, archive, read_busybox
+
+ANSWERS_WITHIN = 20.0  # seconds
+
+
+def answers(address: str | Path) -> bool:
+    """Whether a containerd answers CRI calls on this socket now; it takes other calls a moment earlier."""
+    if not Path(address).exists():
+        return False
+    with grpc.insecure_channel(f"unix://{address}") as channel:
+        try:
+            api_pb2_grpc.RuntimeServiceStub(channel).Version(api_pb2.VersionRequest(), timeout=2.0)
+        except grpc.RpcError:
+            return False
+    return True
+
+
+def start(embedded: EmbeddedContainerd, log: Path) -> "subprocess.Popen[bytes]":
+    """Start it as configured and wait until it answers. Raises OperatorError when it does not."""
+    with log.open("ab") as output:
+        command = [embedded.path, "--config", embedded.config_file]
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    ended_or_answers = wait_until(lambda: process.poll() is not None or answers(embedded.socket), ANSWERS_WITHIN)
+    if ended_or_answers and process.poll() is None:
+        return process
+    end_processes([process.pid])
+    process.wait()
+    raise OperatorError("containerd does not answer", where=embedded.socket, remedy=f"read {log}")
+
+
+def import_images(address: str, directory: Path, images: Iterable[Image]) -> None:
+    """Make the images from busybox, by way of a file in `directory`, and bring them in. Present ones are replaced."""
+    busybox, applets = read_busybox()
+    for image in images:
+        file = directory / "image.tar"
+        file.write_bytes(archive(image, busybox, applets))
+        command = ["ctr", "--address", address, "--namespace", "k8s.io", "images", "import", str(file)]
+        done = subprocess.run(command, capture_output=True, check=False, text=True)
+        file.unlink()
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise OperatorError(f"{image.name} could not be imported: {last}", where=address)

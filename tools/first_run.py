@@ -1,0 +1,255 @@
+"""`make run`: an agent in the foreground, with a home of its own, its example pod, and a table of what came of it.
+
+Decides nothing about pods. It lays the home out, starts supervisord, brings the example images into the embedded
+containerd, watches the read-only port until the pods of the manifest directory run, and tells where to look next.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from shared.config.effective import EffectiveConfig
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.loader import evaluate
+from shared.config.places import find_arguments, find_places
+from shared.errors import OperatorError
+from tools import containerd
+from tools.home import Home
+from tools.leftovers import agent_processes_of, running_containers
+from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
+from tools.prerequisites import missing_packages
+
+PODS_RUN_WITHIN = 60.0  # seconds
+LOOK_EVERY = 0.1  # seconds; the read-only port has no watch
+STOPS_WITHIN = 30.0
+BIN = Path(sys.executable).parent
+
+
+class AgentEndedError(Exception):
+    """supervisord ended by itself; the text is what bootstrap said on its console."""
+
+
+@dataclass
+class Agent:
+    """The running agent: supervisord in a session of its own, so that Ctrl-C reaches it only through us."""
+
+    home: Home
+    config: EffectiveConfig
+    supervisord: subprocess.Popen[bytes]
+
+    @classmethod
+    def start(cls, home: Home, config: EffectiveConfig) -> "Agent":
+        """Start supervisord in the foreground of its own session. Its console is a file that `ended` reads."""
+        command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(home.supervisord_conf)]
+        environment = {**os.environ, "BULKHEAD_HOME": str(home.path)}
+        home.console.unlink(missing_ok=True)
+        with home.console.open("ab") as console:
+            supervisord = subprocess.Popen(
+                command, env=environment, stdout=console, stderr=console, start_new_session=True
+            )
+        return cls(home, config, supervisord)
+
+    def ended(self) -> AgentEndedError:
+        """The error to raise once supervisord has ended."""
+        return AgentEndedError(self.home.console.read_text(errors="replace").strip())
+
+    def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether the condition came true in time. Raises AgentEndedError when supervisord ends meanwhile."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.supervisord.poll() is not None:
+                raise self.ended()
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY)
+        return True
+
+    def import_images(self, seconds: float) -> None:
+        """Bring the example images into the embedded containerd as soon as it answers."""
+        embedded = self.config.embedded_containerd
+        if embedded is None:
+            return
+        if not self.wait_for(lambda: containerd.answers(embedded.socket), seconds):
+            log = self.home.log_dir / "containerd.out"
+            raise OperatorError("the embedded containerd does not answer", where=embedded.socket, remedy=f"read {log}")
+        containerd.import_images(embedded.socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
+
+    def pods(self) -> list[dict[str, Any]]:
+        """What the read-only port tells now; empty while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self.read_only_url}/pods", timeout=2) as answer:
+                return list(json.load(answer).get("items") or [])
+        except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):
+            return []
+
+    @property
+    def read_only_url(self) -> str:
+        return f"http://{self.config.address}:{self.config.read_only_port}"
+
+    def stop(self) -> None:
+        """End the agent; containers stay. A second Ctrl-C changes nothing: the wait has an end."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.supervisord.send_signal(signal.SIGTERM)
+        try:
+            self.supervisord.wait(STOPS_WITHIN)
+        except subprocess.TimeoutExpired:
+            self.supervisord.kill()
+            self.supervisord.wait()
+
+
+def check_machine(home: Home) -> None:
+    """Raise OperatorError, in one line, for what would keep the agent from starting."""
+    if os.geteuid() != 0:
+        raise OperatorError(
+            "a node agent mounts, makes cgroups and starts containers: it needs root", remedy="sudo make run"
+        )
+    if missing := missing_packages("run"):
+        raise OperatorError(f"missing on this machine: {' '.join(missing)}", remedy="make deps installs them on Debian")
+    home.check()
+    if running := agent_processes_of(home.path):
+        raise OperatorError(
+            f"an agent with this home is running already (pids {' '.join(map(str, sorted(running)))})",
+            where=f"BULKHEAD_HOME={home.path}",
+            remedy=f"stop it: {BIN}/supervisorctl -c {home.supervisord_conf} shutdown, or make clean",
+        )
+
+
+def is_running(pod: dict[str, Any]) -> bool:
+    """Running, with an address."""
+    status = pod.get("status", {})
+    return status.get("phase") == "Running" and bool(status.get("podIP"))
+
+
+def show(console: Console, agent: Agent, pods: list[dict[str, Any]], seconds: float) -> None:
+    """The table of pods, and where to look next."""
+    table = Table(title=f"After {seconds:.1f} s", title_justify="left")
+    for heading in ("Pod", "Phase", "IP", "Node", "Containers"):
+        table.add_column(heading, no_wrap=heading == "Pod")
+    for pod in pods:
+        metadata, status = pod.get("metadata", {}), pod.get("status", {})
+        table.add_row(
+            f"{metadata.get('namespace')}/{metadata.get('name')}",
+            status.get("phase", "-"),
+            status.get("podIP", "-"),
+            pod.get("spec", {}).get("nodeName", agent.config.node_name),
+            ", ".join(_describe(container) for container in status.get("containerStatuses") or ()),
+        )
+    console.print(table)
+    for words, command in where_to_look(agent, pods):
+        console.print(f"  [dim]{words:22}[/] {command}", highlight=False, soft_wrap=True)
+    console.print("\nCtrl-C stops the agent; the pods stay.", highlight=False)
+
+
+def _describe(container: dict[str, Any]) -> str:
+    for state, detail in (container.get("state") or {}).items():
+        reason = detail.get("reason", "")
+        return f"{container.get('name')}: {state}" + (f" ({reason})" if reason else "")
+    return str(container.get("name"))
+
+
+def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Words and the command to type."""
+    home, config = agent.home, agent.config
+    looks: list[tuple[str, str]] = []
+    for pod in [pod for pod in pods if is_running(pod)][:1]:
+        metadata, container = pod["metadata"], pod["spec"]["containers"][0]
+        directory = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
+        looks.append(("ask the pod", f"curl http://{pod['status']['podIP']}/"))
+        looks.append(("its log", f"tail -f {config.pod_logs_dir}/{directory}/{container['name']}/0.log"))
+    control = f"{BIN}/supervisorctl -c {home.supervisord_conf}"
+    looks += [
+        ("all pods", f"curl {agent.read_only_url}/pods"),
+        ("the seven processes", f"{control} status"),
+        ("kill one", f"kill -9 $({control} pid podsync)"),
+        ("their logs", f"tail -F {home.log_dir}/*.log"),
+        ("more pods", f"cp your-pod.yaml {home.manifests}/"),
+        ("settings", f"{home.path}/kubelet.yaml"),
+    ]
+    return looks
+
+
+def explain_delay(console: Console, agent: Agent, expected: int, pods: list[dict[str, Any]]) -> None:
+    """Say what is known of pods that do not run yet."""
+    missing = f"{sum(map(is_running, pods))} of {expected} pods run after {PODS_RUN_WITHIN:.0f} s"
+    console.print(f"[bold]{missing}[/]; the agent goes on trying.", highlight=False)
+    if len(pods) < expected:
+        console.print(f"  not taken on: see {agent.home.log_dir}/sources.log and {agent.home.log_dir}/podsync.log")
+    for pod in pods:
+        status = pod.get("status", {})
+        for container in status.get("containerStatuses") or ():
+            waiting = (container.get("state") or {}).get("waiting")
+            if waiting:
+                console.print(f"  {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
+        if message := status.get("message"):
+            console.print(f"  {pod['metadata']['name']}: {message}")
+
+
+def say_goodbye(console: Console, agent: Agent) -> None:
+    """After the stop: what still runs, and how to get rid of it."""
+    embedded = agent.config.embedded_containerd
+    left = running_containers(Path(embedded.state)) if embedded else []
+    console.print("\nThe agent is stopped.", highlight=False)
+    if left:
+        noun = "container" if len(left) == 1 else "containers"
+        console.print(f"Its pods are still running ({len(left)} {noun}), as they should.", highlight=False)
+    console.print("  [dim]take it up again [/] make run\n  [dim]remove everything[/] make clean", highlight=False)
+
+
+def run(home: Home, console: Console) -> None:
+    """The whole first run; returns when the agent has ended."""
+    check_machine(home)
+    home.make()
+    os.environ["BULKHEAD_HOME"] = str(home.path)
+    config = evaluate(find_arguments(find_places())).config
+    console.print(f"Starting the agent; all it writes is in {home.path}.", highlight=False)
+    began = time.monotonic()
+    agent = Agent.start(home, config)
+    try:
+        agent.import_images(PODS_RUN_WITHIN)
+        expected = len([path for path in Path(config.static_pod_path).glob("[!.]*") if path.is_file()])
+        all_run = agent.wait_for(lambda: sum(map(is_running, agent.pods())) >= expected, PODS_RUN_WITHIN)
+        pods = agent.pods()
+        if not all_run:
+            explain_delay(console, agent, expected, pods)
+        show(console, agent, pods, time.monotonic() - began)
+        agent.supervisord.wait()
+        raise agent.ended()
+    except KeyboardInterrupt:
+        agent.stop()
+        say_goodbye(console, agent)
+    finally:
+        if agent.supervisord.poll() is None:
+            agent.stop()
+
+
+def main() -> None:
+    """Run with the home that BULKHEAD_HOME names; bad input is one line on stderr and exit 1."""
+    console = Console(width=max(100, shutil.get_terminal_size().columns))
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell without job control starts us with SIGINT ignored
+        signal.signal(number, signal.default_int_handler)
+    try:
+        run(Home(Path(os.environ.get("BULKHEAD_HOME") or "/var/lib/bulkhead").absolute()), console)
+    except (OperatorError, ConfigurationRefusedError) as error:
+        print(f"bulkhead: {error}", file=sys.stderr)
+        sys.exit(1)
+    except AgentEndedError as error:
+        sys.exit(
+            "\n".join(filter(None, (str(error), "bulkhead: the agent has ended; its logs are in its home's log/")))
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The one directory that holds everything of an agent: what stands in it, and how it is made from examples/.
+
+Knows the files of the checkout and the places `shared.config.places` derives from a home; starts nothing.
+"""
+
+import hashlib
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from shared.errors import OperatorError
+from tools.leftovers import HOME_MARKER
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+LONGEST_SOCKET = 107  # bytes of a unix socket's path that the kernel takes
+
+
+@dataclass(frozen=True)
+class Home:
+    """An agent's home. `path` is absolute."""
+
+    path: Path
+
+    @property
+    def supervisord_conf(self) -> Path:
+        return self.path / "supervisord.conf"
+
+    @property
+    def run_dir(self) -> Path:
+        return self.path / "run"
+
+    @property
+    def log_dir(self) -> Path:
+        return self.path / "log"
+
+    @property
+    def console(self) -> Path:
+        return self.log_dir / "console.log"
+
+    @property
+    def manifests(self) -> Path:
+        return self.path / "manifests"
+
+    def check(self) -> None:
+        """Raise OperatorError when sockets below this path could not be bound, or supervisord could not read it."""
+        longest = self.run_dir / "containerd" / "containerd.sock.ttrpc"
+        if len(bytes(longest)) > LONGEST_SOCKET:
+            spare = LONGEST_SOCKET - len(bytes(longest)) + len(bytes(self.path))
+            raise OperatorError(
+                f"the path has {len(bytes(self.path))} bytes, a socket below it would have more than {LONGEST_SOCKET}",
+                where=f"BULKHEAD_HOME={self.path}",
+                remedy=f"choose a directory of at most {spare} bytes",
+            )
+        if re.search(r"[%\s;\"']", str(self.path)):
+            raise OperatorError(
+                "has a character that supervisord.conf cannot hold",
+                where=f"BULKHEAD_HOME={self.path}",
+                remedy="choose a path without spaces, quotes, % and ;",
+            )
+
+    def make(self) -> None:
+        """Write what is missing. A file that was edited is kept; supervisord.conf, if it was not, follows the checkout.
+
+        Raises OperatorError when the directory holds something else already.
+        """
+        marker = self.path / HOME_MARKER
+        if self.path.exists() and not marker.exists() and any(self.path.iterdir()):
+            raise OperatorError(
+                "is not empty and was not made by `make run`",
+                where=f"BULKHEAD_HOME={self.path}",
+                remedy="choose an empty or a new directory",
+            )
+        self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        marker.touch()
+        self.log_dir.mkdir(exist_ok=True)
+        if not self.manifests.exists():
+            shutil.copytree(CHECKOUT / "examples" / "manifests", self.manifests)
+        if not (self.path / "kubelet.yaml").exists():
+            shutil.copy(CHECKOUT / "examples" / "kubelet.yaml", self.path / "kubelet.yaml")
+        if not (self.path / "kubelet.args").exists():
+            lines = ("# Flags of the kubelet, one a line.", f"--config={self.path / 'kubelet.yaml'}", "--v=2")
+            (self.path / "kubelet.args").write_text("\n".join(lines) + "\n")
+        self._write_supervisord_conf()
+
+    def _write_supervisord_conf(self) -> None:
+        if self.supervisord_conf.exists() and not _is_as_written(self.supervisord_conf.read_text()):
+            return
+        body = render_supervisord_conf((CHECKOUT / "supervisord.conf").read_text(), CHECKOUT, self.path)
+        self.supervisord_conf.write_text(_signature(body) + body)
+
+
+def render_supervisord_conf(text: str, checkout: Path, home: Path) -> str:
+    """supervisord.conf of the checkout for an agent whose files are in `home`."""
+    for system_wide, at_home in (
+        ("%(here)s", str(checkout)),
+        ("/run/bulkhead-supervisord.", f"{home}/supervisord."),
+        ("/var/log/bulkhead-supervisord.log", f"{home}/log/supervisord.log"),
+        ("\n[supervisord]\n", f'\n[supervisord]\nenvironment=BULKHEAD_HOME="{home}"\n'),
+    ):
+        if system_wide not in text:
+            raise ValueError(f"supervisord.conf no longer contains {system_wide!r}")
+        text = text.replace(system_wide, at_home)
+    return text
+
+
+def _signature(body: str) -> str:
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return f"; Made by `make run` from the checkout's supervisord.conf. Edited, it is left alone. {digest}\n"
+
+
+def _is_as_written(text: str) -> bool:
+    first, _, body = text.partition("\n")
+    return first + "\n" == _signature(body)

@@ -1,0 +1,184 @@
+"""Finds and removes what an agent with a home of its own leaves on a machine, by path and by id, never by a broad name.
+
+Knows where processes, mounts, cgroups, bridges and shims carry the home's path. Every function may run again.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from bus.messages.streams import SERVICES
+
+CGROUPS = Path("/sys/fs/cgroup")
+RESULTS = Path("/var/lib/cni/results")  # where libcni remembers what it set up
+HOME_MARKER = ".bulkhead-home"
+
+
+def agent_processes_of(home: Path) -> list[int]:
+    """supervisord, the services and the embedded containerd of the agent with this home; newest first.
+
+    A shell that merely exported BULKHEAD_HOME is none of them: its command line names neither the home nor a service.
+    """
+    return _processes(home, {"supervisord", "containerd"})
+
+
+def shims_of(home: Path) -> list[int]:
+    """The shims of the embedded containerd: they hold the pods, and outlive the agent on purpose."""
+    return _processes(home, {"containerd-shim-runc-v2"}, services=False)
+
+
+def _processes(home: Path, programs: set[str], *, services: bool = True) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid() and _belongs_to(entry, home, programs, services):
+            found.append(int(entry.name))
+    return sorted(found, reverse=True)
+
+
+def _belongs_to(entry: Path, home: Path, programs: set[str], services: bool) -> bool:
+    try:
+        arguments = [os.fsdecode(argument) for argument in (entry / "cmdline").read_bytes().split(b"\0")]
+        environment = (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # gone meanwhile
+    if {Path(argument).name for argument in arguments[:2]} & programs:
+        return any(argument.startswith(f"{home}/") for argument in arguments)
+    is_service = any(argument.startswith(f"services.{service}") for argument in arguments for service in SERVICES)
+    return services and is_service and os.fsencode(f"BULKHEAD_HOME={home}") in environment
+
+
+def alive(pid: int) -> bool:
+    """Running, and not a zombie that only waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
+    """Whether the condition became true in time. For what only looking can tell: other people's processes and files."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(every)
+    return True
+
+
+def end_processes(pids: Iterable[int], grace: float = 10.0) -> None:
+    """TERM, then KILL for those still there after `grace` seconds. A stopped one is continued, so that it can end."""
+    waiting = list(pids)
+    for pid in waiting:
+        _signal(pid, signal.SIGTERM)
+        _signal(pid, signal.SIGCONT)
+    if wait_until(lambda: not any(alive(pid) for pid in waiting), grace):
+        return
+    for pid in waiting:
+        _signal(pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in waiting), 5.0)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def running_containers(state: Path) -> list[int]:
+    """First processes of containers (sandboxes left out) that run below a containerd's state directory."""
+    found = []
+    for bundle in (state / "io.containerd.runtime.v2.task").glob("*/*"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            annotations = json.loads((bundle / "config.json").read_text())["annotations"]
+            pid = int((bundle / "init.pid").read_text())
+            if annotations["io.kubernetes.cri.container-type"] == "container" and _is_in(pid, bundle.name):
+                found.append(pid)
+    return found
+
+
+def end_containers(state: Path) -> None:
+    """Kill what still runs below a containerd's state directory, by the files in its bundles: no containerd needed."""
+    for bundle in (state / "io.containerd.runtime.v2.task").glob("*/*"):
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((bundle / "init.pid").read_text())
+            if _is_in(pid, bundle.name):
+                _signal(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            Path((bundle / "address").read_text().strip().removeprefix("unix://")).unlink(missing_ok=True)
+
+
+def _is_in(pid: int, container_id: str) -> bool:
+    """Whether the process is this container's, and no later one that got its pid."""
+    return container_id in Path(f"/proc/{pid}/cgroup").read_text()
+
+
+def unmount_below(*directories: Path) -> None:
+    """Unmount everything mounted at or below the directories, the newest first; lazily where it is busy."""
+    points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for point in reversed(points):
+        if any(Path(point).is_relative_to(directory) for directory in directories):
+            plain = subprocess.run(["umount", point], capture_output=True, check=False)
+            if plain.returncode != 0:
+                subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
+
+
+def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
+    """Remove the empty cgroups of these pods, then the classes above them where nothing else is left in them."""
+    wanted = {f"pod{uid}" for uid in uids}
+    for top in _cgroups(f"{root.strip('/')}/kubepods".lstrip("/")):
+        for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
+            if directory.is_dir() and any(part in wanted for part in directory.parts):
+                _remove_cgroup(directory)
+        for directory in (top / "burstable", top / "besteffort", top):
+            _remove_cgroup(directory)
+
+
+def remove_empty_cgroups(name: str) -> None:
+    """Remove the cgroup of this name and those below it, as far as no process is in them."""
+    for top in _cgroups(name):
+        for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
+            _remove_cgroup(directory)
+        _remove_cgroup(top)
+
+
+def _cgroups(name: str) -> list[Path]:
+    """The cgroup in every hierarchy: one on v2, one for each controller on v1."""
+    return [top for top in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")) if top.is_dir() and not top.is_symlink()]
+
+
+def _remove_cgroup(directory: Path) -> None:
+    with contextlib.suppress(OSError):  # in use by somebody, or gone, or a file: all are fine
+        directory.rmdir()
+
+
+def remove_network(bridge: str) -> None:
+    """Remove the bridge, and the namespaces and records of pods behind it that were never torn down."""
+    for record in RESULTS.glob("*"):
+        with contextlib.suppress(OSError):
+            text = record.read_text()
+            if f'"{bridge}"' not in text:  # another network's
+                continue
+            for namespace in re.findall(r'"(?:/var)?/run/netns/(cni-[^"/]+)"', text):
+                subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, check=False)
+            record.unlink()
+    if Path(f"/sys/class/net/{bridge}/bridge").is_dir():
+        subprocess.run(["ip", "link", "delete", bridge], capture_output=True, check=False)
+
+
+def check_marker(home: Path) -> None:
+    """Raise FileNotFoundError for a directory that the first run did not mark as its own."""
+    if not (home / HOME_MARKER).exists():
+        raise FileNotFoundError(2, "not made by the first run", str(home / HOME_MARKER))
+
+
+def remove_home(home: Path) -> None:
+    """Remove the directory and all in it, when it carries the mark."""
+    check_marker(home)
+    unmount_below(home)
+    shutil.rmtree(home)

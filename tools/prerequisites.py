@@ -1,0 +1,53 @@
+"""What the machine must have, and the Debian package that brings it. Knows nothing of the agent.
+
+Runs under a bare system Python, before the virtual environment exists: standard library only.
+"""
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Prerequisite:
+    """A command (or file, when `name` has a slash) that `lane` (venv, run or test) needs."""
+
+    name: str
+    package: str
+    lane: str
+
+    @property
+    def present(self) -> bool:
+        """Found on PATH or in the sbin directories that an ordinary user's PATH leaves out."""
+        if "/" in self.name:
+            return Path(self.name).exists()
+        return shutil.which(self.name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
+
+
+PREREQUISITES = (
+    Prerequisite("/usr/lib/python3/dist-packages/pip", "python3-pip", "venv"),
+    Prerequisite("containerd", "containerd", "run"),
+    Prerequisite("ctr", "containerd", "run"),
+    Prerequisite("runc", "runc", "run"),
+    Prerequisite("/usr/lib/cni/bridge", "containernetworking-plugins", "run"),
+    Prerequisite("/usr/lib/cni/host-local", "containernetworking-plugins", "run"),
+    Prerequisite("/bin/busybox", "busybox-static", "run"),
+    Prerequisite("ip", "iproute2", "run"),
+    Prerequisite("iptables", "iptables", "run"),
+    Prerequisite("mount", "mount", "run"),
+    Prerequisite("mkfs.ext4", "e2fsprogs", "test"),
+    Prerequisite("losetup", "mount", "test"),
+    Prerequisite("systemd-analyze", "systemd", "test"),
+)
+
+
+def missing_packages(*lanes: str) -> list[str]:
+    """Debian packages that bring what the named lanes lack, each once, in a stable order."""
+    wanted = {item.package: None for item in PREREQUISITES if item.lane in lanes and not item.present}
+    return list(wanted)
+
+
+if __name__ == "__main__":
+    print(" ".join(missing_packages(*sys.argv[1:])))
