@@ -7,6 +7,7 @@ import urllib.request
 from typing import Any
 
 from shared.cri.client import CriRuntime
+from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 from tests.agent import NODE, Agent
@@ -61,7 +62,10 @@ class World(Agent):
         """Wait until the newest container of the static pod runs, by the runtime's own word."""
 
         async def running() -> RuntimePod | None:
-            pod = await self.runtime_pod(name)
+            try:
+                pod = await self.runtime_pod(name)
+            except RuntimeCallError:
+                return None  # a killed runtime is on its way back
             good = pod is not None and pod.containers and pod.containers[0].state is ContainerState.RUNNING
             return pod if good else None
 

@@ -40,6 +40,7 @@ PREREQUISITES = (
     Prerequisite("mkfs.ext4", "e2fsprogs", "test"),
     Prerequisite("losetup", "mount", "test"),
     Prerequisite("systemd-analyze", "systemd", "test"),
+    Prerequisite("docker-registry", "docker-registry", "test"),
 )
 
 

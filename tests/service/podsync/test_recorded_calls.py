@@ -1,0 +1,142 @@
+"""What podsync sends to the runtime for a pod, from its appearance to its end, beside what a Go kubelet sent for it.
+
+The messages of one call are compared in the unit tests; here it is which calls, in which order, with which attempts.
+Reads are left out of the recordings. Dead sandboxes go up to a minute later in both agents, so they are not awaited.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from tests.fakes.runtime import FakeRuntime
+from tests.service.podsync.stage import Stage, on_stage
+
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+RUNS_UNTIL_DELETED = (
+    "plain",
+    "args-and-expansion",
+    "dns-none",
+    "host-aliases",
+    "host-network",
+    "ports",
+    "privileged",
+    "qos-burstable",
+    "qos-guaranteed",
+    "security-context",
+    "share-process-ns",
+)
+ENDS_BY_ITSELF = {"run-to-completion": 0, "fails-never": 7}
+
+
+def recorded(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
+    return loaded
+
+
+def as_a_static_pod(recording: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = recording["api_pod"]
+    return {**pod, "status": {}}
+
+
+def calls(recording: dict[str, Any], *parts: str) -> list[str]:
+    return [call["method"] for part in parts for call in recording[part]]
+
+
+def before_garbage_collection(methods: list[str]) -> list[str]:
+    """Up to the collection of the dead sandbox, which stops it once more before it removes it."""
+    if "RemovePodSandbox" in methods:
+        methods = methods[: methods.index("RemovePodSandbox")]
+        assert methods[-1] == "StopPodSandbox"
+        methods = methods[:-1]
+    return methods
+
+
+def mount_everything(stage: Stage, pod: dict[str, Any]) -> None:
+    uid = pod["metadata"]["uid"]
+    volumes = {
+        volume["name"]: MountedVolume(state=VolumeState.MOUNTED, host_path=f"/mnt/{volume['name']}")
+        for volume in pod["spec"].get("volumes") or []
+    }
+    stage.mounted.put(uid, MountedVolumes(uid=uid, volumes=volumes))
+
+
+async def started(stage: Stage, recording: dict[str, Any]) -> str:
+    pod = as_a_static_pod(recording)
+    uid = stage.want(pod, source="api")
+    mount_everything(stage, pod)
+    await stage.until(lambda: "startedAt" in json.dumps(stage.status(uid)) and _all_running(stage, uid, pod))
+    return uid
+
+
+def _all_running(stage: Stage, uid: str, pod: dict[str, Any]) -> bool:
+    statuses = stage.status(uid).get("containerStatuses") or []
+    return len(statuses) == len(pod["spec"]["containers"]) and all("running" in s["state"] for s in statuses)
+
+
+def images_of(recording: dict[str, Any]) -> list[str]:
+    return [container["image"] for container in recording["api_pod"]["spec"]["containers"]]
+
+
+@pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
+async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path, name: str) -> None:
+    recording = recorded(name)
+    runtime = FakeRuntime(images=images_of(recording))
+    async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
+        uid = await started(stage, recording)
+        assert runtime.methods() == calls(recording, "cri_until_delete")
+        stage.desired.delete(uid)
+        await stage.until(lambda: stage.admitted.state[uid].state is PodState.TERMINATED)
+        stage.mounted.delete(uid)
+        expected = before_garbage_collection(calls(recording, "cri_until_delete", "cri_after_delete"))
+        await stage.until(lambda: len(runtime.methods()) >= len(expected))
+        assert runtime.methods() == expected
+        graces = [int(c["request"]["timeout"]) for c in recording["cri_after_delete"] if c["method"] == "StopContainer"]
+        assert [request["timeout"] for request in runtime.requests("StopContainer")] == graces
+
+
+@pytest.mark.parametrize("name", sorted(ENDS_BY_ITSELF))
+async def test_the_calls_for_a_pod_that_ends_by_itself(tmp_path: Path, name: str) -> None:
+    recording = recorded(name)
+    runtime = FakeRuntime(images=images_of(recording))
+    async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
+        uid = await started(stage, recording)
+        (container,) = (await runtime.observe(uid))[uid].containers
+        stage.network.clock.advance(1.0)
+        runtime.exit_container(container.id, ENDS_BY_ITSELF[name])
+        stage.seen.put(uid, (await runtime.observe(uid))[uid])
+        expected = calls(recording, "cri_until_delete", "cri_after_delete")
+        await stage.until(lambda: len(runtime.methods()) >= len(expected))
+        assert runtime.methods() == expected
+        phase = recording["api_pod"]["status"]["phase"] if name == "run-to-completion" else "Failed"
+        await stage.until(lambda: stage.status(uid)["phase"] == phase)
+
+
+OF_THIS_RUN = ("lastTransitionTime", "startTime", "startedAt", "finishedAt", "containerID", "imageID", "image", "ip")
+OF_THIS_MACHINE = ("hostIP", "hostIPs", "podIP", "podIPs", "user", "resources", "allocatedResources")
+
+
+def without_ids_and_times(value: Any) -> Any:
+    """A status without what differs from run to run, and without what the fake runtime and this machine don't have."""
+    if isinstance(value, dict):
+        skipped = (*OF_THIS_RUN, *OF_THIS_MACHINE)
+        return {key: without_ids_and_times(item) for key, item in value.items() if key not in skipped}
+    return [without_ids_and_times(item) for item in value] if isinstance(value, list) else value
+
+
+def conditions_by_type(status: dict[str, Any]) -> dict[str, Any]:
+    return status | {"conditions": {c["type"]: c for c in status["conditions"]}}
+
+
+@pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
+async def test_the_status_of_a_running_pod_is_the_recorded_one(tmp_path: Path, name: str) -> None:
+    recording = recorded(name)
+    runtime = FakeRuntime(images=images_of(recording))
+    async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
+        uid = await started(stage, recording)
+        ours = conditions_by_type(without_ids_and_times(stage.status(uid)))
+        theirs = conditions_by_type(without_ids_and_times(recording["api_pod"]["status"]))
+        assert ours == theirs
