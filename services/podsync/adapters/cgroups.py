@@ -61,9 +61,16 @@ def ensure(hierarchies: Hierarchies, name: str, values: CgroupValues) -> None:
 
     Raises OSError naming the file that refused.
     """
+    existed = all((root / name.strip("/")).is_dir() for root in hierarchies.roots())
     for root in hierarchies.roots():
         _make(root, name, enable_controllers=hierarchies.unified is not None)
-    _write(hierarchies, name, values)
+    try:
+        _write(hierarchies, name, values)
+    except OSError as error:
+        if not existed:
+            raise
+        # containers run in it already, and it may hold more than the limit allows now: it goes on as it is
+        log.warning("cgroup %s keeps its values: %s", name, error.strerror)
 
 
 def _make(root: Path, name: str, *, enable_controllers: bool) -> None:

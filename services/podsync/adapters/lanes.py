@@ -148,25 +148,30 @@ class Lanes:
         kind = type(call).__name__
         if lane.unsaved and isinstance(call, BUILDING):
             # what must not be forgotten could not be written: build nothing on it; ending and removing go on
-            self._finished(
-                CallFailed(
-                    cause=f"{kind} not tried",
-                    uid=call.uid,
-                    call=call,
-                    completed_at=self._clock.monotonic(),
-                    code="",
-                    text=lane.unsaved,
-                    description=lane.unsaved,
-                )
-            )
+            self._finished(self._failed(call, lane.unsaved))
             return
         request = asyncio.ensure_future(self._perform(call))
         if is_armed(f"podsync.calling.{kind}"):
             await asyncio.wait({request}, timeout=0.005)  # let the request leave this process before it dies
             crash_point(f"podsync.calling.{kind}")
-        outcome = await request
+        try:
+            outcome = await request
+        except Exception as error:  # a bug, or a pod of a shape nobody thought of: it costs this pod a retry, not more
+            log.exception("%s of pod %s failed unexpectedly", kind, call.uid)
+            outcome = self._failed(call, f"internal error: {type(error).__name__}: {error}")
         crash_point(f"podsync.acted.{kind}")
         self._finished(outcome)
+
+    def _failed(self, call: Call, why: str) -> CallFailed:
+        return CallFailed(
+            cause=f"{type(call).__name__} failed here",
+            uid=call.uid,
+            call=call,
+            completed_at=self._clock.monotonic(),
+            code="",
+            text=why,
+            description=why,
+        )
 
 
 def _next_call(lane: Lane) -> str:

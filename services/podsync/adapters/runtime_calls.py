@@ -16,6 +16,7 @@ from services.podsync.adapters.pod_directories import PodDirectories
 from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.container_config import container_config
 from services.podsync.core.container_mounts import MountedVolume
+from services.podsync.core.dns import pod_dns
 from services.podsync.core.events import CallDone, CallFailed
 from services.podsync.core.hosts_file import hosts_file
 from services.podsync.core.instructions import (
@@ -124,9 +125,10 @@ class RuntimeCalls:
             case PreparePod():
                 return replace(done, log_attempts=await self._prepare(view))
             case RunPodSandbox(attempt=attempt):
-                config = sandbox_config(view.pod, facts=self._facts(), attempt=attempt)
-                await self.runtime.run_pod_sandbox(config, "")
-                return replace(done, observation=await self._look(call.uid))
+                facts = self._facts()
+                await self.runtime.run_pod_sandbox(sandbox_config(view.pod, facts=facts, attempt=attempt), "")
+                warnings = tuple((w.reason, w.message) for w in pod_dns(view.pod, facts).warnings if not w.on_node)
+                return replace(done, observation=await self._look(call.uid), warnings=warnings)
             case InspectImage(image=image):
                 return replace(done, image=await self.runtime.image_status(image))
             case PullImage():

@@ -104,6 +104,7 @@ class CallDone(Event):
     log_path: str = ""  # CreateContainer
     log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
     image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
+    warnings: tuple[tuple[str, str], ...] = ()  # RunPodSandbox: reason and message of Warning events about DNS
     took: float = 0.0  # seconds, of the call proper
     waited: float = 0.0  # seconds, waiting for a turn included
 

@@ -44,6 +44,8 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
                 record.retry_at = now + FIRST_RETRY_SECONDS
         case RunPodSandbox():
             record.observe(event.observation, event.completed_at)
+            for reason, message in event.warnings:
+                record.note("Warning", reason, message, "")
             if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
                 record.retry_at = now + RETRY_SECONDS
         case PreparePod():

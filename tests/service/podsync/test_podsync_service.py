@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.podsync import PodState
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
@@ -111,3 +113,25 @@ async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path
         story = (tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl").read_text()
         for word in ("PodDesired", "RunPodSandbox", "CreateContainer", "CallDone", "file wants the pod"):
             assert word in story
+
+
+async def test_a_missing_cluster_dns_is_warned_of_in_an_event(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))
+        await stage.until(lambda: running(stage, uid))
+        assert any(event.reason == "MissingClusterDNS" for event in stage.events.state.values())
+
+
+async def test_a_call_that_fails_in_a_way_nobody_thought_of_costs_one_pod_a_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("no such thing")
+
+    monkeypatch.setattr("services.podsync.adapters.runtime_calls.container_config", broken)
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(lambda: "internal error: KeyError" in str(stage.status(uid)))
+        monkeypatch.undo()
+        other = stage.want({**a_pod("u2"), "metadata": {"name": "other", "namespace": "default", "uid": "u2"}})
+        await stage.until(lambda: running(stage, other))
