@@ -6,8 +6,7 @@ or removes containers and sandboxes, and that writes cgroups.
 Owns: streams `pods.admitted`, `pods.status`, `node.conditions`, `events/podsync`; the cgroups below kubepods;
 `pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log directories.
 
-Follows: `pods.desired` (sources), `runtime.pods` and `node.observed` (pleg), `volumes.mounted` (volume),
-`status.written` (status).
+Follows: `pods.desired` (sources), `runtime.pods` and `node.observed` (pleg), `volumes.mounted` (volume).
 
 Answers: nothing but the bus's own snapshot and health requests.
 

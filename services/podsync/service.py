@@ -13,7 +13,6 @@ from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.pleg import NodeObserved
 from bus.messages.sources import DesiredPod
-from bus.messages.status import StatusWritten
 from bus.messages.streams import (
     NODE_CONDITIONS,
     NODE_OBSERVED,
@@ -21,7 +20,6 @@ from bus.messages.streams import (
     PODS_DESIRED,
     PODS_STATUS,
     RUNTIME_PODS,
-    STATUS_WRITTEN,
     VOLUMES_MOUNTED,
     events_of,
 )
@@ -38,7 +36,6 @@ from services.podsync.core.events import (
     PodVanished,
     RuntimeChanged,
     SourcesHeard,
-    StatusAccepted,
     TimePassed,
     VolumesChanged,
     VolumesHeard,
@@ -46,7 +43,7 @@ from services.podsync.core.events import (
 from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, WakeAt
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pressure import Pressure
-from shared.checkpoint import Checkpoint
+from shared.checkpoint import Checkpoint, Kept
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 from shared.model.runtime import RuntimePod
@@ -67,16 +64,18 @@ class PodSyncService:
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         self.stories = StoryBook(state / "stories")
         node = self.node_checkpoint.load_all()
-        boot = int(node.get("boot", {}).get("count", 0)) + 1
+        boot = self._count_boot(int(node.get("boot", {}).get("count", 0)) + 1)
         self.calls = calls_over(runtime, config, self.clock)
         settings = Settings(
             boot=boot,
             started_at=self.clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
+            sync_seconds=config.sync_frequency,
             node_ips=self.calls.facts.node_ips,
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
-        self.node_checkpoint.save("boot", {"count": boot})
+        for uid, why in self.core.known.unreadable.items():
+            log.error("the record of pod %s is of no use and the pod is taken on anew: %s", uid, why)
         transitions = {k: (str(v[0]), float(v[1])) for k, v in node.get("pressure", {}).items()}
         self.pressure = Pressure(
             thresholds=config.eviction_hard,
@@ -101,7 +100,7 @@ class PodSyncService:
         self.observed = self.bus.follow(RUNTIME_PODS, self._on_observed)
         self.bus.follow(VOLUMES_MOUNTED, self._on_volumes)
         self.bus.follow(NODE_OBSERVED, self._on_node)
-        self.bus.follow(STATUS_WRITTEN, self._on_written)
+        self._complete = False
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
 
@@ -115,6 +114,12 @@ class PodSyncService:
         finally:
             await self.lanes.close()
             await self.runtime.close()
+
+    def _count_boot(self, boot: int) -> int:
+        """The number of this life, larger than any before even where it cannot be written down."""
+        if self.node_checkpoint.save("boot", {"count": boot}) is not Kept.ON_DISK:
+            boot = max(boot, int(self.clock.wall()))
+        return boot
 
     # --- streams to events ---------------------------------------------------------------------------------------
 
@@ -142,9 +147,13 @@ class PodSyncService:
     def _mark_complete(self) -> None:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
-        if self.desired.complete and self.observed.complete:
-            self.admitted.mark_complete()
-            self.statuses.mark_complete()
+        if self.desired.complete and self.observed.complete and not self._complete:
+            self._complete = True
+            self.lanes.when_done(self._say_complete)
+
+    def _say_complete(self) -> None:
+        self.admitted.mark_complete()
+        self.statuses.mark_complete()
 
     def _on_volumes(self, change: Change[MountedVolumes]) -> None:
         match change:
@@ -174,11 +183,6 @@ class PodSyncService:
             )
         )
 
-    def _on_written(self, change: Change[StatusWritten]) -> None:
-        if isinstance(change, Put):
-            written = change.value
-            self._handle(StatusAccepted(uid=written.uid, version=written.version, cause="status accepted"))
-
     # --- deciding and doing --------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
@@ -206,7 +210,7 @@ class PodSyncService:
                 self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):
-                self.stories.keep_newest()
+                self.stories.keep_newest(set(self.core.records))
             self.lanes.add(uid, instruction)
 
     async def _perform(self, call: Call) -> Event:

@@ -31,6 +31,12 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
+@pytest.fixture(autouse=True)
+def first_kill(world: World) -> None:
+    """Each test kills as if nobody had before: the back-off of crash-looping processes has tests of its own."""
+    world.forgive_starts()
+
+
 async def instances(world: World, name: str) -> list[tuple[str, int, ContainerState]]:
     pod = await world.runtime_pod(name)
     return [(c.id, c.attempt, c.state) for c in pod.containers] if pod else []
@@ -117,7 +123,7 @@ async def test_podsync_killed_anywhere_in_a_start_ends_with_one_running_containe
     world.crash_at(point)
     world.put_manifest(name, busybox_pod(name))
     await world.wait_for(lambda: world.crashed, f"podsync to reach {point}")
-    await world.wait_back("podsync", pid, seconds=40)
+    await world.wait_back("podsync", pid, seconds=10)
     pod = await world.wait_running(name)
     await world.wait_for(lambda: _settled(world, name), f"pod {name} to be shown as running")
     assert [(c.attempt, c.state) for c in pod.containers] == [(0, ContainerState.RUNNING)]
@@ -150,7 +156,7 @@ async def test_podsync_killed_anywhere_in_an_end_leaves_nothing_of_the_pod(world
     world.crash_at(point)
     world.remove_manifest(name)
     await world.wait_for(lambda: world.crashed, f"podsync to reach {point}")
-    await world.wait_back("podsync", pid, seconds=40)
+    await world.wait_back("podsync", pid, seconds=10)
     await world.wait_gone(name)
     directory = Path(world.home.path) / "kubelet" / "pods" / running.uid
     await world.wait_for(lambda: not directory.exists(), f"{directory} to be removed")
@@ -166,7 +172,7 @@ async def test_a_container_that_dies_is_running_again_after_every_process_was_ki
     pod = await world.wait_running("fragile")
     for service in SERVICES:
         pid = world.kill(service)
-        await world.wait_back(service, pid, seconds=40)
+        await world.wait_back(service, pid, seconds=10)
     os.kill(pod.containers[0].pid, signal.SIGKILL)
 
     async def again() -> bool:
@@ -182,7 +188,7 @@ async def test_a_container_that_dies_is_running_again_after_every_process_was_ki
 async def test_all_seven_killed_at_once_come_back_and_the_container_is_the_same(world: World) -> None:
     before = await instances(world, "steady")
     pids = {service: world.kill(service) for service in SERVICES}
-    await asyncio.gather(*(world.wait_back(service, pid, seconds=60) for service, pid in pids.items()))
+    await asyncio.gather(*(world.wait_back(service, pid, seconds=15) for service, pid in pids.items()))
     assert await instances(world, "steady") == before
     world.put_manifest("fresh", busybox_pod("fresh"))
     await world.wait_running("fresh")

@@ -35,13 +35,31 @@ log = logging.getLogger(__name__)
 BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContainer)
 
 
+class Barrier:
+    """Calls back once every lane it was put into has come to it."""
+
+    def __init__(self, reached: Callable[[], None]) -> None:
+        self._reached, self._lanes = reached, 0
+
+    def put_into(self, lane: "Lane") -> None:
+        """One more lane to wait for."""
+        self._lanes += 1
+        lane.waiting.append(self)
+
+    def come_to(self) -> None:
+        """A lane has done everything that stood before."""
+        self._lanes -= 1
+        if self._lanes == 0:
+            self._reached()
+
+
 class Lane:
     """The instructions of one pod that wait to be done."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Instruction] = deque()
+        self.waiting: deque[Instruction | Barrier] = deque()
         self.later: SavePod | None = None  # the newest record that is in no hurry
-        self.unsaved: str = ""  # why the newest urgent save failed
+        self.unsaved: SavePod | None = None  # the newest urgent save, while it could not be done
         self.forgotten = False
         self.worker: asyncio.Task[Any] | None = None
 
@@ -77,6 +95,16 @@ class Lanes:
         if lane.worker is None:
             lane.worker = self._spawn(self._work(uid, lane), f"lane {uid}")
 
+    def when_done(self, reached: Callable[[], None]) -> None:
+        """Call back once everything handed in so far is saved and published; at once if nothing waits."""
+        busy = [lane for lane in self._lanes.values() if lane.worker is not None]
+        if not busy:
+            reached()
+            return
+        barrier = Barrier(reached)
+        for lane in busy:
+            barrier.put_into(lane)
+
     def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
         """Save something that is not a pod's, beside all lanes."""
         self._spawn(self._save(checkpoint, key, data), f"save {key}")
@@ -100,26 +128,34 @@ class Lanes:
 
     async def _work(self, uid: str, lane: Lane) -> None:
         while lane.waiting or lane.later:
-            if lane.waiting:
-                await self._do(uid, lane, lane.waiting.popleft())
-            elif lane.later:
-                later, lane.later = lane.later, None
-                await self._save(self._checkpoint, later.uid, later.record)
+            try:
+                if lane.waiting:
+                    await self._do(uid, lane, lane.waiting.popleft())
+                elif lane.later:
+                    later, lane.later = lane.later, None
+                    if not await self._save(self._checkpoint, later.uid, later.record):
+                        lane.unsaved = None
+            except Exception:  # a lane that stopped would leave its pod alone for ever
+                log.exception("an instruction for pod %s was not done", uid)
         lane.worker = None
         if lane.forgotten:
             self._lanes.pop(uid, None)
 
-    async def _do(self, uid: str, lane: Lane, instruction: Instruction) -> None:
+    async def _do(self, uid: str, lane: Lane, instruction: Instruction | Barrier) -> None:
         match instruction:
+            case Barrier():
+                instruction.come_to()
             case SavePod(record=record):
                 lane.forgotten = False
-                lane.unsaved = await self._save(self._checkpoint, uid, record)
+                lane.unsaved = instruction if await self._save(self._checkpoint, uid, record) else None
                 crash_point(f"podsync.saved.{_next_call(lane)}")
             case ForgetPod():
-                lane.forgotten = True
-                await asyncio.to_thread(self._checkpoint.delete, uid)
-                self._statuses.delete(uid, instruction.cause)
-                self._admitted.delete(uid, instruction.cause)
+                lane.forgotten, lane.unsaved = True, None
+                try:
+                    await asyncio.to_thread(self._checkpoint.delete, uid)
+                finally:  # a record that stays is taken up and forgotten again by the next life
+                    self._statuses.delete(uid, instruction.cause)
+                    self._admitted.delete(uid, instruction.cause)
             case PublishAdmitted(admitted=admitted):
                 self._admitted.put(uid, admitted, instruction.cause)
                 crash_point(f"podsync.published.{_next_call(lane)}")
@@ -148,8 +184,11 @@ class Lanes:
         kind = type(call).__name__
         if lane.unsaved and isinstance(call, BUILDING):
             # what must not be forgotten could not be written: build nothing on it; ending and removing go on
-            self._finished(self._failed(call, lane.unsaved))
-            return
+            why = await self._save(self._checkpoint, call.uid, lane.unsaved.record)
+            if why:
+                self._finished(self._failed(call, why))
+                return
+            lane.unsaved = None
         request = asyncio.ensure_future(self._perform(call))
         if is_armed(f"podsync.calling.{kind}"):
             await asyncio.wait({request}, timeout=0.005)  # let the request leave this process before it dies

@@ -67,7 +67,10 @@ class PodView:
 
     def container(self, name: str) -> Object:
         """The spec of one container."""
-        return next(c for c in self.pod["spec"]["containers"] if c["name"] == name)
+        for container in self.pod["spec"]["containers"]:
+            if container["name"] == name:
+                return dict(container)
+        raise ContainerConfigError(f"the pod has no container {name} any more")
 
 
 class RuntimeCalls:
@@ -86,6 +89,7 @@ class RuntimeCalls:
     ) -> None:
         self.runtime, self.pulls, self.facts, self.directories = runtime, pulls, facts, directories
         self.hierarchies, self.clock, self.resolv_conf = hierarchies, clock, resolv_conf
+        self.service_env: dict[str, str] = {}  # of the cluster's Services; a node on its own knows none
 
     async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
         """Do it; never raises for anything the outside world may answer."""
@@ -231,7 +235,7 @@ class RuntimeCalls:
             subpaths={},
             etc_hosts_path=self.directories.write_etc_hosts(view.uid, text),
             termination_path=termination,
-            service_env={},
+            service_env=self.service_env,
         )
         sandbox = self._sandbox_message(view, call.sandbox_attempt)
         container_id = await self.runtime.create_container(call.sandbox_id, config, sandbox)

@@ -44,13 +44,14 @@ class StoryBook:
                 log.warning("the story of pod %s has a gap: %s: %s", uid, path, error.strerror)
             self._broken = True
 
-    def keep_newest(self) -> None:
+    def keep_newest(self, living: set[str]) -> None:
         """Drop the stories of the longest gone pods; called when a pod is forgotten."""
         try:
-            stories = sorted(self.directory.glob("*.jsonl"), key=lambda p: p.stat().st_mtime, reverse=True)
+            gone = [path for path in self.directory.glob("*.jsonl") if path.name.split(".")[0] not in living]
+            gone.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         except OSError:
             return
-        for path in stories[2 * STORIES_KEPT :]:
+        for path in gone[2 * STORIES_KEPT :]:
             path.unlink(missing_ok=True)
 
 

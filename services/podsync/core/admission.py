@@ -16,6 +16,10 @@ class Verdict:
     without_effect: tuple[str, ...] = ()
 
 
+def _has_subpath(container: dict[str, Any]) -> bool:
+    return any(m.get("subPath") or m.get("subPathExpr") for m in container.get("volumeMounts") or [])
+
+
 def admit(pod: dict[str, Any]) -> Verdict:
     """Refuse what would run wrongly; name what would run without a part of its spec."""
     spec: dict[str, Any] = pod.get("spec") or {}
@@ -29,6 +33,8 @@ def admit(pod: dict[str, Any]) -> Verdict:
             ("user namespaces", spec.get("hostUsers") is False),
             ("block volumes", any(c.get("volumeDevices") for c in containers)),
             ("runtime classes", spec.get("runtimeClassName")),
+            ("image volumes", any(v.get("image") for v in spec.get("volumes") or [])),
+            ("subpaths of volumes", any(_has_subpath(c) for c in containers)),
         )
         if asked
     ]

@@ -65,15 +65,13 @@ def _volume_mounts(spec: Json) -> list[Json]:
 def _vanished(record: PodRecord, spec: Json, before: Json | None) -> Json:
     """The runtime has no instance: never started, or taken away behind our back."""
     state = (before or {}).get("state") or {}
-    if before is not None and "terminated" in state:
-        return dict(before)
+    if before is not None and ("terminated" in state or not record.looked):
+        return dict(before)  # after a restart, before the first look, nothing new is known
     status = _base(spec, before)
-    if before is not None and "running" in state and record.looked:
+    if "running" in state:
         status["lastState"] = {"terminated": _lost("deleted.  The container used to be Running")}
         if not record.deleted:
             status["restartCount"] += 1
-    elif before is not None and "running" in state:
-        return dict(before)  # after a restart, before the first look: nothing new is known
     return status
 
 
@@ -109,11 +107,19 @@ def _from_instances(spec: Json, instances: list[Container], before: Json | None,
         uid, gid, groups = newest.user
         status["user"] = {"linux": {"uid": uid, "gid": gid, "supplementalGroups": list(groups)}}
     earlier = (before or {}).get("state") or {}
+    _keep_message(status["state"], earlier)
     if len(instances) > 1 and instances[1].state is ContainerState.EXITED:
         status["lastState"] = _state(instances[1], runtime_name, None)
     elif before is not None and before.get("containerID") != container_id and "terminated" in earlier:
         status["lastState"] = {"terminated": earlier["terminated"]}
     return status
+
+
+def _keep_message(state: Json, earlier: Json) -> None:
+    """The termination message file goes with the pod's directory; what was read from it once stays."""
+    now, then = state.get("terminated"), earlier.get("terminated")
+    if now and then and now.get("containerID") == then.get("containerID") and then.get("message"):
+        now.setdefault("message", then["message"])
 
 
 def _state(instance: Container, runtime_name: str, before: Json | None) -> Json:

@@ -85,14 +85,6 @@ class RuntimeChanged(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusAccepted(Event):
-    """The API server (standalone: the status process) has the pod status up to this version."""
-
-    uid: str
-    version: tuple[int, int]
-
-
-@dataclass(frozen=True, kw_only=True)
 class CallDone(Event):
     """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked."""
 

@@ -3,6 +3,8 @@
 Changes the record only; what follows from it is decided by `steps`.
 """
 
+from dataclasses import replace
+
 from services.podsync.core.actions import decide_sandbox
 from services.podsync.core.events import CallDone, CallFailed
 from services.podsync.core.images import count_pull_failure
@@ -16,7 +18,9 @@ from services.podsync.core.instructions import (
     PreparePod,
     PullImage,
     ReleasePod,
+    RemoveContainers,
     RemovePodLogs,
+    RemoveSandboxes,
     RunPodSandbox,
     StartContainer,
 )
@@ -28,13 +32,16 @@ from shared.timestamps import go_duration
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
 RESERVED_RETRY_SECONDS = 0.25  # the runtime is still undoing or finishing a call of our earlier life
+RESERVED_RETRIES = 20
 UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the runtime's return is an event
 NANOSECONDS = 1e9
 
 
 def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
     """The call did what it says."""
-    record.failures = 0
+    if not isinstance(event.call, LookAtPod | InspectImage):
+        record.failures = 0
+        record.last_done = replace(event.call, cause="")
     record.retry_at = 0.0
     match event.call:
         case KillPod(sandboxes=sandboxes):
@@ -65,6 +72,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
             record.note("Normal", "Created", "Container created", container)
         case StartContainer(container=container):
             record.reasons.pop(container, None)
+            record.replacing.pop(container, None)
             record.observe(event.observation, event.completed_at)
             record.note("Normal", "Started", "Container started", container)
         case ReleasePod():
@@ -80,7 +88,7 @@ def _take_in_inspection(record: PodRecord, container: str, event: CallDone) -> N
         record.pulls.add(container)
         return
     record.images[container] = event.image
-    image = next(str(c.get("image", "")) for c in record.containers if c["name"] == container)
+    image = next((str(c.get("image", "")) for c in record.containers if c["name"] == container), "")
     text = f'Container image "{image}" already present on machine and can be accessed by the pod'
     record.note("Normal", "Pulled", text, container)
 
@@ -97,7 +105,11 @@ def _truncated(seconds: float) -> float:
 
 def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone) -> None:
     """Know of the new container without asking the runtime: its start follows at once, and that looks."""
-    spec = next(c for c in record.containers if c["name"] == call.container)
+    record.images.pop(call.container, None)
+    spec = next((c for c in record.containers if c["name"] == call.container), None)
+    if spec is None or any(c.id == event.container_id for c in record.instances):
+        record.looked = record.looked and spec is not None  # seen by pleg already, or no part of the pod any more
+        return
     created = Container(
         id=event.container_id,
         name=call.container,
@@ -111,7 +123,6 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
         restart_count=call.attempt,
         log_path=event.log_path,
     )
-    record.images.pop(call.container, None)
     seen = record.observation
     if seen is not None:
         seen = RuntimePod(
@@ -133,8 +144,12 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
     record.failures += 1
     match call:
         case CreateContainer(container=name) | StartContainer(container=name):
-            if is_reserved(event):
-                record.container_retry_at[name] = now + RESERVED_RETRY_SECONDS
+            retry_at = now + _retry_after(record, event)
+            if isinstance(call, StartContainer):
+                record.start_retry_at[name] = retry_at
+            else:
+                record.container_retry_at[name] = retry_at
+            if is_reserved(event) and not _reserved_for_long(record):
                 return
             default = "CreateContainerError" if isinstance(call, CreateContainer) else "RunContainerError"
             text = event.description if not event.reason else event.text
@@ -142,7 +157,6 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
             record.note("Warning", "Failed", f"Error: {text}", name)
             if isinstance(call, CreateContainer):
                 record.images.pop(name, None)
-                record.container_retry_at[name] = now + _retry_after(record, event)
         case InspectImage(container=name):
             text = f'Failed to inspect image "": {event.text}'
             record.reasons[name] = ("ImageInspectError", text)
@@ -155,6 +169,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
             record.note("Warning", "Failed", "Error: ErrImagePull", name)
             count_pull_failure(record, image, f"ErrImagePull: {event.text}", now=now)
             record.pulls.discard(name)  # it may have been imported meanwhile: look before the next pull
+        case RemoveContainers() | RemoveSandboxes():
+            record.removal_retry_at = now + _retry_after(record, event)
         case _:
             _note_pod_failure(record, call, event)
             record.retry_at = now + _retry_after(record, event)
@@ -162,7 +178,7 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
 
 def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
     match call:
-        case RunPodSandbox() if is_reserved(event):
+        case RunPodSandbox() if is_reserved(event) and not _reserved_for_long(record):
             return
         case RunPodSandbox():
             record.note("Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}", "")
@@ -183,13 +199,21 @@ def is_reserved(event: CallFailed) -> bool:
     return "is reserved for" in event.description
 
 
+def _reserved_for_long(record: PodRecord) -> bool:
+    """The runtime neither shows the name's holder nor lets go of the name: from here on it is an ordinary failure."""
+    return record.failures > RESERVED_RETRIES
+
+
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
     """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
-    if is_reserved(event):
+    if is_reserved(event) and not _reserved_for_long(record):
         return RESERVED_RETRY_SECONDS
     if event.code == "Unavailable":
         return UNAVAILABLE_RETRY_SECONDS
-    jitter = (sum(record.uid.encode()) + record.failures * 7) % 100 / 100
-    if record.failures == 1:
-        return FIRST_RETRY_SECONDS * (1 + 0.5 * jitter)
-    return RETRY_SECONDS * (1 + 0.5 * jitter)
+    seconds = FIRST_RETRY_SECONDS if record.failures == 1 else RETRY_SECONDS
+    return seconds * (1 + jitter(record) / 2)
+
+
+def jitter(record: PodRecord) -> float:
+    """Between 0 and 1, the same for one pod and number of failures: a core has no dice."""
+    return (sum(record.uid.encode()) + record.failures * 7) % 100 / 100

@@ -68,7 +68,9 @@ def _phase(record: PodRecord, containers: list[Json], *, over: bool) -> str:
             code = int((state.get("terminated") or last or {})["exitCode"])
             stopped += 1
             succeeded += "terminated" in state and code == 0
-            restartable += restarts_after(record, specs[status["name"]], code)
+            restartable += _being_replaced(record, status["name"]) or restarts_after(
+                record, specs[status["name"]], code
+            )
         else:
             waiting += 1
     if waiting:
@@ -82,6 +84,14 @@ def _phase(record: PodRecord, containers: list[Json], *, over: bool) -> str:
             return "Running"
         return "Succeeded" if stopped == succeeded else "Failed"
     return "Pending"
+
+
+def _being_replaced(record: PodRecord, container: str) -> bool:
+    """We ended the newest instance to start another one, or that other one is made and not started yet."""
+    instances = record.instances_of(container)
+    if not instances:
+        return False
+    return instances[0].state is ContainerState.CREATED or record.replacing.get(container) == instances[0].id
 
 
 def _pod_ips(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:

@@ -65,7 +65,9 @@ class PodRecord:
     finished_at: float = 0.0  # wall seconds
     sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
     attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
-    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
+    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call:
+    # nothing reads it back; that it changes has the record on disk before the call
+    replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts
     crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
     status: Status = field(default_factory=dict)
@@ -86,8 +88,12 @@ class PodRecord:
     images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start
     pulls: set[str] = field(default_factory=set)  # containers whose image was found absent and is to be pulled
     retry_at: float = 0.0  # wall seconds; no call of the pod before, after one failed
-    container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for one container's start
-    failures: int = 0  # calls failed in a row
+    container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
+    start_retry_at: dict[str, float] = field(default_factory=dict)  # and for starting one that was created
+    removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
+    resync_at: float = 0.0  # wall seconds; then the pod is looked at again, whatever happened or did not
+    failures: int = 0  # calls failed in a row, looks aside
+    last_done: Call | None = None  # the newest call that succeeded: the same again at once would be a circle
     waits_for: str = ""  # what the newest step waited for
     without_effect: tuple[str, ...] = ()  # parts of the spec to warn of once
     noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
@@ -170,10 +176,14 @@ class PodRecord:
         )
 
     def observe(self, observation: RuntimePod | None, at: float) -> None:
-        """Take in what the runtime has; None = nothing."""
+        """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
+        says nothing new: what we know was seen after the call that this one follows."""
+        if at < self.observed_at:
+            self.looked = True
+            return
         if observation is not None:
             observation = self._set_interrupted_apart(observation)
-        self.observation, self.observed_at, self.looked = observation, max(at, self.observed_at), True
+        self.observation, self.observed_at, self.looked = observation, at, True
         for instance in observation.containers if observation else ():
             self.attempts[instance.name] = max(self.attempts.get(instance.name, 0), instance.restart_count)
         for sandbox in observation.sandboxes if observation else ():
@@ -226,6 +236,7 @@ class PodRecord:
             "sandbox_attempt": self.sandbox_attempt,
             "attempts": dict(self.attempts),
             "planned": dict(self.planned),
+            "replacing": dict(self.replacing),
             "crash_backoff": {name: vars(entry).copy() for name, entry in self.crash_backoff.items()},
             "image_backoff": {name: vars(entry).copy() for name, entry in self.image_backoff.items()},
         }
@@ -236,11 +247,17 @@ class PodRecord:
 
 
 def restore(data: dict[str, Any]) -> PodRecord:
-    """The inverse of `PodRecord.persisted`. Raises KeyError, TypeError or ValueError for what is not such a record."""
-    fields = dict(data)
+    """The inverse of `PodRecord.persisted`, for records of older and newer versions too: what is unknown is left out,
+    what is missing has its default. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    known = PodRecord(uid="", name="", namespace="").persisted()
+    fields = {"uid": data["uid"], "name": data["name"], "namespace": data["namespace"], "state": data["state"]}
+    fields |= {name: value for name, value in data.items() if name in known}
+    for name, value in fields.items():
+        if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
+            raise TypeError(f"{name} is a {type(value).__name__}")
     fields["state"] = PodState(fields["state"])
-    fields["crash_backoff"] = {name: CrashBackoff(**entry) for name, entry in fields["crash_backoff"].items()}
-    fields["image_backoff"] = {name: ImageBackoff(**entry) for name, entry in fields["image_backoff"].items()}
+    for name, entry in (("crash_backoff", CrashBackoff), ("image_backoff", ImageBackoff)):
+        fields[name] = {key: entry(**value) for key, value in fields.get(name, {}).items()}
     record = PodRecord(**fields)
     record.saved = record.essential()
     return record

@@ -22,6 +22,8 @@ def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container 
         return True
     if instance.state is ContainerState.RUNNING:
         return False
+    if record.replacing.get(spec["name"]) == instance.id:
+        return True  # killed for the very purpose, whatever the policy says of containers that end by themselves
     return restarts_after(record, spec, instance.exit_code)
 
 

@@ -97,7 +97,9 @@ def _sync(record: PodRecord, world: World) -> Step:
     if missing:
         return Step(waits_for=f"volumes {', '.join(missing)}")
     if record.interrupted:
-        return Step(call=_dead_instances(record, keep=1))
+        step = Step()
+        _remove_when_due(record, _dead_instances(record, keep=1), step, world)
+        return step
     actions = compute_pod_actions(record)
     if actions.kill_pod:
         step = Step(call=kill_everything(record, record.grace_seconds or _spec_grace(record)))
@@ -110,6 +112,7 @@ def _sync(record: PodRecord, world: World) -> Step:
         record.planned[SANDBOX] = actions.sandbox_attempt
         return Step(call=RunPodSandbox(uid=uid, attempt=actions.sandbox_attempt))
     for kill in actions.kill:
+        record.replacing[kill.instance.name] = kill.instance.id
         return Step(
             call=KillContainer(
                 uid=uid,
@@ -121,8 +124,17 @@ def _sync(record: PodRecord, world: World) -> Step:
         )
     step = _start_containers(record, actions, world)
     if step.call is None:
-        step.call = _dead_instances(record, keep=1) or _dead_sandboxes(record, keep_newest=True)
+        dead = _dead_instances(record, keep=1) or _dead_sandboxes(record, keep_newest=True)
+        _remove_when_due(record, dead, step, world)
     return step
+
+
+def _remove_when_due(record: PodRecord, dead: Call | None, step: Step, world: World) -> None:
+    """Removing what is dead waits for itself after a failure, and holds nothing else up."""
+    if dead is not None and record.removal_retry_at > world.now:
+        step.wake_earlier(record.removal_retry_at)
+    else:
+        step.call = dead
 
 
 def _start_containers(record: PodRecord, actions: PodActions, world: World) -> Step:
@@ -133,11 +145,12 @@ def _start_containers(record: PodRecord, actions: PodActions, world: World) -> S
         spec = specs[name]
         instances = record.instances_of(name)
         newest = instances[0] if instances else None
-        retry_at = record.container_retry_at.get(name, 0.0)
+        adopted = newest is not None and _can_be_started(record, spec, newest)
+        retry_at = (record.start_retry_at if adopted else record.container_retry_at).get(name, 0.0)
         if retry_at > world.now:
             step.wake_earlier(retry_at)
             continue
-        if newest is not None and _can_be_started(record, spec, newest):
+        if newest is not None and adopted:
             step.call = StartContainer(uid=record.uid, container=name, container_id=newest.id, attempt=newest.attempt)
             return step
         exited = newest_exited(instances)
@@ -210,6 +223,10 @@ def _image_or_create(
         return None
     until = pull_waits_until(record, image)
     if until > world.now:
+        shown_until = until - record.image_backoff[image].seconds / 2
+        if world.now < shown_until and record.reasons.get(name, ("", ""))[0] == "ErrImagePull":
+            step.wake_earlier(shown_until)  # like the kubelet: why it failed first, that it waits afterwards
+            return None
         message = f'Back-off pulling image "{image}": {record.image_backoff[image].message}'
         step.reasons[name] = ("ImagePullBackOff", message)
         back_off = ("Normal", "BackOff", f'Back-off pulling image "{image}"', name)
@@ -277,13 +294,17 @@ def _collect(record: PodRecord, world: World) -> Step:
     """A finished pod nobody wants: its dead containers go at once, sandbox and logs within the kubelet's minute."""
     dead = _dead_instances(record, keep=0)
     if dead is not None:
-        return Step(call=dead)
+        step = Step()
+        _remove_when_due(record, dead, step, world)
+        return step
     due = record.finished_at + GARBAGE_AFTER_SECONDS
     if due > world.now and not record.restart_requested and record.sandboxes:
         return Step(wake_at=due, waits_for="garbage collection")
     sandboxes = _dead_sandboxes(record, keep_newest=False)
     if sandboxes is not None:
-        return Step(call=sandboxes)
+        step = Step()
+        _remove_when_due(record, sandboxes, step, world)
+        return step
     if not record.logs_removed:
         return Step(call=RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace))
     return Step(done=True)

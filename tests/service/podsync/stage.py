@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from bus.interface import Change
 from bus.memory import MemoryNetwork
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import PodStatus
+from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     NODE_OBSERVED,
@@ -30,24 +31,30 @@ DEADLINE_SECONDS = 10.0
 class Stage:
     """The neighbours' streams, podsync itself, and what the server would see of it."""
 
-    def __init__(self, directory: Path, runtime: FakeRuntime, **config: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        runtime: FakeRuntime,
+        on_admitted: Callable[[Change[AdmittedPod]], None] | None = None,
+        **config: Any,
+    ) -> None:
         self.network, self.runtime = MemoryNetwork(), runtime
+        runtime.clock = self.network.clock  # one time for what is observed and for what is done
         self.config = EffectiveConfig(
             node_name="node1",
             root_dir=str(directory / "root"),
             run_dir=str(directory / "run"),
             log_dir=str(directory / "log"),
             cert_dir=str(directory / "pki"),
-            pod_logs_dir=str(directory / "logs" / "pods"),
             cgroups_per_qos=False,
-            **config,
+            **{"pod_logs_dir": str(directory / "logs" / "pods"), **config},
         )
         self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
         self.desired = self.buses["sources"].own(PODS_DESIRED)
         self.seen = self.buses["pleg"].own(RUNTIME_PODS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
         self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
-        self.admitted = self.buses["server"].follow(PODS_ADMITTED)
+        self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_admitted)
         self.statuses = self.buses["server"].follow(PODS_STATUS)
         self.events = self.buses["server"].follow(events_of("podsync"))
         self.service: PodSyncService | None = None

@@ -1,10 +1,11 @@
 """What podsync sends to the runtime for a pod, from its appearance to its end, beside what a Go kubelet sent for it.
 
-The messages of one call are compared in the unit tests; here it is which calls, in which order, with which attempts.
-Reads are left out of the recordings. Dead sandboxes go up to a minute later in both agents, so they are not awaited.
+Which calls, in which order; for one pod every request whole, but for ids and times. Reads are left out of the
+recordings. Dead sandboxes go up to a minute later in both agents, so they are not awaited.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from tests.fakes.runtime import FakeRuntime
+from tests.recorded import NODE, calls, in_any_order, pod_of, recorded_container, recorded_sandbox, recording
 from tests.service.podsync.stage import Stage, on_stage
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
 RUNS_UNTIL_DELETED = (
     "plain",
     "args-and-expansion",
@@ -32,17 +33,12 @@ RUNS_UNTIL_DELETED = (
 ENDS_BY_ITSELF = {"run-to-completion": 0, "fails-never": 7}
 
 
-def recorded(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
-    return loaded
-
-
 def as_a_static_pod(recording: dict[str, Any]) -> dict[str, Any]:
     pod: dict[str, Any] = recording["api_pod"]
     return {**pod, "status": {}}
 
 
-def calls(recording: dict[str, Any], *parts: str) -> list[str]:
+def methods_of(recording: dict[str, Any], *parts: str) -> list[str]:
     return [call["method"] for part in parts for call in recording[part]]
 
 
@@ -83,35 +79,35 @@ def images_of(recording: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
 async def test_the_calls_for_a_pod_that_runs_until_it_is_deleted(tmp_path: Path, name: str) -> None:
-    recording = recorded(name)
-    runtime = FakeRuntime(images=images_of(recording))
+    recorded = recording(name)
+    runtime = FakeRuntime(images=images_of(recorded))
     async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
-        uid = await started(stage, recording)
-        assert runtime.methods() == calls(recording, "cri_until_delete")
+        uid = await started(stage, recorded)
+        assert runtime.methods() == methods_of(recorded, "cri_until_delete")
         stage.desired.delete(uid)
         await stage.until(lambda: stage.admitted.state[uid].state is PodState.TERMINATED)
         stage.mounted.delete(uid)
-        expected = before_garbage_collection(calls(recording, "cri_until_delete", "cri_after_delete"))
+        expected = before_garbage_collection(methods_of(recorded, "cri_until_delete", "cri_after_delete"))
         await stage.until(lambda: len(runtime.methods()) >= len(expected))
         assert runtime.methods() == expected
-        graces = [int(c["request"]["timeout"]) for c in recording["cri_after_delete"] if c["method"] == "StopContainer"]
+        graces = [int(c["request"]["timeout"]) for c in recorded["cri_after_delete"] if c["method"] == "StopContainer"]
         assert [request["timeout"] for request in runtime.requests("StopContainer")] == graces
 
 
 @pytest.mark.parametrize("name", sorted(ENDS_BY_ITSELF))
 async def test_the_calls_for_a_pod_that_ends_by_itself(tmp_path: Path, name: str) -> None:
-    recording = recorded(name)
-    runtime = FakeRuntime(images=images_of(recording))
+    recorded = recording(name)
+    runtime = FakeRuntime(images=images_of(recorded))
     async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
-        uid = await started(stage, recording)
+        uid = await started(stage, recorded)
         (container,) = (await runtime.observe(uid))[uid].containers
         stage.network.clock.advance(1.0)
         runtime.exit_container(container.id, ENDS_BY_ITSELF[name])
         stage.seen.put(uid, (await runtime.observe(uid))[uid])
-        expected = calls(recording, "cri_until_delete", "cri_after_delete")
+        expected = methods_of(recorded, "cri_until_delete", "cri_after_delete")
         await stage.until(lambda: len(runtime.methods()) >= len(expected))
         assert runtime.methods() == expected
-        phase = recording["api_pod"]["status"]["phase"] if name == "run-to-completion" else "Failed"
+        phase = recorded["api_pod"]["status"]["phase"] if name == "run-to-completion" else "Failed"
         await stage.until(lambda: stage.status(uid)["phase"] == phase)
 
 
@@ -133,10 +129,63 @@ def conditions_by_type(status: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", RUNS_UNTIL_DELETED)
 async def test_the_status_of_a_running_pod_is_the_recorded_one(tmp_path: Path, name: str) -> None:
-    recording = recorded(name)
-    runtime = FakeRuntime(images=images_of(recording))
+    recorded = recording(name)
+    runtime = FakeRuntime(images=images_of(recorded))
     async with on_stage(tmp_path, runtime, cluster_dns=("10.96.0.10",), cluster_domain="cluster.local") as stage:
-        uid = await started(stage, recording)
+        uid = await started(stage, recorded)
         ours = conditions_by_type(without_ids_and_times(stage.status(uid)))
-        theirs = conditions_by_type(without_ids_and_times(recording["api_pod"]["status"]))
+        theirs = conditions_by_type(without_ids_and_times(recorded["api_pod"]["status"]))
         assert ours == theirs
+
+
+def with_our_places(message: dict[str, Any], directory: Path) -> dict[str, Any]:
+    """A recorded container with our root directory and the random name of our termination file."""
+    mounts = []
+    for mount in message["mounts"]:
+        path = mount["host_path"].replace("/var/lib/kubelet", str(directory / "root"))
+        if mount["container_path"] == "/dev/termination-log":
+            path = str(Path(path).parent)
+        mounts.append({**mount, "host_path": path})
+    return {**message, "mounts": mounts}
+
+
+def without_random_names(message: dict[str, Any]) -> dict[str, Any]:
+    mounts = [
+        {**m, "host_path": str(Path(m["host_path"]).parent)} if m["container_path"] == "/dev/termination-log" else m
+        for m in message["mounts"]
+    ]
+    return {**in_any_order(message), "mounts": mounts}
+
+
+async def test_the_requests_for_the_plain_pod_are_the_recorded_ones_whole(tmp_path: Path) -> None:
+    recorded = recording("plain")
+    pod = pod_of(recorded)
+    wanted = recorded_container(calls(recorded, "CreateContainer")[0]["config"])
+    runtime = FakeRuntime(images=images_of(recorded))
+    image_id = runtime.images[images_of(recorded)[0]].id
+    async with on_stage(tmp_path, runtime, pod_logs_dir="/var/log/pods") as stage:
+        assert stage.service is not None
+        performer = stage.service.calls
+        performer.facts = replace(NODE, root_dir=str(tmp_path / "root"))
+        performer.directories = replace(performer.directories, pod_logs_dir=tmp_path / "logs")
+        (tmp_path / "resolv.conf").write_text("nameserver 10.255.255.53\n")
+        performer.resolv_conf = str(tmp_path / "resolv.conf")
+        performer.service_env = {e["key"]: e["value"] for e in wanted["envs"] if e["key"].startswith("KUBERNETES_")}
+        uid = stage.want(pod, source="api")
+        volume = pod["spec"]["volumes"][0]["name"]
+        mounted = MountedVolume(
+            state=VolumeState.MOUNTED,
+            host_path=f"{tmp_path}/root/pods/{uid}/volumes/kubernetes.io~projected/{volume}",
+        )
+        stage.mounted.put(uid, MountedVolumes(uid=uid, volumes={volume: mounted}))
+        await stage.until(lambda: _all_running(stage, uid, pod))
+        (sandbox,), (create,) = runtime.requests("RunPodSandbox"), runtime.requests("CreateContainer")
+        theirs = recorded_sandbox(calls(recorded, "RunPodSandbox")[0]["config"])
+        assert sandbox["config"] == theirs
+        assert create["sandbox_config"] == theirs
+        expected = with_our_places(wanted, tmp_path)
+        expected["image"] = {**expected["image"], "image": image_id}
+        assert without_random_names(create["config"]) == in_any_order(expected)
+        seen = await runtime.observe(uid)
+        assert create["pod_sandbox_id"] == seen[uid].sandboxes[0].id
+        assert runtime.requests("StartContainer") == [{"container_id": seen[uid].containers[0].id}]

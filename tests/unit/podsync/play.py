@@ -72,6 +72,8 @@ class Play:
 
     images: set[str] = field(default_factory=lambda: {"busybox:1"})
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
+    fail_always: dict[str, tuple[str, str]] = field(default_factory=dict)
+    deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
     wall: float = 1_000_000.0
     sandboxes: dict[str, list[Sandbox]] = field(default_factory=dict)
@@ -161,6 +163,12 @@ class Play:
 
     # --- the runtime ---------------------------------------------------------------------------------------------
 
+    def lose(self, uid: str) -> None:
+        """The record of the pod is lost, and the process starts anew."""
+        del self.disk[uid]
+        self.start()
+        self.run()
+
     def look(self, uid: str) -> RuntimePod:
         """What the runtime has."""
         return RuntimePod(
@@ -211,7 +219,7 @@ class Play:
         name = type(call).__name__
         self.log.append(name)
         self.calls.append(call)
-        failure = self.fail.pop(name, None)
+        failure = self.fail.pop(name, None) or self.fail_always.get(name)
         if failure is not None:
             code, text = failure
             full = text if code == "Unknown" else f"rpc error: code = {code} desc = {text}"
@@ -253,6 +261,8 @@ class Play:
                 self._change(uid, container_id, ContainerState.EXITED)
             case KillPod(containers=containers):
                 self.stops += [grace for _, grace in containers]
+                if self.deaf:
+                    return replace(done, observation=self.look(uid))
                 for container_id, _ in containers:
                     self._change(uid, container_id, ContainerState.EXITED)
                 self.sandboxes[uid] = [replace(s, state=SandboxState.NOTREADY) for s in self.sandboxes.get(uid, [])]

@@ -1,9 +1,6 @@
 """The messages for every recorded pod equal those a Go kubelet sent for it: all but ids and times, which come from the
 recording, as do the service variables, the mounted volumes and the name of the termination-message file."""
 
-import base64
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,24 +10,19 @@ from google.protobuf.json_format import ParseDict
 from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.container_config import container_config
 from services.podsync.core.container_mounts import MountedVolume
-from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.sandbox_config import sandbox_config
 from shared.cri.interface import ImageStatus, Message
-from shared.model.objects import Object
-
-RECORDINGS = Path(__file__).parents[2] / "recordings"
-NAMES = sorted(path.stem for path in RECORDINGS.glob("*.json"))
-
-# The machine of the recordings: cgroup v1, two huge page sizes; 24 GiB fits the oom_score_adj values seen.
-NODE = NodeFacts(
-    node_name="node1",
-    node_ips=("10.88.0.1",),
-    cluster_dns=("10.96.0.10",),
-    cluster_domain="cluster.local",
-    resolv_conf="nameserver 10.255.255.53\n",
-    memory_capacity=24 << 30,
-    page_sizes=("2MB", "1GB"),
-    cgroup_v2=False,
+from tests.recorded import (
+    IMAGE_USERS,
+    NAMES,
+    NODE,
+    calls,
+    in_any_order,
+    options_in_any_order,
+    pod_of,
+    recorded_container,
+    recorded_sandbox,
+    recording,
 )
 
 NEVER_RAN = {
@@ -52,67 +44,12 @@ NOT_BUILT = {
 }
 SANDBOXES = [name for name in NAMES if name not in NEVER_RAN]
 CONTAINERS = [name for name in SANDBOXES if name not in NO_CONTAINER | NOT_BUILT]
-IMAGE_USERS = {"run-as-nonroot-image": 1234}
-
-
-def recording(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
-    return loaded
-
-
-def calls(recorded: dict[str, Any], method: str) -> list[dict[str, Any]]:
-    return [call["request"] for call in recorded["cri_until_delete"] if call["method"] == method]
-
-
-def pod_of(recorded: dict[str, Any]) -> Object:
-    """The pod as the API server gave it, with the annotations the kubelet added when it saw it."""
-    pod: Object = {key: value for key, value in recorded["api_pod"].items() if key != "status"}
-    for request in calls(recorded, "RunPodSandbox"):
-        pod = {**pod, "metadata": {**pod["metadata"], "annotations": request["config"]["annotations"]}}
-    return pod
-
-
-def with_numbers(message: Any, descriptor: Any) -> Any:
-    """A recorded message with 64-bit integers as numbers; the proxy's JSON wrote them as texts."""
-    fields = descriptor.fields_by_name
-    return {name: _number(value, fields[name]) for name, value in message.items()}
-
-
-def _number(value: Any, field: Any) -> Any:
-    if isinstance(value, list):
-        return [_number(item, field) for item in value]
-    if field.message_type is not None and not field.message_type.GetOptions().map_entry:
-        return with_numbers(value, field.message_type)
-    if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64) and field.message_type is None:
-        return int(value)
-    return value
-
-
-def recorded_sandbox(request: dict[str, Any]) -> Message:
-    return options_in_any_order(with_numbers(request, api_pb2.PodSandboxConfig.DESCRIPTOR))
 
 
 def built_sandbox(recorded: dict[str, Any], request: dict[str, Any]) -> Message:
     """Our message for the sandbox of a recorded request."""
     attempt = request["metadata"].get("attempt", 0)
     return options_in_any_order(sandbox_config(pod_of(recorded), facts=NODE, attempt=attempt))
-
-
-def options_in_any_order(message: Message) -> Message:
-    """The kubelet's resolver options are in no order."""
-    dns = message["dns_config"]
-    return {**message, "dns_config": {**dns, "options": sorted(dns.get("options", ()))}}
-
-
-def recorded_container(request: dict[str, Any]) -> Message:
-    envs = [{**env, "value": base64.b64decode(env.get("value", "")).decode()} for env in request.get("envs", ())]
-    message: Message = with_numbers({**request, "envs": envs}, api_pb2.ContainerConfig.DESCRIPTOR)
-    return in_any_order(message)
-
-
-def in_any_order(message: Message) -> Message:
-    """The kubelet's variables are in no order."""
-    return {**message, "envs": sorted(message.get("envs", ()), key=lambda env: env["key"])}
 
 
 def built_container(recorded: dict[str, Any], wanted: Message) -> Message:

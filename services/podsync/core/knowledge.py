@@ -1,0 +1,194 @@
+"""What podsync knows: every pod's record, what the sources want, what was seen of the runtime and of volumes.
+
+Takes events in and says which pods they touch. Decides who is admitted, ends or is an orphan; what a pod needs next is
+decided by `steps`, called by `machine`.
+"""
+
+from typing import Any
+
+from bus.messages.podsync import PodState
+from bus.messages.volume import MountedVolumes
+from services.podsync.core import lifecycle, outcomes
+from services.podsync.core.admission import admit
+from services.podsync.core.events import (
+    CallDone,
+    CallFailed,
+    Event,
+    PodDesired,
+    PodObserved,
+    PodUndesired,
+    PodVanished,
+    RuntimeChanged,
+    SourcesHeard,
+    TimePassed,
+    VolumesChanged,
+    VolumesHeard,
+)
+from services.podsync.core.record import PodRecord, from_desired, from_runtime, restore
+from shared.model.runtime import RuntimePod
+from shared.timestamps import rfc3339
+
+FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long past
+
+
+class Knowledge:
+    """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
+    as `PodRecord.persisted` wrote it, by this or another version."""
+
+    def __init__(self, started_at: float, checkpoint: dict[str, dict[str, Any]]) -> None:
+        self._started_at = started_at
+        self.records: dict[str, PodRecord] = {}
+        self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
+        for uid, data in checkpoint.items():
+            try:
+                self.records[uid] = restore(data)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                self.unreadable[uid] = f"{type(error).__name__}: {error}"
+        self.volumes: dict[str, MountedVolumes] = {}
+        self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last look at a pod that is gone
+        self.desired: dict[str, PodDesired] = {}
+        self.unclaimed: dict[str, RuntimePod] = {}  # seen in the runtime, no record, nobody wants them (yet)
+        self.sources_ready = False
+        self.volumes_known = False
+        self.network_ready = True
+        self.network_message = ""
+        self.runtime_reachable = True
+        self.runtime_name = "containerd"
+
+    def take_in(self, event: Event, now: float) -> list[PodRecord]:
+        """Change what is known; return the records to look at again."""
+        match event:
+            case PodDesired():
+                return self._on_desired(event, now)
+            case PodUndesired(uid=uid):
+                self.desired.pop(uid, None)
+                return self._on_unwanted(uid, now)
+            case SourcesHeard():
+                return self._on_sources(event, now)
+            case PodObserved(observation=observation):
+                return self._on_observed(observation, now)
+            case PodVanished(uid=uid):
+                self.unclaimed.pop(uid, None)
+                self.forgotten.pop(uid, None)
+                record = self.records.get(uid)
+                if record is None:
+                    return []
+                if record.instances or record.sandboxes:
+                    record.looked = False  # no moment comes with it: look for ourselves
+                return [record]
+            case VolumesChanged(uid=uid, volumes=volumes):
+                if volumes is None:
+                    self.volumes.pop(uid, None)
+                else:
+                    self.volumes[uid] = volumes
+                record = self.records.get(uid)
+                return [] if record is None else [record]
+            case VolumesHeard():
+                self.volumes_known = event.complete and not event.stale
+                return list(self.records.values())
+            case RuntimeChanged():
+                return self._on_runtime(event)
+            case CallDone(uid=uid) | CallFailed(uid=uid):
+                return self._on_outcome(event, now)
+            case TimePassed():
+                return [r for r in self.records.values() if r.call is None]
+            case _:
+                return []
+
+    def _on_desired(self, event: PodDesired, now: float) -> list[PodRecord]:
+        self.desired[event.uid] = event
+        record = self.records.get(event.uid)
+        if record is None:
+            record = from_desired(event.uid, event.source, event.pod)
+            record.start_time = rfc3339(now)
+            self.records[event.uid] = record
+            seen = self.unclaimed.pop(event.uid, None)
+            if seen is not None and seen.observed_at > self._started_at:
+                record.observe(seen, seen.observed_at)
+            verdict = admit(event.pod)
+            record.rejected, record.rejected_message = verdict.reason, verdict.message
+            if verdict.reason:
+                lifecycle.move(record, PodState.FINISHED)
+            record.without_effect = verdict.without_effect
+        elif record.deleted:
+            record.restart_requested = not (event.pod.get("metadata") or {}).get("deletionTimestamp")
+        else:
+            record.pod, record.source = event.pod, event.source
+        if (event.pod.get("metadata") or {}).get("deletionTimestamp") and record.state is PodState.SYNC:
+            record.deleted = True
+            lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
+        return [record]
+
+    def _on_unwanted(self, uid: str, now: float) -> list[PodRecord]:
+        record = self.records.get(uid)
+        if record is None:
+            return []
+        record.restart_requested = False
+        record.deleted = True
+        if record.state is PodState.SYNC:
+            lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
+        return [record]
+
+    def _on_sources(self, event: SourcesHeard, now: float) -> list[PodRecord]:
+        self.sources_ready = event.complete and not event.stale
+        touched: list[PodRecord] = []
+        if self.sources_ready:
+            for uid in [u for u in self.records if u not in event.listed]:
+                if not self.records[uid].deleted:
+                    touched += self._on_unwanted(uid, now)
+            touched += self._claim_orphans(now)
+        return touched
+
+    def _claim_orphans(self, now: float) -> list[PodRecord]:
+        """Pods the runtime has and nobody wants, known only once every source has spoken: they are killed."""
+        claimed = []
+        for uid, observation in list(self.unclaimed.items()):
+            del self.unclaimed[uid]
+            record = from_runtime(observation)
+            record.deleted = True
+            self.records[uid] = record
+            lifecycle.begin_termination(record, reason="in the runtime and wanted by no source", now=now)
+            claimed.append(record)
+        return claimed
+
+    def _on_observed(self, observation: RuntimePod, now: float) -> list[PodRecord]:
+        record = self.records.get(observation.uid)
+        if record is None:
+            if observation.observed_at <= self.forgotten.get(observation.uid, float("-inf")):
+                return []  # begun before everything of the pod was removed
+            self.unclaimed[observation.uid] = observation
+            return self._claim_orphans(now) if self.sources_ready else []
+        fresh = observation.observed_at > max(record.observed_at, self._started_at)
+        if not fresh:
+            return []  # begun before our last call ended: it says nothing about that call
+        record.observe(observation, observation.observed_at)
+        return [record]
+
+    def _on_runtime(self, event: RuntimeChanged) -> list[PodRecord]:
+        back = event.reachable and not self.runtime_reachable
+        self.runtime_reachable = event.reachable
+        self.runtime_name = event.runtime_name or self.runtime_name
+        self.network_ready, self.network_message = event.network_ready, event.network_message
+        if back:
+            for record in self.records.values():
+                record.retry_at = 0.0
+                record.container_retry_at.clear()
+        return list(self.records.values())
+
+    def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[PodRecord]:
+        record = self.records.get(event.uid)
+        if record is None or record.call != event.call:
+            return []
+        record.call = None
+        if isinstance(event, CallDone):
+            outcomes.take_in_success(record, event, now)
+        else:
+            outcomes.take_in_failure(record, event, now)
+        return [record]
+
+    def forget(self, record: PodRecord) -> None:
+        """Nothing of the pod is left."""
+        del self.records[record.uid]
+        self.forgotten[record.uid] = record.observed_at
+        for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
+            del self.forgotten[oldest]
