@@ -109,6 +109,7 @@ POINTS = [
     *(f"podsync.{point}.{call}" for point in ("calling", "acted") for call in CREATING),
     "podsync.saved.RunPodSandbox",
     "podsync.saved.CreateContainer",
+    "podsync.saved.StartContainer",
     "podsync.published.LookAtPod",
     "podsync.published.StartContainer",
 ]

@@ -31,8 +31,10 @@ from shared.timestamps import go_duration
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
-RESERVED_RETRY_SECONDS = 0.25  # the runtime is still undoing or finishing a call of our earlier life
-RESERVED_RETRIES = 20
+IN_THE_WAY = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
+IN_THE_WAY_RETRY_SECONDS = 0.25
+IN_THE_WAY_RETRIES = 20
+UNHEARD = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
 UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the runtime's return is an event
 NANOSECONDS = 1e9
 
@@ -58,7 +60,9 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case PreparePod():
             record.prepared = True
             for container, attempt in event.log_attempts.items():
-                record.attempts.setdefault(container, attempt)
+                lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
+                if attempt or not lost:
+                    record.attempts.setdefault(container, attempt - lost)
         case InspectImage(container=container):
             _take_in_inspection(record, container, event)
         case PullImage(container=container, image=image):
@@ -73,6 +77,8 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case StartContainer(container=container):
             record.reasons.pop(container, None)
             record.replacing.pop(container, None)
+            record.starting.pop(container, None)
+            record.start_retry_at.clear()
             record.observe(event.observation, event.completed_at)
             record.note("Normal", "Started", "Container started", container)
         case ReleasePod():
@@ -146,10 +152,12 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         case CreateContainer(container=name) | StartContainer(container=name):
             retry_at = now + _retry_after(record, event)
             if isinstance(call, StartContainer):
-                record.start_retry_at[name] = retry_at
+                record.start_retry_at[call.container_id] = retry_at
+                if event.code not in UNHEARD and not is_in_the_way(event):
+                    record.starting.pop(name, None)  # the runtime has told how the start went
             else:
                 record.container_retry_at[name] = retry_at
-            if is_reserved(event) and not _reserved_for_long(record):
+            if is_in_the_way(event) and not _in_the_way_for_long(record):
                 return
             default = "CreateContainerError" if isinstance(call, CreateContainer) else "RunContainerError"
             text = event.description if not event.reason else event.text
@@ -178,7 +186,7 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
 
 def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
     match call:
-        case RunPodSandbox() if is_reserved(event) and not _reserved_for_long(record):
+        case RunPodSandbox() if is_in_the_way(event) and not _in_the_way_for_long(record):
             return
         case RunPodSandbox():
             record.note("Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}", "")
@@ -194,20 +202,21 @@ def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
             pass
 
 
-def is_reserved(event: CallFailed) -> bool:
-    """The runtime says that this attempt's name is taken: somebody, most likely we, made it already."""
-    return "is reserved for" in event.description
+def is_in_the_way(event: CallFailed) -> bool:
+    """A call of an earlier life is still being done or undone: the attempt's name is taken, or its start under way.
+    The call had no effect, and the runtime tells nobody when the way is free."""
+    return any(text in event.description for text in IN_THE_WAY)
 
 
-def _reserved_for_long(record: PodRecord) -> bool:
-    """The runtime neither shows the name's holder nor lets go of the name: from here on it is an ordinary failure."""
-    return record.failures > RESERVED_RETRIES
+def _in_the_way_for_long(record: PodRecord) -> bool:
+    """The runtime neither shows what is in the way nor lets go of it: from here on it is an ordinary failure."""
+    return record.failures > IN_THE_WAY_RETRIES
 
 
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
     """Seconds until a failed call is tried again; jitter comes from the UID, so that pods do not retry in step."""
-    if is_reserved(event) and not _reserved_for_long(record):
-        return RESERVED_RETRY_SECONDS
+    if is_in_the_way(event) and not _in_the_way_for_long(record):
+        return IN_THE_WAY_RETRY_SECONDS
     if event.code == "Unavailable":
         return UNAVAILABLE_RETRY_SECONDS
     seconds = FIRST_RETRY_SECONDS if record.failures == 1 else RETRY_SECONDS

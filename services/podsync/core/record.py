@@ -19,12 +19,6 @@ Status = dict[str, Any]
 SANDBOX = ""  # the sandbox's key among the planned attempts
 
 
-def was_interrupted(instance: Container) -> bool:
-    """The runtime gave the start up because its caller was gone: we died in the middle of StartContainer."""
-    never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-    return never_ran and instance.message.rstrip().removesuffix(": unknown").endswith("context canceled")
-
-
 @dataclass(kw_only=True)
 class CrashBackoff:
     """Crash-loop back-off of one container (reference pods.md 7.2): the runtime can't tell it, so it is saved."""
@@ -67,6 +61,7 @@ class PodRecord:
     attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
     planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call:
     # nothing reads it back; that it changes has the record on disk before the call
+    starting: dict[str, str] = field(default_factory=dict)  # container -> instance whose start is unheard of
     replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts
     crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
@@ -89,7 +84,7 @@ class PodRecord:
     pulls: set[str] = field(default_factory=set)  # containers whose image was found absent and is to be pulled
     retry_at: float = 0.0  # wall seconds; no call of the pod before, after one failed
     container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
-    start_retry_at: dict[str, float] = field(default_factory=dict)  # and for starting one that was created
+    start_retry_at: dict[str, float] = field(default_factory=dict)  # instance -> the same for starting it
     removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
     resync_at: float = 0.0  # wall seconds; then the pod is looked at again, whatever happened or did not
     failures: int = 0  # calls failed in a row, looks aside
@@ -190,8 +185,9 @@ class PodRecord:
             self.sandbox_attempt = max(self.sandbox_attempt, sandbox.attempt)
 
     def _set_interrupted_apart(self, observation: RuntimePod) -> RuntimePod:
-        """A start that our own death cut short never was an attempt: the container goes, its number is used again."""
-        self.interrupted = tuple(c for c in observation.containers if was_interrupted(c))
+        """A start cut short by our own death, or the runtime's, never was an attempt: the container goes, its number
+        is used again."""
+        self.interrupted = tuple(c for c in observation.containers if self._was_interrupted(c))
         if not self.interrupted:
             return observation
         kept = tuple(c for c in observation.containers if c not in self.interrupted)
@@ -201,6 +197,12 @@ class PodRecord:
                 if lost.restart_count:
                     self.attempts[lost.name] = lost.restart_count - 1
         return replace(observation, containers=kept)
+
+    def _was_interrupted(self, instance: Container) -> bool:
+        """We asked for this start and never heard how it went, and the container is over without having run: the
+        runtime undoes what it was doing when its caller is gone."""
+        never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
+        return never_ran and self.starting.get(instance.name) == instance.id
 
     def note(self, kind: str, reason: str, message: str, container: str) -> None:
         """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
@@ -236,6 +238,7 @@ class PodRecord:
             "sandbox_attempt": self.sandbox_attempt,
             "attempts": dict(self.attempts),
             "planned": dict(self.planned),
+            "starting": dict(self.starting),
             "replacing": dict(self.replacing),
             "crash_backoff": {name: vars(entry).copy() for name, entry in self.crash_backoff.items()},
             "image_backoff": {name: vars(entry).copy() for name, entry in self.image_backoff.items()},

@@ -145,13 +145,16 @@ def _start_containers(record: PodRecord, actions: PodActions, world: World) -> S
         spec = specs[name]
         instances = record.instances_of(name)
         newest = instances[0] if instances else None
-        adopted = newest is not None and _can_be_started(record, spec, newest)
-        retry_at = (record.start_retry_at if adopted else record.container_retry_at).get(name, 0.0)
+        adopted = newest if newest is not None and _can_be_started(record, spec, newest) else None
+        retry_at = record.container_retry_at.get(name, 0.0)
+        if adopted is not None:
+            retry_at = record.start_retry_at.get(adopted.id, 0.0)
         if retry_at > world.now:
             step.wake_earlier(retry_at)
             continue
-        if newest is not None and adopted:
-            step.call = StartContainer(uid=record.uid, container=name, container_id=newest.id, attempt=newest.attempt)
+        if adopted is not None:
+            record.starting[name] = adopted.id
+            step.call = StartContainer(uid=record.uid, container=name, container_id=adopted.id, attempt=adopted.attempt)
             return step
         exited = newest_exited(instances)
         until = backoff_until(record, spec, exited)

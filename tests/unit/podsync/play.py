@@ -26,7 +26,6 @@ from services.podsync.core.instructions import (
     Instruction,
     KillContainer,
     KillPod,
-    LookAtPod,
     PreparePod,
     PublishAdmitted,
     PublishStatus,
@@ -73,6 +72,7 @@ class Play:
     images: set[str] = field(default_factory=lambda: {"busybox:1"})
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
     fail_always: dict[str, tuple[str, str]] = field(default_factory=dict)
+    log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
     wall: float = 1_000_000.0
@@ -271,7 +271,9 @@ class Play:
                 self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
             case RemoveSandboxes(sandboxes=sandboxes):
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
-            case LookAtPod() | PreparePod() | _:
+            case PreparePod():
+                return replace(done, log_attempts=self.log_attempts)
+            case _:
                 pass
         return replace(done, observation=self.look(uid))
 

@@ -219,10 +219,12 @@ def test_a_start_cut_short_by_our_own_death_is_not_an_attempt() -> None:
         started_at=0,
         exit_code=128,
         reason="StartError",
-        message="failed to create containerd task: failed to create shim task: context canceled: unknown",
+        message="failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown",
     )
     play.containers["u1"] = [cut]
     play.disk["u1"]["status"]["containerStatuses"][0]["state"] = {"waiting": {}}
+    play.disk["u1"]["starting"] = {"c": cut.id}
+    play.log_attempts = {"c": 0}
     play.start()
     play.run()
     assert play.running("u1") == [("c", 0)]
@@ -340,8 +342,30 @@ def test_a_lost_record_costs_the_running_pod_nothing() -> None:
     assert status_of(play)["phase"] == "Running"
 
 
+def test_a_start_that_is_still_being_undone_is_waited_for_and_then_done_anew_under_the_same_number() -> None:
+    busy = ("Unknown", 'failed to set starting state for container "c003": container is already in starting state')
+    play = Play(fail={"StartContainer": busy})
+    play.want(a_pod())
+    assert not [event for event in play.events if "starting state" in event]
+    (container,) = play.containers["u1"]
+    undone = replace(container, state=ContainerState.EXITED, exit_code=128, reason="StartError", message="killed")
+    play.containers["u1"] = [undone]
+    play.observe("u1")
+    assert play.made == [("u1", "c", 0), ("u1", "c", 0)]
+    assert play.running("u1") == [("c", 0)]
+
+
+def test_a_command_that_cannot_be_run_is_a_failed_attempt() -> None:
+    play = Play(fail={"StartContainer": ("Unknown", "runc create failed: no such file or directory")})
+    play.want(a_pod())
+    (container,) = play.containers["u1"]
+    play.containers["u1"] = [replace(container, state=ContainerState.EXITED, exit_code=128, finished_at=1)]
+    play.observe("u1")
+    assert play.running("u1") == [("c", 1)]
+
+
 def test_a_start_the_runtime_refuses_is_tried_again_after_a_while_and_not_in_a_circle() -> None:
-    play = Play(fail={"StartContainer": ("FailedPrecondition", "container is already in starting state")})
+    play = Play(fail={"StartContainer": ("FailedPrecondition", "not in a state to be started")})
     play.want(a_pod())
     assert play.log.count("StartContainer") == 1
     assert status_of(play)["containerStatuses"][0]["state"]["waiting"]["reason"] == "RunContainerError"
