@@ -22,7 +22,9 @@ _LOG = logging.getLogger(__name__)
 class Following(Generic[T]):
     """Implements `bus.interface.FollowedStream`. Each input returns why a snapshot is needed, "" when none is.
 
-    A value that does not decode is dropped and its key keeps the value it had: the owner still lists it.
+    A value that does not decode is dropped and its key keeps the value it had. While the owner has such a key the
+    following is not complete, whatever the owner says: `state` then lacks something that exists, and whoever took what
+    it does not list for gone would end a pod because of a change of schema.
     """
 
     def __init__(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None, drops: Drops) -> None:
@@ -31,7 +33,9 @@ class Following(Generic[T]):
         self._on_change = on_change
         self._drops = drops
         self._values: dict[str, T] = {}
-        self._freshness = Freshness(complete=False, stale=True)
+        self._unreadable: set[str] = set()  # keys whose present value does not decode here
+        self._owners = Freshness(complete=False, stale=True)  # standing of the replica, which reads no values
+        self._freshness = self._owners  # standing told last
 
     @property
     def state(self) -> Mapping[str, T]:
@@ -40,7 +44,7 @@ class Following(Generic[T]):
 
     @property
     def complete(self) -> bool:
-        """The owner says that everything there is has been listed in its present incarnation."""
+        """The owner says that everything there is has been listed in its present incarnation, and all was readable."""
         return self._freshness.complete
 
     @property
@@ -75,6 +79,7 @@ class Following(Generic[T]):
     def _take(self, outcome: Outcome) -> str:
         for change in outcome.changes:
             self._tell(change)
+        self._tell_standing()
         return outcome.need_snapshot
 
     def _tell(self, change: Change[bytes]) -> None:
@@ -83,16 +88,27 @@ class Following(Generic[T]):
                 try:
                     value = codec.decode(encoded, self.stream.value)
                 except codec.UndecodableError as error:
-                    self._drops.drop("value", f"{self.stream.name} {key}: {error}")
+                    self._drops.drop("value", f"{self.stream.name} {key}, incomplete until that is mended: {error}")
+                    self._unreadable.add(key)
+                    self._tell_standing()
                     return
+                self._unreadable.discard(key)
                 self._values[key] = value
                 self._call(Put(key, value, cause))
             case Deleted(key):
+                self._unreadable.discard(key)
                 if self._values.pop(key, None) is not None:
                     self._call(change)
             case Freshness():
-                self._freshness = change
-                self._call(change)
+                self._owners = change
+                self._tell_standing()
+
+    def _tell_standing(self) -> None:
+        """Incomplete is told before anything else; complete again only after all that came with it."""
+        standing = Freshness(complete=self._owners.complete and not self._unreadable, stale=self._owners.stale)
+        if standing != self._freshness:
+            self._freshness = standing
+            self._call(standing)
 
     def _call(self, change: Change[T]) -> None:
         if self._on_change is None:

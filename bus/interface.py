@@ -32,8 +32,8 @@ class Deleted:
 @dataclass(frozen=True)
 class Freshness:
     """The follower's standing changed: `complete` = the owner says everything there is has been listed in this
-    incarnation; `stale` = nothing heard for three beats, or a protocol we do not speak. Stale state is kept; take no
-    destructive decision from it, nor from one that is not complete."""
+    incarnation, and every value was readable here; `stale` = nothing heard for three beats, or a protocol we do not
+    speak. Stale state is kept; take no destructive decision from it, nor from one that is not complete."""
 
     complete: bool
     stale: bool

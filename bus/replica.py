@@ -45,6 +45,7 @@ class Replica:
         self.complete = False
         self.stale = True
         self.waiting = False  # a snapshot is under way
+        self._owed = ""  # why a snapshot was asked for, until one is taken over; "" = none is needed
         self._stale_after = stale_after  # seconds
         self._in_step_at = 0.0  # CLOCK_MONOTONIC of the last proof that nothing is missing
         self._entries: dict[str, bytes] = {}
@@ -69,6 +70,9 @@ class Replica:
         if update.incarnation != self.incarnation:
             self._keep(update)
             return self._left_behind(update.incarnation)
+        if self._owed:
+            self._keep(update)
+            return self._ask(self._owed)
         if update.number <= self.number:
             return NOTHING
         if update.number > self.number + 1:
@@ -86,6 +90,8 @@ class Replica:
             return NOTHING
         if beat.incarnation != self.incarnation:
             return self._left_behind(beat.incarnation)
+        if self._owed:
+            return self._ask(self._owed)
         if number != self.number:
             return self._ask(f"the beat is at {number}, this copy at {self.number}")
         return Outcome(tuple(self._in_step(now)))
@@ -111,7 +117,11 @@ class Replica:
         return Outcome(tuple(changes), need)
 
     def snapshot_lost(self) -> None:
-        """GetSnapshot was not answered; the next frame decides whether to ask again."""
+        """GetSnapshot was not answered; the next frame asks again.
+
+        Being in step with the numbers is not enough then: what the owner said before, that it is complete, may have
+        been given up because of a late frame of a dead incarnation, and is said by the snapshot only.
+        """
         self.waiting, self._kept = False, []
 
     def tick(self, now: float) -> Outcome:
@@ -126,7 +136,7 @@ class Replica:
         return Outcome(tuple(self._freshness()))
 
     def _ask(self, why: str) -> Outcome:
-        self.waiting = True
+        self.waiting, self._owed = True, why
         return Outcome(tuple(self._freshness()), why)
 
     def _left_behind(self, incarnation: str) -> Outcome:
@@ -153,7 +163,7 @@ class Replica:
         """Become the snapshot. Keys it does not list go only if it is complete, or if this incarnation had them."""
         if snapshot.incarnation != self.incarnation:
             self._carried = set(self._entries)
-        self.incarnation, self.number = snapshot.incarnation, snapshot.number
+        self.incarnation, self.number, self._owed = snapshot.incarnation, snapshot.number, ""
         if not snapshot.complete:
             self.complete = False
             yield from self._freshness()

@@ -144,6 +144,17 @@ class TestOutOfStep:
         assert replica.snapshot(snapshot(3), 1.0) == NOTHING
         assert replica.number == 5
 
+    def test_asks_until_it_is_answered_though_the_numbers_agree(self, replica: Replica) -> None:
+        replica.update(complete(6), 1.0)
+        replica.update(put(3, "a", b"0", incarnation="long dead"), 1.0)  # late; complete is in doubt from here on
+        replica.snapshot_lost()
+        assert replica.beat(beat(6), 2.0).need_snapshot == "new incarnation long dead"
+        replica.snapshot_lost()
+        assert replica.update(put(7, "c", b"3"), 3.0).need_snapshot == "new incarnation long dead"
+        outcome = replica.snapshot(snapshot(6, complete=True, a=b"1", b=b"2"), 3.0)
+        assert (replica.complete, outcome.changes[-1], outcome.need_snapshot) == (True, Put("c", b"3", "why"), "")
+        assert replica.beat(beat(7), 4.0) == NOTHING
+
     def test_begins_anew_when_the_snapshot_was_lost(self, replica: Replica) -> None:
         replica.update(put(8, "c", b"3"), 1.0)
         replica.snapshot_lost()
