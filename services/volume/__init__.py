@@ -22,4 +22,13 @@ On restart
     set up again (each step finds its own work done, so nothing changes for running containers); what no pod wants is
     torn down, but only once `pods.admitted` is complete and not stale. Killed between mkdir, mount and marker: the
     marker is last, so all of it runs again; killed in a teardown: the marker went first, so the teardown runs again.
+    Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
+
+When a UID comes back
+    A static pod keeps its UID when its manifest goes and returns, so a removal may be decided for one life of a pod and
+    performed in the next. Each operation therefore asks again when its turn comes, and a directory goes by one rename.
+    What is left is a return whose word arrives between that question and that rename, a look at the mount table apart.
+    podsync publishes it before it makes a sandbox, and writes into `pods/<uid>` after that; so only if this process
+    stood still there for as long as a sandbox takes could a file of the new life go: one CreateContainer then fails
+    and is repeated with a new file, and what runs keeps what it has mounted.
 """

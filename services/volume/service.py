@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 LOOP = "volume"
 TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 SWEEP = 60.0  # seconds between looks for pod directories that nobody announced
-WORKERS = 8  # operations at once; a hostPath on a dead network filesystem may hold one for long
+WORKERS = 8  # operations at once; a hostPath on a dead network filesystem may hold one for ever
 
 
 def build(context: Context) -> "Volume":
@@ -58,7 +58,10 @@ class Volume:
         self._reconciler = Reconciler(DesiredStateOfWorld(self._source), ActualStateOfWorld())
         self._directories = PodDirectories(self._root_dir)
         self._empty_dirs = EmptyDirs(self._directories)
-        self._workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="volume")
+        # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
+        # then. One thread more, so that looking at directories never waits for operations that hang.
+        self._turns = asyncio.Semaphore(WORKERS)
+        self._workers = ThreadPoolExecutor(WORKERS + 1, thread_name_prefix="volume")
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._next_sweep = 0.0
@@ -140,6 +143,15 @@ class Volume:
             self._publish(uid, "reconciled")
 
     async def _perform(self, operation: Operation) -> None:
+        async with self._turns:
+            if self._reconciler.still_due(operation, self._clock.monotonic()):
+                await self._perform_now(operation)
+            else:
+                _log.info("%s is not wanted any more", _name(operation))
+                self._reconciler.abandoned(operation)
+        self._changed.set()
+
+    async def _perform_now(self, operation: Operation) -> None:
         path, error = "", ""
         try:
             crash_point(f"volume.calling.{type(operation).__name__}")
@@ -159,7 +171,6 @@ class Volume:
             _log.info("%s done", _name(operation))
         if done.event is not None:
             self._events.record(done.event)
-        self._changed.set()
 
     def _act(self, operation: Operation) -> str:
         match operation:

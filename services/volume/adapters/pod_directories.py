@@ -1,6 +1,7 @@
 """The directories of pods below the root directory: making, finding and removing them (volumes.md 6–8); blocking."""
 
 import errno
+import secrets
 import stat
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from services.volume.adapters.tree_removal import remove_empty_directories, remo
 from services.volume.core.mountinfo import below
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
+_ASIDE = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory on its way out
 _MODE = 0o750
 
 
@@ -37,9 +39,9 @@ class PodDirectories:
             make_directory(path, _MODE)
 
     def uids(self) -> list[str]:
-        """Every pod that has a directory."""
+        """Every pod that has a directory, or of whose directory a removal was cut short."""
         try:
-            return sorted(entry.name for entry in self.pods.iterdir() if entry.is_dir())
+            return sorted({_uid_of(entry.name) for entry in self.pods.iterdir() if entry.is_dir()})
         except FileNotFoundError:
             return []
 
@@ -53,10 +55,27 @@ class PodDirectories:
         return sorted(names)
 
     def remove(self, uid: str) -> None:
-        """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed."""
+        """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed.
+
+        The directory first goes aside by one rename, so that removing its content, however much there is, never meets a
+        pod of the same UID that is started again meanwhile: that one gets a new directory.
+        """
         pod = self.pod(uid)
-        if not pod.is_dir():
-            return
+        if pod.is_dir():
+            self._require_unmounted(uid)
+            pod.rename(self.pods / f"{_ASIDE}{uid}.{secrets.token_hex(4)}")
+        for path in [path for path in self._asides() if _uid_of(path.name) == uid]:
+            remove_tree(path)
+
+    def _asides(self) -> list[Path]:
+        try:
+            return sorted(path for path in self.pods.iterdir() if path.name.startswith(_ASIDE))
+        except FileNotFoundError:
+            return []
+
+    def _require_unmounted(self, uid: str) -> None:
+        """Refuse with the kubelet's texts what a volume still needs; removes the empty directories of volumes."""
+        pod = self.pod(uid)
         volumes = pod / "volumes"
         mounted = below(mount_table(), str(pod))
         if any(Path(point).is_relative_to(volumes) for point in mounted):
@@ -74,12 +93,6 @@ class PodDirectories:
         except OSError as error:
             text = f'orphaned pod "{uid}" found, but error occurred when trying to remove the volumes dir: {error}'
             raise OSError(error.errno, text) from error
-        for entry in sorted(pod.iterdir()):
-            if entry.is_dir() and not entry.is_symlink():
-                remove_tree(entry)
-            else:
-                entry.unlink(missing_ok=True)
-        pod.rmdir()
 
 
 def make_directory(path: Path, mode: int) -> None:
@@ -87,6 +100,11 @@ def make_directory(path: Path, mode: int) -> None:
     path.mkdir(parents=True, exist_ok=True)
     if stat.S_IMODE(path.stat().st_mode) & 0o777 != mode:
         path.chmod(mode)
+
+
+def _uid_of(name: str) -> str:
+    """The UID a directory below `pods` belongs to."""
+    return name.removeprefix(_ASIDE).rpartition(".")[0] if name.startswith(_ASIDE) else name
 
 
 def _component(name: str) -> str:

@@ -26,21 +26,20 @@ class DesiredStateOfWorld:
 
     source_of: Callable[[Object, str], VolumeSource]
     pods: dict[str, DesiredVolumes] = field(default_factory=dict)
+    # Pods that podsync took away by a word of its own. Not those that a new incarnation does not list: it may just have
+    # lost its records and find them again in the runtime.
+    taken_away: set[str] = field(default_factory=set)
     complete: bool = False
     stale: bool = True
 
     @property
-    def fresh(self) -> bool:
-        """What is said of a pod that is listed may be acted on."""
-        return not self.stale
-
-    @property
     def exhaustive(self) -> bool:
-        """A pod that is not listed is really gone."""
+        """Something may be taken away: who is not listed is really gone, and who is listed is as it says."""
         return self.complete and not self.stale
 
     def admit(self, admitted: AdmittedPod) -> None:
         """podsync says how far it is with this pod."""
+        self.taken_away.discard(admitted.uid)
         self.pods[admitted.uid] = DesiredVolumes(
             uid=admitted.uid,
             name=admitted.name,
@@ -51,9 +50,12 @@ class DesiredStateOfWorld:
         )
 
     def withdraw(self, uid: str) -> None:
-        """podsync has nothing of this pod any more."""
-        self.pods.pop(uid, None)
+        """podsync has nothing of this pod any more: by its own word while its list is complete, else by its silence."""
+        if self.pods.pop(uid, None) is not None and self.complete:
+            self.taken_away.add(uid)
 
     def heard(self, *, complete: bool, stale: bool) -> None:
         """The standing of `pods.admitted`."""
         self.complete, self.stale = complete, stale
+        if not complete:
+            self.taken_away.clear()

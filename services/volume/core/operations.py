@@ -71,6 +71,10 @@ class OperationBackoff:
         """It runs from now on."""
         self._running[operation.uid, operation.volume] = operation
 
+    def abandoned(self, operation: Operation) -> None:
+        """It was not performed; what was known of its failures stays."""
+        self._running.pop((operation.uid, operation.volume), None)
+
     def running(self, uid: str, volume: str) -> Operation | None:
         """What is under way for this volume."""
         return self._running.get((uid, volume))

@@ -19,21 +19,21 @@ from services.volume.core.operations import (
 )
 from services.volume.core.volume_source import EmptyDir, Refused
 
-# A pod directory may appear before the word of its pod reaches this process; only what stays unknown for this long
-# (seconds) is an orphan.
+# A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
+# find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
 ORPHAN_GRACE = 2.0
 
 
 @dataclass
 class Reconciler:
-    """Call `operations` whenever something changed, perform what it returns, tell `done` of each."""
+    """Call `operations` whenever something changed; of each that it returns ask `still_due` right before performing it,
+    then tell `done`, or `abandoned` if it is not due any more."""
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
     _refusals_said: set[tuple[str, str]] = field(default_factory=set)
     _unknown_since: dict[str, float] = field(default_factory=dict)
-    _known: set[str] = field(default_factory=set)  # pods that podsync has spoken of in this life
 
     def found(self, uid: str, volumes: tuple[str, ...]) -> None:
         """At start `pods/<uid>` was found on disk, with the directories of these emptyDir volumes."""
@@ -47,17 +47,23 @@ class Reconciler:
 
     def operations(self, now: float) -> list[Operation]:
         """What to start now; each is considered under way until `done` is told."""
-        self._known |= self.desired.pods.keys()
         self.actual.directories |= {uid for uid, pod in self.desired.pods.items() if not pod.finished}
         started: list[Operation] = []
         for uid in sorted(self.desired.pods.keys() | self.actual.uids()):
-            desired = self.desired.pods.get(uid)
-            for operation in [*self._mounts(desired), *self._unmounts(uid, desired, now)]:
+            for operation in self._due(uid, now):
                 if self._backoff.may_start(operation, now):
                     self._backoff.start(operation)
                     started.append(operation)
-        self._known &= self.desired.pods.keys() | self.actual.uids()
+        self.desired.taken_away &= self.actual.uids()
         return started
+
+    def still_due(self, operation: Operation, now: float) -> bool:
+        """Whether an operation that has waited for its turn would be started now: the pod may be back, or be gone."""
+        return operation in self._due(operation.uid, now)
+
+    def abandoned(self, operation: Operation) -> None:
+        """An operation was not due any more and has not been performed."""
+        self._backoff.abandoned(operation)
 
     def refusals(self) -> list[KubeEvent]:
         """Events for wanted volumes that cannot be mounted whatever happens; each is said once."""
@@ -120,6 +126,8 @@ class Reconciler:
             volume = self.actual.volumes.get((uid, name))
             if isinstance(source, Refused):
                 volumes[name] = MountedVolume(state=VolumeState.ERROR, error=_message(name, source.reason))
+            elif isinstance(self._backoff.running(uid, name), UnmountVolume):
+                volumes[name] = MountedVolume(state=VolumeState.PENDING)  # wanted again while it is taken away
             elif volume is None or (volume.source != source and not volume.error):
                 volumes[name] = MountedVolume(state=VolumeState.PENDING)
             elif volume.error:
@@ -128,7 +136,7 @@ class Reconciler:
                 volumes[name] = MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path)
         for name, volume in self.actual.of(uid):
             if name not in wanted:
-                undecided = desired is None and uid not in self._known  # found at start, podsync has not spoken yet
+                undecided = desired is None and uid not in self.desired.taken_away  # podsync may still speak of it
                 state = VolumeState.PENDING if undecided else VolumeState.UNMOUNTING
                 volumes[name] = MountedVolume(state=state, host_path=volume.host_path, error=volume.error)
         return MountedVolumes(uid=uid, volumes=volumes) if volumes else None
@@ -147,6 +155,10 @@ class Reconciler:
         orphans = (since + ORPHAN_GRACE for since in self._unknown_since.values() if since + ORPHAN_GRACE > now)
         moments = [*orphans, *(m for m in [self._backoff.next_attempt(now)] if m is not None)]
         return min(moments, default=None)
+
+    def _due(self, uid: str, now: float) -> list[Operation]:
+        desired = self.desired.pods.get(uid)
+        return [*self._mounts(desired), *self._unmounts(uid, desired, now)]
 
     def _mounts(self, desired: DesiredVolumes | None) -> list[Operation]:
         if desired is None or desired.finished:
@@ -181,13 +193,10 @@ class Reconciler:
         return operations
 
     def _may_take_from(self, uid: str, desired: DesiredVolumes | None, now: float) -> bool:
-        if desired is not None:
+        if desired is not None or not self.desired.exhaustive:
             self._unknown_since.pop(uid, None)
-            return self.desired.fresh
-        if not self.desired.exhaustive:
-            self._unknown_since.pop(uid, None)
-            return False
-        if uid in self._known:  # podsync spoke of it and then took it away: no doubt
+            return self.desired.exhaustive  # what is said of a listed pod may be an older word than one not read yet
+        if uid in self.desired.taken_away:
             return True
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
 

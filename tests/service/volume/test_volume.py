@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolume, VolumeState
 from services.launch import Context
-from services.volume.adapters import root_dir
+from services.volume import service
+from services.volume.adapters import host_path, root_dir
 from services.volume.core import reconciler
+from services.volume.core.volume_source import HostPath
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
-from tests.fakes.heard import Heard
+from tests.fakes.heard import PATIENCE, Heard
 
 VOLUMES: list[dict[str, Any]] = [
     {"name": "cache", "emptyDir": {}},
@@ -35,10 +38,19 @@ class Node:
         self.network = MemoryNetwork()
         self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
         self.host = tmp_path / "host"
+        self._next_podsync()
+
+    def _next_podsync(self) -> None:
         self.podsync = self.network.bus("podsync")
         self.admitted = self.podsync.own(PODS_ADMITTED)
         self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
         self.events = Heard(self.podsync, events_of("volume"))
+
+    async def podsync_restarts(self) -> None:
+        """A killed podsync is back, and has nothing of any pod."""
+        self.network.kill("podsync")
+        self._next_podsync()
+        await self.podsync.start()
 
     def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
         pod = {"spec": {"volumes": self.volumes}}
@@ -56,9 +68,9 @@ class Node:
         config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
-        service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
         await bus.start()
-        running = asyncio.create_task(service.run())
+        running = asyncio.create_task(volume.run())
         try:
             yield
         finally:
@@ -173,6 +185,110 @@ async def test_what_is_mounted_is_told_before_the_stream_is_called_complete(node
     node.empty_dir("found", "cache").mkdir(parents=True)
     async with node.volume():
         assert list(await node.mounted.until_complete()) == ["found"]
+
+
+class Gate:
+    """Takes the place of hostPath's set-up: a path on a filesystem that hangs until the gate is opened."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = threading.Event(), threading.Event()
+
+    def set_up(self, source: HostPath) -> str:
+        self.entered.set()
+        assert self.opened.wait(PATIENCE)
+        return source.path
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    """The only worker there is hangs as soon as it meets a hostPath."""
+    gate = Gate()
+    monkeypatch.setattr(service, "WORKERS", 1)
+    monkeypatch.setattr(host_path, "set_up", gate.set_up)
+    yield gate
+    gate.opened.set()
+
+
+async def test_a_removal_kept_waiting_by_a_hung_path_does_not_take_the_next_life_of_the_same_uid(
+    node: Node, gate: Gate
+) -> None:
+    node.admitted.mark_complete()
+    node.admit("again", "cache")
+    async with node.volume():
+        await node.mounted.until(bool)
+        node.admit("again", state=PodState.TERMINATED)
+        await node.mounted.until(lambda state: not state)
+        node.admit("hung", "host")
+        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        node.admit("again", state=PodState.FINISHED)
+        await node.network.settle()
+        node.admitted.delete("again")
+        await node.network.settle()
+        node.admit("again", "cache")
+        await node.network.settle()
+        etc_hosts = node.directory("again") / "etc-hosts"
+        etc_hosts.write_text("127.0.0.1 localhost\n")
+        gate.opened.set()
+        mounted = await node.mounted.until(
+            lambda state: "again" in state and state["again"].volumes["cache"].state is VolumeState.MOUNTED
+        )
+    assert etc_hosts.exists()
+    assert Path(mounted["again"].volumes["cache"].host_path).is_dir()
+
+
+async def test_a_teardown_kept_waiting_by_a_hung_path_does_not_take_the_data_of_the_next_life(
+    node: Node, gate: Gate
+) -> None:
+    node.admitted.mark_complete()
+    node.admit("again", "cache")
+    async with node.volume():
+        await node.mounted.until(bool)
+        data = node.empty_dir("again", "cache") / "data"
+        data.write_text("kept")
+        node.admit("hung", "host")
+        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        node.admit("again", state=PodState.TERMINATED)
+        await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.UNMOUNTING)
+        node.admit("again", "cache")
+        await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.PENDING)
+        gate.opened.set()
+        await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.MOUNTED)
+    assert data.read_text() == "kept"
+
+
+async def test_neither_news_nor_the_look_at_directories_waits_for_operations_that_hang(
+    node: Node, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "SWEEP", 0.0)  # a look in every turn of the loop
+    node.admitted.mark_complete()
+    node.admit("hung", "host")
+    async with node.volume():
+        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        node.admit("u", "key")
+        await node.mounted.until(lambda state: "u" in state)
+
+
+async def test_a_podsync_that_lost_its_records_and_finds_the_pod_again_keeps_its_volume(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 2.0)
+    node.admit("u", "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        await node.mounted.until(bool)
+        data = node.empty_dir("u", "cache") / "data"
+        data.write_text("kept")
+        await node.podsync_restarts()
+        node.admitted.mark_complete()
+        await node.network.settle()
+        await node.mounted.until(
+            lambda state: "u" in state and state["u"].volumes["cache"].state is VolumeState.PENDING
+        )
+        node.admit("u", "cache")
+        await node.mounted.until(
+            lambda state: "u" in state and state["u"].volumes["cache"].state is VolumeState.MOUNTED
+        )
+    assert data.read_text() == "kept"
 
 
 async def test_fifty_pods_come_and_go(node: Node) -> None:

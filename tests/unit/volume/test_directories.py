@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.volume.adapters import host_path
+from services.volume.adapters import host_path, pod_directories
 from services.volume.adapters.empty_dir import EmptyDirs
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.tree_removal import remove_tree
@@ -94,6 +94,45 @@ def test_no_name_leads_out_of_its_directory(directories: PodDirectories, name: s
         EmptyDirs(directories).tear_down("u", name)
     with pytest.raises(OSError, match="cannot be the name of a directory"):
         directories.remove(name)
+
+
+def test_a_pod_started_again_while_its_old_directory_is_removed_keeps_its_files(
+    directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directories.make("u")
+    (directories.pod("u") / "containers" / "main").mkdir(parents=True)
+    (directories.pod("u") / "etc-hosts").write_text("old")
+
+    def remove_slowly(path: Path) -> None:
+        (directories.pod("u") / "containers" / "main").mkdir(parents=True)
+        (directories.pod("u") / "etc-hosts").write_text("new")
+        remove_tree(path)
+
+    monkeypatch.setattr(pod_directories, "remove_tree", remove_slowly)
+    directories.remove("u")
+    assert (directories.pod("u") / "etc-hosts").read_text() == "new"
+    assert (directories.pod("u") / "containers" / "main").is_dir()
+    assert [path.name for path in directories.pods.iterdir()] == ["u"]
+
+
+def test_a_removal_that_was_cut_short_is_found_again_by_its_uid(
+    directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path) -> None:
+        raise OSError(5, "killed", str(path))
+
+    directories.make("u.1")
+    (directories.pod("u.1") / "etc-hosts").write_text("x")
+    directories.make("u")
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="killed"):
+        broken.setattr(pod_directories, "remove_tree", killed)
+        directories.remove("u.1")
+    assert not directories.pod("u.1").exists()
+    assert directories.uids() == ["u", "u.1"]
+    directories.remove("u")
+    assert directories.uids() == ["u.1"]
+    directories.remove("u.1")
+    assert list(directories.pods.iterdir()) == []
 
 
 def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:

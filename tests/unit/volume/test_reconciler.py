@@ -194,12 +194,88 @@ def test_a_pod_that_comes_back_while_its_directory_is_removed_waits_for_that(wor
     assert world.started() == ["MountVolume cache"]
 
 
+def test_a_removal_that_waited_for_its_turn_is_not_due_once_the_pod_is_back(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.FINISHED)
+    (unmount,) = world.operations()
+    assert world.reconciler.still_due(unmount, world.now)
+    world.finish(unmount)
+    (removal,) = world.operations()
+    assert world.reconciler.still_due(removal, world.now)
+    world.admit("cache")
+    assert not world.reconciler.still_due(removal, world.now)
+    world.reconciler.abandoned(removal)
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_a_teardown_that_waited_for_its_turn_is_not_due_once_the_volume_is_wanted_again(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.TERMINATED)
+    (unmount,) = world.operations()
+    world.admit("cache")
+    assert world.view() == {"cache": ("pending", "")}  # nobody may use what is about to go
+    assert not world.reconciler.still_due(unmount, world.now)
+    world.reconciler.abandoned(unmount)
+    assert world.view() == {"cache": ("mounted", "/p/cache")}
+    assert world.started() == []
+
+
+def test_a_volume_wanted_again_during_its_teardown_is_mounted_anew(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.TERMINATED)
+    (unmount,) = world.operations()
+    world.admit("cache")
+    world.finish(unmount)
+    assert world.view() == {"cache": ("pending", "")}
+    assert world.started() == ["MountVolume cache"]
+
+
+@pytest.mark.parametrize("doubt", [(False, False), (True, True)])
+def test_what_waited_for_its_turn_is_not_due_when_podsync_is_in_doubt(world: World, doubt: tuple[bool, bool]) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.reconciler.desired.withdraw("u")
+    (unmount,) = world.operations()
+    complete, stale = doubt
+    world.heard(complete=complete, stale=stale)
+    assert not world.reconciler.still_due(unmount, world.now)
+
+
+def test_what_a_new_podsync_does_not_list_has_a_grace_in_which_it_may_be_found_again(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.heard(complete=False, stale=False)  # another incarnation
+    world.reconciler.desired.withdraw("u")  # whose list lacks the pod
+    world.heard()
+    assert world.started() == []
+    world.admit("cache")
+    world.now += ORPHAN_GRACE
+    assert world.started() == []
+    assert world.view() == {"cache": ("mounted", "/p/cache")}
+
+
+def test_what_a_new_podsync_does_not_list_goes_after_the_grace(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.heard(complete=False, stale=False)
+    world.reconciler.desired.withdraw("u")
+    world.heard()
+    assert world.started() == []
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["UnmountVolume cache"]
+
+
 @pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
-def test_nothing_is_taken_away_on_stale_word(world: World, state: PodState) -> None:
+def test_nothing_is_taken_away_on_stale_or_incomplete_word(world: World, state: PodState) -> None:
     world.admit("cache")
     world.finish_all()
     world.admit(state=state)
     world.heard(complete=True, stale=True)
+    assert world.started() == []
+    world.heard(complete=False, stale=False)
     assert world.started() == []
     world.heard()
     assert world.started() == ["UnmountVolume cache"]
