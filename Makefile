@@ -54,13 +54,8 @@ check: venv  ## formatting, lint, types, import contracts, file sizes
 coverage: venv  ## the two pure halves of the bus: every branch
 	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
 
-# A containerd with an event stream, where the machine's own has none: a folder that holds it and its shim.
-NEWER_CONTAINERD := ../shared/tools/containerd-next
-
 test: test-deps check coverage  ## check and every test
-	@folder="$${BULKHEAD_TEST_CONTAINERD:-}"; \
-	if [ -z "$$folder" ] && [ -x $(NEWER_CONTAINERD) ]; then folder=$$($(NEWER_CONTAINERD)) || exit 1; fi; \
-	BULKHEAD_TEST_CONTAINERD="$$folder" $(BIN)/pytest
+	$(BIN)/pytest
 
 quick: check  ## check and the tests that need neither root nor a runtime
 	$(BIN)/pytest tests/unit tests/service tests/architecture -m "not root"

@@ -41,6 +41,8 @@ PREREQUISITES = (
     Prerequisite("losetup", "mount", "test"),
     Prerequisite("systemd-analyze", "systemd", "test"),
     Prerequisite("docker-registry", "docker-registry", "test"),
+    Prerequisite("curl", "curl", "test"),
+    Prerequisite("openssl", "openssl", "test"),
 )
 
 

@@ -1,35 +1,31 @@
-"""The same agent on containerd 1.7, which tells of containers by GetContainerEvents: one reader, each event a hint.
-
-`BULKHEAD_TEST_CONTAINERD` names the folder that holds it; the Makefile finds one.
-"""
+"""The same agent on containerd 1.7, which tells of containers by GetContainerEvents: one reader, each event a hint."""
 
 import os
 import signal
+import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from shared.model.runtime import ContainerState
+from tests.lacking import lack
 from tests.world import World, busybox_pod
+from tools.home import CHECKOUT
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
-
-FOLDER = os.environ.get("BULKHEAD_TEST_CONTAINERD", "")
-
-
-def newer_containerd() -> str:
-    """PATH with the newer one first; fails in CI where there is none, skips elsewhere."""
-    if not FOLDER or not (Path(FOLDER) / "containerd").exists():
-        message = "set BULKHEAD_TEST_CONTAINERD to a folder with containerd 1.7 and its shim"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
-    return f"{FOLDER}:{os.environ['PATH']}"
+pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
 
 
-async def test_a_pod_runs_restarts_and_ends_on_a_containerd_with_an_event_stream() -> None:
-    async with World(environment={"PATH": newer_containerd()}) as world:
+@pytest.fixture(scope="module")
+def path() -> str:
+    """PATH with the newer containerd and its shim first, fetched if need be."""
+    done = subprocess.run([CHECKOUT / "tools/newer-containerd"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lack(done.stderr.strip().splitlines()[-1])
+    return f"{done.stdout.strip()}:{os.environ['PATH']}"
+
+
+async def test_a_pod_runs_restarts_and_ends_on_a_containerd_with_an_event_stream(path: str) -> None:
+    async with World(environment={"PATH": path}) as world:
         world.put_manifest("modern", busybox_pod("modern"))
         pod = await world.wait_running("modern")
         await world.wait_for(lambda: "relying on pidfds" not in world.log_of("pleg"), "an event stream", 1)

@@ -3,7 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tests.lacking import require_command
 from tests.service.server.running import POD, Running, configuration, running
 
 
@@ -122,8 +122,7 @@ def site(tmp_path: Path) -> Site:
 
 async def run(*command: str, stdin: bytes = b"") -> tuple[int, str]:
     """Exit code and what it printed."""
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"apt-get install {command[0]}")
+    require_command(command[0])
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

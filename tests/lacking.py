@@ -1,0 +1,24 @@
+"""The rule for what a machine lacks: in CI a test fails for it, elsewhere it skips; both say what to install."""
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+from tools.prerequisites import PREREQUISITES
+
+
+def lack(reason: str) -> NoReturn:
+    """This test cannot run on this machine: one line, what is missing and how to get it."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def require_command(name: str) -> None:
+    """The test needs this command, which must be among the prerequisites so that `make test` installs it."""
+    packages = [item.package for item in PREREQUISITES if item.name == name]
+    assert packages, f"{name} is not named by tools/prerequisites.py"
+    if shutil.which(name) is None:
+        lack(f"{name} is missing on this machine: apt-get install {packages[0]}")

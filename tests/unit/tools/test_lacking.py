@@ -1,0 +1,36 @@
+"""What a test needs and the machine lacks: a failure in CI, a skip elsewhere, and both name the package."""
+
+import pytest
+
+from tests import lacking
+from tools.prerequisites import Prerequisite
+
+SAYS = "no-such-command is missing on this machine: apt-get install some-package"
+
+
+@pytest.fixture(autouse=True)
+def one_prerequisite(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = (Prerequisite("no-such-command", "some-package", "test"), Prerequisite("sh", "dash", "test"))
+    monkeypatch.setattr(lacking, "PREREQUISITES", needed)
+
+
+def test_a_missing_command_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=SAYS):
+        lacking.require_command("no-such-command")
+
+
+def test_a_missing_command_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match=SAYS):
+        lacking.require_command("no-such-command")
+
+
+def test_a_command_that_is_there_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    lacking.require_command("sh")
+
+
+def test_a_test_may_only_require_what_make_test_installs() -> None:
+    with pytest.raises(AssertionError, match=r"tools/prerequisites\.py"):
+        lacking.require_command("unheard-of")
