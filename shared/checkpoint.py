@@ -1,11 +1,11 @@
 """A directory of records that survive any crash: one JSON file per key, the newest copy wins.
 
-When the disk is full or broken, records go to a second directory (in the run directory, a tmpfs) and move back once
-the disk takes them again; `save` never raises for that, so that nobody is kept from terminating a pod by a full disk.
+When the disk is full or broken, or something is in the way, records go to a second directory (in the run directory, a
+tmpfs) and move back once the disk takes them again; `save` never raises for that, so that nobody is kept from
+terminating a pod by a full disk.
 Knows nothing of what a record means.
 """
 
-import errno
 import hashlib
 import logging
 import threading
@@ -22,7 +22,6 @@ from shared.files import sync_directory, write_atomically
 log = logging.getLogger(__name__)
 
 _VERSION = 1
-_NO_ROOM = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT)
 _SUFFIX = ".json"
 
 
@@ -73,8 +72,7 @@ class Checkpoint:
                     _remove(self._fallback, key)  # an older leftover must go first, or a crash would revive it
                 _remove(self._directory, key)
             except OSError as error:
-                if error.errno not in _NO_ROOM:
-                    raise
+                log.error("the record of %s cannot be removed: %s (noted as gone in %s)", key, error, self._fallback)
                 return self._store(key, None)
             self._fallen.discard(key)
             _remove(self._fallback, key)
@@ -91,8 +89,6 @@ class Checkpoint:
             else:
                 write_atomically(self._directory / _file_name(key), content)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
             return self._fall_back(key, content, error)
         self._fallen.discard(key)
         _remove(self._fallback, key)

@@ -42,7 +42,7 @@ from services.podsync.core.events import (
 )
 from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, WakeAt
 from services.podsync.core.machine import PodSync, Settings
-from services.podsync.core.pressure import Pressure
+from services.podsync.core.pressure import Pressure, read_transitions
 from shared.checkpoint import Checkpoint, Kept
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
@@ -64,7 +64,8 @@ class PodSyncService:
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         self.stories = StoryBook(state / "stories")
         node = self.node_checkpoint.load_all()
-        boot = self._count_boot(int(node.get("boot", {}).get("count", 0)) + 1)
+        count = node.get("boot", {}).get("count", 0)
+        boot = self._count_boot(count + 1 if isinstance(count, int) else int(self.clock.wall()))
         self.calls = calls_over(runtime, config, self.clock)
         settings = Settings(
             boot=boot,
@@ -76,11 +77,10 @@ class PodSyncService:
         self.core = PodSync(settings, self.checkpoint.load_all())
         for uid, why in self.core.known.unreadable.items():
             log.error("the record of pod %s is of no use and the pod is taken on anew: %s", uid, why)
-        transitions = {k: (str(v[0]), float(v[1])) for k, v in node.get("pressure", {}).items()}
         self.pressure = Pressure(
             thresholds=config.eviction_hard,
             transition_period=config.eviction_pressure_transition_period,
-            transitions=transitions,
+            transitions=read_transitions(node.get("pressure")),
         )
         self.runtime = runtime
         self.admitted = self.bus.own(PODS_ADMITTED)

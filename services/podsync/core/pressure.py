@@ -5,6 +5,7 @@ Nothing is evicted here.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import NodeConditions
@@ -72,6 +73,16 @@ class Pressure:
                 }
             )
         return NodeConditions(conditions=tuple(conditions))
+
+
+def read_transitions(saved: Any) -> dict[str, tuple[str, float]]:
+    """The transitions of an earlier life as they were saved; whatever is not one is left out."""
+    found = {}
+    for kind, entry in saved.items() if isinstance(saved, dict) else ():
+        match entry:
+            case [str(status), int() | float() as at] if kind in TEXTS and not isinstance(at, bool):
+                found[kind] = (status, float(at))
+    return found
 
 
 def _signals(observed: NodeObserved) -> list[tuple[str, str, int, int]]:

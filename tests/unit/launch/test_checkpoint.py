@@ -130,10 +130,19 @@ def test_no_room_anywhere_is_no_exception(records: Checkpoint, tmp_path: Path, m
     assert records.save("k", {}) is Kept.NOWHERE
 
 
-def test_a_mistake_in_the_path_is_an_exception(tmp_path: Path) -> None:
+def test_something_in_the_way_is_a_trouble_and_not_an_exception(tmp_path: Path) -> None:
     (tmp_path / "disk").write_text("a file")
-    with pytest.raises(OSError, match="exists"):
-        Checkpoint(tmp_path / "disk", tmp_path / "fallback").save("k", {})
+    checkpoint = Checkpoint(tmp_path / "disk", tmp_path / "fallback")
+    assert checkpoint.save("k", {"a": 1}) is Kept.IN_FALLBACK
+    assert "cannot be written" in (checkpoint.trouble or "")
+    assert Checkpoint(tmp_path / "disk", tmp_path / "fallback").load_all() == {"k": {"a": 1}}
+
+
+def test_a_record_that_cannot_be_removed_is_noted_as_gone(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "k.json").mkdir(parents=True)
+    checkpoint = Checkpoint(tmp_path / "disk", tmp_path / "fallback")
+    assert checkpoint.delete("k") is Kept.IN_FALLBACK
+    assert checkpoint.load_all() == {}
 
 
 @pytest.fixture
