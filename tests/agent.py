@@ -30,6 +30,7 @@ from tests.containerd import PrivateContainerd, network_of_our_own
 from tools import leftovers
 from tools.clean import clean, remove_pods
 from tools.containerd import answers, import_images
+from tools.drained_console import DrainedConsole
 from tools.home import Home
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 
@@ -132,10 +133,13 @@ class Agent:
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(self.home.supervisord_conf)]
         if self._supervisord is not None:
             self._supervisord.wait()  # a killed one before this one
-        with self.home.console.open("ab") as console:
+        console = DrainedConsole(self.home.console)
+        try:
             self._supervisord = subprocess.Popen(
-                command, env=environment, stdout=console, stderr=console, start_new_session=True
+                command, env=environment, stdout=console.writer, stderr=console.writer, start_new_session=True
             )
+        finally:
+            console.close_writer()
 
     async def stop_supervisord(self, seconds: float = 40) -> int:
         """TERM, as an operator does; waits for the end of all of it. Returns supervisord's exit code."""

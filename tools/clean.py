@@ -8,9 +8,13 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
+from shared.config.places import find_places
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.errors import OperatorError
@@ -58,17 +62,66 @@ async def remove_pods_with_own_containerd(embedded: EmbeddedContainerd, log: Pat
 async def clean(home: Path) -> None:
     """Remove the agent with this home. May be repeated; does nothing where there is none.
 
-    Raises FileNotFoundError for a directory that the first run did not make.
+    Raises FileNotFoundError for a directory that the first run did not make, OperatorError when shims would not end:
+    the home is kept then, for nothing else on the machine tells what they belong to.
     """
     leftovers.check_marker(home)
     leftovers.end_processes(leftovers.agent_processes_of(home))
     try:
-        config: EffectiveConfig | None = load_effective(str(home / "run"))
-    except (FileNotFoundError, OperatorError):
-        config = None  # it never came as far as starting anything
-    if config is not None:
-        await _clean_machine(home, config)
+        config = load_effective(str(home / "run"))
+    except (OSError, OperatorError):
+        config = presumed_config(home)
+    await _clean_machine(home, config)
+    if left := leftovers.shims_of(home):
+        raise OperatorError(
+            f"containers are still held by shims that did not end (pids {' '.join(map(str, sorted(left)))}); home kept",
+            where=str(home),
+            remedy="end them, then make clean again",
+        )
     leftovers.remove_home(home)
+
+
+def presumed_config(home: Path) -> EffectiveConfig:
+    """What an agent with this home runs by when its config.json cannot be read: the default layout, always with an
+    embedded containerd, and of kubelet.yaml what says where things are outside the home, as far as it can be read.
+    """
+    places = find_places({"BULKHEAD_HOME": str(home)})
+    kubelet, own = _documents(home / "kubelet.yaml")
+    embedded = own.get("embeddedContainerd")
+    given = embedded if isinstance(embedded, dict) else {}
+    runtime = f"{places.run_dir}/containerd"
+    return EffectiveConfig(
+        node_name="",
+        root_dir=places.root_dir,
+        run_dir=places.run_dir,
+        log_dir=places.log_dir,
+        cert_dir=places.cert_dir,
+        cgroup_root=_text(kubelet, "cgroupRoot", ""),
+        embedded_containerd=EmbeddedContainerd(
+            root=str(home / _text(given, "root", places.containerd_root)),
+            state=str(home / _text(given, "state", places.containerd_state)),
+            socket=f"{runtime}/containerd.sock",
+            config_file=f"{runtime}/config.toml",
+            cni_conf_dir=f"{runtime}/cni",
+            bridge=_text(given, "bridge", EmbeddedContainerd.bridge),
+            path=_text(given, "path", EmbeddedContainerd.path),
+        ),
+    )
+
+
+def _documents(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The KubeletConfiguration and the BulkheadConfiguration; empty where there is none or it cannot be read."""
+    try:
+        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8-sig")))
+    except (OSError, ValueError, yaml.YAMLError):
+        documents = []
+    found = {str(document.get("kind")): document for document in documents if isinstance(document, dict)}
+    return found.get("KubeletConfiguration", {}), found.get("BulkheadConfiguration", {})
+
+
+def _text(document: dict[str, Any], name: str, default: str) -> str:
+    value = document.get(name)
+    return value if isinstance(value, str) and value else default
 
 
 async def _clean_machine(home: Path, config: EffectiveConfig) -> None:
@@ -82,7 +135,8 @@ async def _clean_machine(home: Path, config: EffectiveConfig) -> None:
         leftovers.end_containers(Path(embedded.state))
         leftovers.end_processes(leftovers.shims_of(home))
         leftovers.unmount_below(Path(embedded.root), Path(embedded.state))
-        leftovers.remove_network(embedded.bridge)
+        if Path(embedded.root).exists():  # else it never ran, and a bridge of this name is another agent's
+            leftovers.remove_network(embedded.bridge)
     leftovers.unmount_below(Path(config.root_dir))
     leftovers.remove_pod_cgroups(uids, config.cgroup_root)
 
@@ -97,6 +151,8 @@ def main() -> None:
         return
     try:
         asyncio.run(clean(home))
+    except OperatorError as error:
+        sys.exit(f"bulkhead: {error}")
     except FileNotFoundError as error:
         sys.exit(
             f"bulkhead: {home} was not made by `make run` ({Path(str(error.filename)).name} is missing): left alone"

@@ -27,6 +27,7 @@ from shared.config.loader import evaluate
 from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
 from tools import containerd
+from tools.drained_console import DrainedConsole
 from tools.home import Home
 from tools.leftovers import agent_processes_of, running_containers
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
@@ -49,22 +50,26 @@ class Agent:
     home: Home
     config: EffectiveConfig
     supervisord: subprocess.Popen[bytes]
+    console: DrainedConsole
 
     @classmethod
     def start(cls, home: Home, config: EffectiveConfig) -> "Agent":
-        """Start supervisord in the foreground of its own session. Its console is a file that `ended` reads."""
+        """Start supervisord in the foreground of its own session. `ended` tells what its console got."""
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(home.supervisord_conf)]
         environment = {**os.environ, "BULKHEAD_HOME": str(home.path)}
         home.console.unlink(missing_ok=True)
-        with home.console.open("ab") as console:
+        console = DrainedConsole(home.console)
+        try:
             supervisord = subprocess.Popen(
-                command, env=environment, stdout=console, stderr=console, start_new_session=True
+                command, env=environment, stdout=console.writer, stderr=console.writer, start_new_session=True
             )
-        return cls(home, config, supervisord)
+        finally:
+            console.close_writer()
+        return cls(home, config, supervisord, console)
 
     def ended(self) -> AgentEndedError:
         """The error to raise once supervisord has ended."""
-        return AgentEndedError(self.home.console.read_text(errors="replace").strip())
+        return AgentEndedError(self.console.text())
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Whether the condition came true in time. Raises AgentEndedError when supervisord ends meanwhile."""

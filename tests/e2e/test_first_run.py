@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -134,6 +135,32 @@ def test_cleaning_while_the_agent_runs_ends_it_too(home: Path) -> None:
     assert run_clean(home).returncode == 0
     terminal.process.wait(20)
     assert traces_of(home, bridge) == []
+
+
+@pytest.mark.parametrize("damage", ["garbled", "missing", "no run directory"])
+def test_cleaning_works_without_the_configuration_in_force(home: Path, damage: str) -> None:
+    bridge = re.findall(r"bridge: (\S+)", (home / "kubelet.yaml").read_text())[0]
+    terminal = Terminal(home)
+    terminal.wait_for("Ctrl-C stops the agent")
+    container = container_of(home)
+    namespace = Path(f"/proc/{container}/ns/net").stat().st_ino
+    (uid,) = [path.name for path in (home / "kubelet" / "pods").iterdir()]
+    terminal.press_ctrl_c()
+    config = home / "run" / "config.json"
+    if damage == "garbled":
+        config.write_text("{")
+    elif damage == "missing":
+        config.unlink()
+    else:
+        shutil.rmtree(home / "run")  # no containerd can be started again: only the shims are left to go by
+
+    cleaned = run_clean(home)
+    assert (cleaned.returncode, cleaned.stderr) == (0, "")
+    assert traces_of(home, bridge) == []
+    assert not leftovers.alive(container)
+    netns = Path("/run/netns")
+    assert namespace not in {entry.stat().st_ino for entry in (netns.iterdir() if netns.is_dir() else ())}
+    assert not list(leftovers.CGROUPS.rglob(f"pod{uid}"))
 
 
 def test_a_port_in_use_is_one_line_that_names_it(home: Path) -> None:

@@ -1,15 +1,18 @@
-"""A full disk under the checkpoint: pods still end, and what is new is not started on ground that cannot be saved."""
+"""A full disk under the checkpoint: pods still end, and what is new is not started on ground that cannot be saved.
+A full disk under the logs: nothing dies of it, supervisord least of all.
+"""
 
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.world import World, busybox_pod
+from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 
@@ -17,7 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 @contextmanager
 def small_disk(image: Path, mountpoint: Path) -> Iterator[None]:
     """An ext4 of 8 MiB on a loop device."""
-    mountpoint.mkdir(parents=True)
+    mountpoint.mkdir(parents=True, exist_ok=True)
     image.write_bytes(b"\0" * (8 << 20))
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
     subprocess.run(["mount", "-o", "loop", str(image), str(mountpoint)], check=True)
@@ -75,3 +78,28 @@ async def test_pods_end_on_a_full_disk_and_start_again_when_there_is_room(world:
     world.put_manifest("four", busybox_pod("four"))
     await world.wait_running("four")
     await world.wait_for(lambda: not world.beats["podsync"].troubles, "the trouble to end")
+
+
+@pytest_asyncio.fixture
+async def world_with_small_logs() -> AsyncIterator[World]:
+    """An agent whose logs, supervisord's and the console among them, lie on a small disk of their own."""
+    async with World(start=False) as world:
+        with small_disk(world.home.path / "disk.img", world.home.log_dir):
+            await world.start()
+            yield world
+
+
+async def test_supervisord_outlives_a_full_log_disk_and_brings_services_back(world_with_small_logs: World) -> None:
+    world = world_with_small_logs
+    supervisord = world.supervisord_pid
+    await asyncio.to_thread(fill, world.home.log_dir)
+    log = world.home.log_dir / "supervisord.log"
+    for _ in range(3):  # one death and start are several lines: more than the room left in the log's last block
+        with log.open("ab", buffering=0) as file, suppress(OSError):
+            while file.write(b"\n" * 512):
+                pass
+        world.forgive_starts()
+        pid = world.kill("podsync")
+        await world.wait_back("podsync", pid)
+    assert (world.supervisord_pid, leftovers.alive(supervisord)) == (supervisord, True)
+    assert "RUNNING" in world.supervisorctl("status")
