@@ -7,7 +7,7 @@ Owns
     Stream `certificates`; the files config.json, manifest.json and containerd/ in the run directory; the self-signed
     pair in the certificate directory; supervisord's program `containerd`.
 Follows
-    No stream. The files: configuration, flags, serving pair and their directories, by inotify.
+    No stream. The files: configuration, flags, serving pair, its own two files and their directories, by inotify.
 Answers
     GetManifest.
 Persists
@@ -15,7 +15,8 @@ Persists
 On restart
     Evaluates everything again and writes the files anew: that is how an edit takes effect, for each service as it
     restarts (`supervisorctl restart all`). While running, a good edit is only reported, and a bad one is reported and
-    changes nothing. Restarted alone, under the same supervisord or while services of an earlier one still run, a
-    configuration that has become bad leaves the last good one in force; on a fresh start it ends supervisord.
+    changes nothing; its own two files are written anew when somebody removes or changes them. Restarted alone, under
+    the same supervisord or while services of an earlier one still run, a configuration that has become bad leaves the
+    last good one in force; on a fresh start it ends supervisord.
     Nobody needs bootstrap alive: killed, it leaves all files behind for the others.
 """

@@ -6,12 +6,13 @@ bus, in a thread; nothing here is asynchronous.
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bus.lock import ServiceLock
-from bus.manifest import new_manifest, write_manifest
-from bus.messages.bootstrap import CertificateState
+from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
+from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import machine, ports, supervisord
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
@@ -19,7 +20,7 @@ from services.bootstrap.core.containerd_config import render_config, render_netw
 from services.generation import supervisor_generation
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import CONFIG_NAME, encode_effective, evaluate, load_generation
+from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, evaluate, load_generation
 from shared.config.places import Places, find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.crash import crash_point
@@ -37,7 +38,7 @@ class Evaluation:
     pair: PairReport
 
 
-def evaluate_all(server_pid: int | None, *, look_at_machine: bool = True) -> Evaluation:
+def evaluate_all(server: Callable[[], int | None], *, look_at_machine: bool = True) -> Evaluation:
     """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found."""
     try:
         arguments = find_arguments(find_places())
@@ -48,7 +49,7 @@ def evaluate_all(server_pid: int | None, *, look_at_machine: bool = True) -> Eva
         return Evaluation(resolved, PairReport())
     config = resolved.config
     pair = settle_in_child(pair_request(config))
-    problems, remarks = ports.find_taken(config, server_pid)
+    problems, remarks = ports.find_taken(config, server)
     missing = machine.find_missing(config.embedded_containerd) if config.embedded_containerd else []
     if lines := (*pair.problems, *problems, *missing):
         place = config.config_file or "flags"
@@ -90,6 +91,7 @@ class BootstrapDoor:
         self._generation = supervisor_generation()
         self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
         self.pair = PairReport()
+        self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
 
     def stand_by(self) -> None:
@@ -104,10 +106,9 @@ class BootstrapDoor:
 
     def configure(self) -> EffectiveConfig:
         """Evaluate and write; or keep the last good configuration where services may be running by it."""
-        server = ServiceLock(self._run_dir, "server").holder()
         self.evaluated_at = time.time()
         try:
-            evaluation = evaluate_all(server)
+            evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
             if kept is None:
@@ -147,13 +148,7 @@ class BootstrapDoor:
                 write_containerd_files(config)
             self._write_config(config)
             crash_point("bootstrap.configured")
-            write_manifest(
-                new_manifest(
-                    self._run_dir,
-                    config_file=str(self._run_dir / CONFIG_NAME),
-                    embedded_containerd=config.embedded_containerd is not None,
-                )
-            )
+            write_manifest(self._manifest(config))
             crash_point("bootstrap.published")
         except OSError as error:
             where = str(error.filename or self._run_dir)
@@ -162,7 +157,46 @@ class BootstrapDoor:
             ) from error
 
     def _write_config(self, config: EffectiveConfig) -> None:
-        write_atomically(self._run_dir / CONFIG_NAME, encode_effective(config, self._generation))
+        self._in_force = config, encode_effective(config, self._generation)
+        write_atomically(self._run_dir / CONFIG_NAME, self._in_force[1])
+
+    def _manifest(self, config: EffectiveConfig) -> Manifest:
+        embedded = config.embedded_containerd is not None
+        return new_manifest(self._run_dir, config_file=str(self._run_dir / CONFIG_NAME), embedded_containerd=embedded)
+
+    def own_files(self) -> tuple[Path, Path]:
+        """config.json and manifest.json."""
+        return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
+
+    def mend_files(self) -> list[str]:
+        """Write those of our files anew that are gone or no longer say what is in force; their names. Raises OSError.
+
+        A standby's confirmation for its own supervisord says the same configuration: it stays, and is what we keep.
+        """
+        assert self._in_force is not None
+        config, content = self._in_force
+        config_file, _ = self.own_files()
+        mended = []
+        try:
+            found = config_file.read_bytes()
+            good = found == content or decode_effective(found, str(config_file))[0] == config
+        except (OSError, OperatorError):
+            good = False
+        if good and found != content:
+            self._in_force = config, found
+            log.info("the next supervisord's bootstrap confirmed %s", CONFIG_NAME)
+        elif not good:
+            write_atomically(config_file, content)
+            mended.append(CONFIG_NAME)
+        manifest = self._manifest(config)
+        try:
+            good = read_manifest(self._run_dir) == manifest
+        except OperatorError:
+            good = False
+        if not good:
+            write_manifest(manifest)
+            mended.append(MANIFEST_FILE)
+        return mended
 
     def _last_good(self) -> EffectiveConfig | None:
         """The configuration in force, if it was given under our supervisord or others still work by it."""

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
 _RETRY = 30.0  # seconds between attempts to have supervisord start containerd; it tells us of nothing
+_MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
 
 
@@ -41,7 +42,8 @@ class Bootstrap:
         self._context, self._config = context, context.config
         self._run_dir = Path(context.config.run_dir)
         self._certificates: OwnedStream[CertificateState] = context.bus.own(CERTIFICATES)
-        self._evaluated_at = door.evaluated_at
+        self._door, self._evaluated_at = door, door.evaluated_at
+        self._files_changed = asyncio.Event()
         self._reload = asyncio.Event()
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ class Bootstrap:
                 tasks.create_task(self._start_containerd(), name="containerd")
             tasks.create_task(self._watch(), name="watch")
             tasks.create_task(self._react(), name="react")
+            tasks.create_task(self._keep_files(), name="files")
 
     async def _answer_manifest(self, _: GetManifest) -> Manifest:
         return read_manifest(self._run_dir)
@@ -73,14 +76,18 @@ class Bootstrap:
     async def _watch(self) -> None:
         """Note which of our files change. Directories are watched, for editors and mounts replace files whole."""
         with Inotify() as inotify:
-            for directory in {path.parent for path in self._watched()}:
+            own = set(self._door.own_files())
+            for directory in {path.parent for path in (*self._watched(), *own)}:
                 if directory.is_dir():
                     inotify.add_watch(directory, _CHANGES)
             ours = set(self._watched())
             self._changed |= {path for path in ours if _changed_since(path, self._evaluated_at)}
             if self._changed:
                 self._reload.set()  # edited after they were read and before we looked
+            self._files_changed.set()
             async for event in inotify:
+                if event.path in own:
+                    self._files_changed.set()
                 # `..data` is how a mounted ConfigMap replaces all of its files at once
                 if event.path is not None and (event.path in ours or event.path.name.startswith("..")):
                     self._changed.add(event.path)
@@ -90,6 +97,22 @@ class Bootstrap:
         config = self._config
         files = (config.config_file, find_places().args_file, config.tls_cert_file, config.tls_private_key_file)
         return [Path(file) for file in files if file]
+
+    async def _keep_files(self) -> None:
+        """Write config.json and manifest.json anew when somebody removed or changed them: services start by them."""
+        while True:
+            await self._files_changed.wait()
+            self._files_changed.clear()
+            try:
+                for name in await asyncio.to_thread(self._door.mend_files):
+                    log.warning("%s was removed or changed by somebody else: written anew", self._run_dir / name)
+            except OSError as error:
+                self._context.bus.trouble("files", f"{self._run_dir}: cannot be written: {error.strerror}")
+                await asyncio.sleep(_MEND_RETRY)
+                self._files_changed.set()
+            else:
+                self._context.bus.trouble("files", None)
+                await asyncio.sleep(_SETTLE)  # whoever changes them again and again does not keep us busy
 
     async def _react(self) -> None:
         while True:
@@ -116,7 +139,7 @@ class Bootstrap:
             self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
 
     async def _look_at_configuration(self) -> None:
-        server = ServiceLock(self._run_dir, "server").holder()
+        server = ServiceLock(self._run_dir, "server").holder
         try:
             evaluation = await asyncio.to_thread(front_door.evaluate_all, server)
         except ConfigurationRefusedError as error:

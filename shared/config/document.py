@@ -16,6 +16,8 @@ from shared.config.findings import Findings
 
 _INTEGER_LIMITS = {Kind.INT32: (-(2**31), 2**31 - 1), Kind.INT64: (-(2**63), 2**63 - 1), Kind.UINT32: (0, 2**32 - 1)}
 _DEEPEST = 50
+_LARGEST = 200_000  # values and their characters, after aliases are expanded; real files have some thousand
+_LONGEST_KEY = 1000  # characters; every key below repeats it in its dotted name
 
 
 @dataclass
@@ -27,6 +29,41 @@ class Document:
     place: str = ""
 
 
+class _TooLargeError(Exception):
+    """The node cannot be read as data; `str()` says why."""
+
+    def __init__(self, node: yaml.Node, why: str) -> None:
+        self.node = node
+        super().__init__(why)
+
+
+class _Measure:
+    """Refuses a document that is out of bounds before anything expands its aliases or merge keys."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, int]] = {}  # expanded size and height, by the node's id
+
+    def of(self, node: yaml.Node, depth: int = 0) -> tuple[int, int]:
+        """Expanded size and height; visits each node once. Raises _TooLargeError, also for what contains itself."""
+        if depth > _DEEPEST:
+            raise _TooLargeError(node, "is nested too deeply, or contains itself")
+        if isinstance(node, yaml.ScalarNode):
+            return 1 + len(node.value), 0
+        if id(node) in self._known:
+            return self._known[id(node)]
+        size, height = 1, 0
+        inner = (part for pair in node.value for part in pair) if isinstance(node, yaml.MappingNode) else node.value
+        for part in inner:
+            part_size, part_height = self.of(part, depth + 1)
+            size, height = size + part_size, max(height, part_height + 1)
+            if size > _LARGEST:
+                raise _TooLargeError(node, f"holds more than {_LARGEST} values and characters, aliases expanded")
+        if depth + height > _DEEPEST:
+            raise _TooLargeError(node, "is nested too deeply, or contains itself")
+        self._known[id(node)] = size, height
+        return size, height
+
+
 class _Reader:
     """Turns nodes into data by JSON's rules: timestamps and sexagesimal numbers are strings."""
 
@@ -36,17 +73,15 @@ class _Reader:
     def place(self, node: yaml.Node) -> str:
         return f"{self._file}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
-    def read(self, node: yaml.Node, key: str, places: dict[str, str], depth: int = 0) -> Any:
-        if depth > _DEEPEST:
-            self._findings.add(key, "is nested too deeply, or contains itself", place=self.place(node))
-            return None
+    def read(self, node: yaml.Node, key: str, places: dict[str, str]) -> Any:
+        """Data of a node that has been measured."""
         if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, key, places, depth)
+            return self._mapping(node, key, places)
         if isinstance(node, yaml.SequenceNode):
-            return [self.read(item, f"{key}[{i}]", places, depth + 1) for i, item in enumerate(node.value)]
+            return [self.read(item, f"{key}[{i}]", places) for i, item in enumerate(node.value)]
         return self._scalar(node, key)
 
-    def _mapping(self, node: yaml.MappingNode, key: str, places: dict[str, str], depth: int) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, key: str, places: dict[str, str]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         seen: dict[str, str] = {}
         own = [id(name) for name, _ in node.value]
@@ -57,16 +92,23 @@ class _Reader:
             if not name:
                 self._findings.add(key, "has a key that is not a string", place=place)
                 continue
+            if len(name) > _LONGEST_KEY or cannot_stand(name):
+                why = cannot_stand(name) or f"has {len(name)} characters"
+                self._findings.add(key, f"has a key that {why}", "remove it", place)
+                continue
             dotted = f"{key}.{name}" if key else name
             if name in seen and id(name_node) in own:
                 self._findings.add(dotted, f"is given twice, first at {seen[name]}", "remove one of them", place)
             seen[name] = place
             places[dotted] = place
-            mapping[name] = self.read(value_node, dotted, places, depth + 1)
+            mapping[name] = self.read(value_node, dotted, places)
         return mapping
 
     def _scalar(self, node: yaml.Node, key: str) -> Any:
         text = str(node.value)
+        if why := cannot_stand(text):
+            self._findings.add(key, why, "remove it", self.place(node))
+            return None
         if node.tag.endswith(":timestamp") or (node.tag.endswith((":int", ":float")) and ":" in text):
             return text
         try:
@@ -81,7 +123,8 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
     if not text.strip():
         findings.add("", "is empty", "write a KubeletConfiguration into it, or leave out --config", place=file)
         return []
-    documents = []
+    documents: list[Document] = []
+    loader: yaml.SafeLoader | None = None
     try:
         loader = yaml.SafeLoader(text)
         while loader.check_node():
@@ -93,6 +136,7 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
             if not isinstance(node, yaml.MappingNode):
                 findings.add("", "is not a mapping of keys to values", "see examples/", place=document.place)
                 continue
+            _Measure().of(node)
             document.data = reader.read(node, "", document.places)
             documents.append(document)
     except yaml.MarkedYAMLError as error:
@@ -101,9 +145,24 @@ def read_documents(text: str, file: str, findings: Findings) -> list[Document]:
         findings.add("", f"is not YAML: {error.problem or error.context}", "mend the syntax there", place=place)
     except yaml.YAMLError as error:
         findings.add("", f"is not YAML: {_one_line(error)}", "save it as plain UTF-8 text", place=file)
-    except RecursionError:
-        findings.add("", "is nested too deeply", place=file)
+    except _TooLargeError as error:
+        mark = error.node.start_mark
+        findings.add("", str(error), "write it out plainly", place=f"{file}:{mark.line + 1}:{mark.column + 1}")
+    except RecursionError:  # of the composer
+        place = f"{file}:{loader.line + 1}" if loader else file
+        findings.add("", "is nested too deeply", "write it out plainly", place=place)
     return documents
+
+
+def cannot_stand(text: str) -> str:
+    """Why no path, name or message can carry this text; "" when it can."""
+    if "\0" in text:
+        return "holds a NUL byte"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "holds what is no UTF-8"
+    return ""
 
 
 def check_fields(data: dict[str, Any], schema: dict[str, Schema], findings: Findings, key: str = "") -> None:

@@ -113,7 +113,8 @@ RELATIVE_PATHS = (
 
 RANGES: dict[str, tuple[float, float]] = {
     "port": (1, 65535), "readOnlyPort": (0, 65535), "healthzPort": (0, 65535), "nodeLeaseDurationSeconds": (1, 2**31),
-    "nodeStatusMaxImages": (-1, 2**31), "maxOpenFiles": (0, 2**63), "oomScoreAdj": (-1000, 1000),
+    "nodeStatusMaxImages": (-1, 2**31), "maxOpenFiles": (1024, 2**63), "podPidsLimit": (-1, 2**63),
+    "oomScoreAdj": (-1000, 1000),
     "kubeAPIQPS": (0, 2**31), "kubeAPIBurst": (0, 2**31), "eventRecordQPS": (0, 2**31), "eventBurst": (0, 2**31),
     "maxParallelImagePulls": (1, 2**31), "registryPullQPS": (0, 2**31), "registryBurst": (0, 2**31),
     "imageGCHighThresholdPercent": (0, 100), "imageGCLowThresholdPercent": (0, 100), "containerLogMaxFiles": (2, 2**31),
@@ -123,7 +124,8 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 DURATION_RANGES: dict[str, tuple[float, float]] = {
-    "syncFrequency": (1e-9, 1e12), "imageMinimumGCAge": (0, 1e12), "imageMaximumGCAge": (0, 1e12),
+    "syncFrequency": (1, 1e12), "fileCheckFrequency": (1, 1e12), "runtimeRequestTimeout": (1, 1e12),
+    "imageMinimumGCAge": (0, 1e12), "imageMaximumGCAge": (0, 1e12),
     "containerLogMonitorInterval": (3, 1e12), "crashLoopBackOff.maxContainerRestartPeriod": (1, 300),
     "cpuCFSQuotaPeriod": (0.001, 1),
 }  # fmt: skip

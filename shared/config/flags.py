@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from shared.config.document import check_fields, closest
+from shared.config.document import cannot_stand, check_fields, closest
 from shared.config.durations import parse_duration
 from shared.config.fields import KUBELET_CONFIGURATION
 from shared.config.findings import ConfigurationRefusedError, Findings
@@ -89,6 +89,9 @@ class Flags:
 
 def parse_flags(arguments: list[str]) -> Flags:
     """Parse kubelet flags; the first error wins. Raises ConfigurationRefusedError with one line."""
+    for number, argument in enumerate(arguments, start=1):
+        if why := cannot_stand(argument):
+            raise _refused(f"flags: argument {number} {why} (remove it)")
     kinds = OWN_FLAGS | {name: kind for name, (_, kind) in FIELD_FLAGS.items()}
     options: list[click.Parameter] = [
         click.Option([f"--{name}", *(["-v"] if name == "v" else []), _python_name(name)], multiple=True)

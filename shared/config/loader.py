@@ -5,7 +5,7 @@ bootstrap evaluates and writes, every service loads. Decides nothing about value
 
 import json
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,12 @@ def evaluate(arguments: list[str]) -> "Resolved":
     flags, findings = parse_flags(arguments), Findings()
     file = flags.own.get("config", "")
     documents = read_documents(_read(file), file, findings) if file else []
-    return resolve(documents, flags, find_places(), socket.gethostname(), findings)
+    resolved = resolve(documents, flags, find_places(), socket.gethostname(), findings)
+    resolv_conf = resolved.config.resolv_conf
+    if resolv_conf and not Path(resolv_conf).exists():
+        remark = f"resolvConf: {resolv_conf} does not exist: pods with the node's DNS cannot start (create it)"
+        return replace(resolved, remarks=(*resolved.remarks, remark))
+    return resolved
 
 
 def _read(file: str) -> str:
@@ -63,7 +68,11 @@ def load_effective(run_dir: str) -> EffectiveConfig:
 def load_generation(run_dir: str) -> tuple[EffectiveConfig, str]:
     """The effective configuration and the supervisord generation it was confirmed for; raises like load_effective."""
     path = Path(run_dir) / CONFIG_NAME
-    content = path.read_bytes()
+    return decode_effective(path.read_bytes(), str(path))
+
+
+def decode_effective(content: bytes, where: str) -> tuple[EffectiveConfig, str]:
+    """What encode_effective wrote. Raises OperatorError, naming `where`, when it cannot be used."""
     try:
         envelope: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
         if envelope.get("version") != _VERSION:
@@ -71,4 +80,4 @@ def load_generation(run_dir: str) -> tuple[EffectiveConfig, str]:
         return msgspec.convert(envelope["config"], EffectiveConfig), str(envelope["generation"])
     except (msgspec.MsgspecError, ValueError, KeyError) as error:
         remedy = "restart bootstrap; it writes the file anew"
-        raise OperatorError(f"cannot be used: {error}", where=str(path), remedy=remedy) from error
+        raise OperatorError(f"cannot be used: {error}", where=where, remedy=remedy) from error

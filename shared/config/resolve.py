@@ -15,7 +15,7 @@ from shared.config.fields import BULKHEAD_CONFIGURATION, KUBELET_CONFIGURATION, 
 from shared.config.findings import Findings
 from shared.config.flags import Flags, put_value
 from shared.config.places import Places
-from shared.config.rules import check_pod_logs_dir, check_rules, value_of
+from shared.config.rules import check_listeners, check_pod_logs_dir, check_rules, value_of
 
 _KUBELET = ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
@@ -57,6 +57,10 @@ def resolve(documents: list[Document], flags: Flags, places: Places, hostname: s
     remarks = _settle_tls(fields, own)
     config = EffectiveConfig(**own, **fields, embedded_containerd=embedded, document=data)
     _check_standalone(config, findings)
+    listeners = [("port", config.address, config.port if config.enable_server else 0)]
+    listeners.append(("readOnlyPort", config.address, config.read_only_port))
+    listeners.append(("healthzPort", config.healthz_bind_address, config.healthz_port))
+    check_listeners(listeners, data, findings)
     findings.refuse_if_any()
     unused = tuple(key for key in _given_keys(data) if key not in WITH_EFFECT)
     return Resolved(config, unused, tuple(remarks))

@@ -12,7 +12,8 @@ from shared.config.durations import parse_duration
 from shared.config.fields import CHOICES, DURATION_RANGES, EVICTION_SIGNALS, RANGES, TLS_CIPHER_SUITES
 from shared.config.findings import Findings
 
-_ZERO_IS_UNSET = ("port", "syncFrequency", "authorization.mode", "cgroupDriver")
+_ZERO_IS_UNSET = ("port", "maxOpenFiles", "syncFrequency", "fileCheckFrequency", "runtimeRequestTimeout")
+_SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([numkKMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
 
 
@@ -36,9 +37,7 @@ def check_rules(data: dict[str, Any], findings: Findings) -> None:
         if text is not None and not low <= parse_duration(text) <= high:
             if parse_duration(text) == 0 and key in _ZERO_IS_UNSET:
                 continue
-            limits = (
-                "positive" if low == 1e-9 else f"at least {low:g}s" if high > 1e9 else f"from {low:g}s to {high:g}s"
-            )
+            limits = f"at least {low:g}s" if high > 1e9 else f"from {low:g}s to {high:g}s"
             findings.add(key, f'is "{text}", must be {limits}', "change it or leave it out")
     for key, choices in CHOICES.items():
         value = value_of(data, key)
@@ -61,6 +60,15 @@ def _check_addresses(data: dict[str, Any], findings: Findings) -> None:
         text = data.get(key)
         if text and not text.startswith("unix:///") and not text.startswith("/"):
             findings.add(key, f'is "{text}", must be a local socket', "write unix:///path/to/the.sock")
+        elif text and (length := len(text.removeprefix("unix://").encode())) > _SOCKET_PATH_LIMIT:
+            what = f"is a path of {length} bytes, sockets have at most {_SOCKET_PATH_LIMIT}"
+            findings.add(key, what, "move the socket, or give a symlink to its directory")
+    for index, text in enumerate(data.get("clusterDNS") or ()):
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            place, what = findings.place_of("clusterDNS"), f'is "{text}", must be an IP address'
+            findings.add(f"clusterDNS[{index}]", what, "such as 10.96.0.10", place)
 
 
 def _check_tls(data: dict[str, Any], findings: Findings) -> None:
@@ -74,6 +82,26 @@ def _check_tls(data: dict[str, Any], findings: Findings) -> None:
             )
 
 
+def check_listeners(listeners: list[tuple[str, str, int]], given: dict[str, Any], findings: Findings) -> None:
+    """No two of (key, address, port) on one port of overlapping addresses; 0 is off. Names a key that was given."""
+    for index, (key, address, port) in enumerate(listeners):
+        for other, other_address, other_port in listeners[:index]:
+            if port and port == other_port and _overlap(address, other_address):
+                blamed, holder = (key, other) if key in given or other not in given else (other, key)
+                findings.add(blamed, f"is {port}, which is the port of {holder} too", "choose another port")
+
+
+def _overlap(first: str, second: str) -> bool:
+    try:
+        one, two = ipaddress.ip_address(first), ipaddress.ip_address(second)
+    except ValueError:  # a finding of its own
+        return False
+    return one == two or any(
+        wide.is_unspecified and wide.version in (6, narrow.version)  # :: may listen on IPv4 too
+        for wide, narrow in ((one, two), (two, one))
+    )
+
+
 def _check_combinations(data: dict[str, Any], findings: Findings) -> None:
     if data.get("runOnce"):
         findings.add("runOnce", "is true, which this kubelet does not do", "remove it")
@@ -84,6 +112,9 @@ def _check_combinations(data: dict[str, Any], findings: Findings) -> None:
             f"is {parallel} while serializeImagePulls is true",
             "set serializeImagePulls to false or maxParallelImagePulls to 1",
         )
+    root = data.get("cgroupRoot") or ""
+    if ".." in root.split("/"):
+        findings.add("cgroupRoot", f'is "{root}", must be without ..', "write the cgroup's path from the top")
     high, low = data.get("imageGCHighThresholdPercent", 85), data.get("imageGCLowThresholdPercent", 80)
     if high is not None and low is not None and low >= high:
         findings.add("imageGCLowThresholdPercent", f"is {low}, must be below the high threshold {high}", "lower it")

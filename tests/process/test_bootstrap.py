@@ -109,6 +109,36 @@ def test_a_service_needs_no_bootstrap_to_restart(agent: Agent) -> None:
     assert after == agent.pid("status")
 
 
+@pytest.mark.parametrize("name", ["config.json", "manifest.json"])
+def test_its_files_come_back_when_somebody_removes_or_spoils_them(agent: Agent, name: str) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    file = agent.run_dir / name
+    good = file.read_bytes()
+    file.unlink()
+    eventually(lambda: file.exists() and file.read_bytes() == good, f"{name} is back")
+    file.write_text("{}")
+    eventually(lambda: file.read_bytes() == good, f"{name} is whole again")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.unlink()
+    before = agent.holder("status")
+    os.kill(before, signal.SIGKILL)
+    agent.holder("status", besides=before)
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "a restarted service works")
+
+
+def test_an_orphan_leaves_alone_what_the_next_bootstrap_confirmed(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    agent.kill_supervisord()
+    agent.start()
+    agent.logged("bootstrap", "the next supervisord's bootstrap confirmed config.json")
+    file = agent.run_dir / "config.json"
+    confirmed = file.read_bytes()
+    file.unlink()
+    eventually(lambda: file.exists() and file.read_bytes() == confirmed, "with the new supervisord's name in it")
+
+
 def test_an_edit_waits_for_a_restart_and_a_bad_one_changes_nothing(agent: Agent) -> None:
     agent.start()
     agent.logged("bootstrap", "bootstrap started")

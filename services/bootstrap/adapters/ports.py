@@ -2,6 +2,7 @@
 
 import errno
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
@@ -9,8 +10,9 @@ from shared.config.effective import EffectiveConfig
 _LISTENING = "0A"
 
 
-def find_taken(config: EffectiveConfig, server_pid: int | None) -> tuple[list[str], list[str]]:
-    """Problems and remarks, one line each. A port that our own server process holds is free.
+def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:
+    """Problems and remarks, one line each. A port that our own server process holds is free;
+    `server` says which process that is, asked when a port was found taken: it may have been restarted just now.
 
     The health port is a remark only: the kubelet keeps trying for it (reference config.md 5.10).
     """
@@ -20,12 +22,12 @@ def find_taken(config: EffectiveConfig, server_pid: int | None) -> tuple[list[st
     wanted.append(("readOnlyPort", config.address, config.read_only_port, problems))
     wanted.append(("healthzPort", config.healthz_bind_address, config.healthz_port, remarks))
     for key, address, port, lines in wanted:
-        if port and (reason := _cannot_bind(address, port, server_pid)):
+        if port and (reason := _cannot_bind(address, port, server)):
             lines.append(f"{key}: {address}:{port} {reason}")
     return problems, remarks
 
 
-def _cannot_bind(address: str, port: int, server_pid: int | None) -> str:
+def _cannot_bind(address: str, port: int, server: Callable[[], int | None]) -> str:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -34,9 +36,10 @@ def _cannot_bind(address: str, port: int, server_pid: int | None) -> str:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 return f"cannot be listened on: {error.strerror} (choose an address and port of this machine)"
-            owner = _owner(port)
-            if owner is not None and owner == server_pid:
-                return ""
+            for _ in range(2):  # the server may end between the two questions, and its successor have the port
+                owner = _owner(port)
+                if owner is not None and owner == server():
+                    return ""
             return f"is in use{_named(owner)} (stop that process, or choose another port)"
     return ""
 

@@ -28,10 +28,11 @@ class ManifestFiles:
             if not self._path.is_dir():
                 file = self._read(self._path)
                 return {} if file is None else {file.path: file}
-            names = sorted(entry.name for entry in self._path.iterdir() if self._counts(entry))
+            entries = list(self._path.iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        self._ignored &= set(names)
+        self._ignored &= {entry.name for entry in entries}
+        names = sorted(entry.name for entry in entries if self._counts(entry))
         files = (self._read(self._path / name) for name in names)
         return {file.path: file for file in files if file is not None}
 
@@ -56,6 +57,8 @@ class ManifestFiles:
             return None
         except OSError as error:
             return ManifestFile(path=str(path), content=None, unreadable=f"cannot be read: {error.strerror}")
+        except ValueError:  # what no system call takes
+            return ManifestFile(path=str(path), content=None, unreadable="cannot be read: its path holds a NUL byte")
         return ManifestFile(path=str(path), content=content, being_written=being_written)
 
     def _say_ignored(self, path: Path, what: str) -> None:

@@ -21,27 +21,49 @@ def config(**ports: int | str | bool) -> EffectiveConfig:
     return EffectiveConfig(node_name="n", root_dir="/", run_dir="/", log_dir="/", cert_dir="/", **settings)  # type: ignore[arg-type]
 
 
+def nobody() -> int | None:
+    return None
+
+
 def test_a_taken_port_names_its_process(taken: int) -> None:
-    [line], remarks = find_taken(config(port=taken, enable_server=True), None)
+    [line], remarks = find_taken(config(port=taken, enable_server=True), nobody)
     assert line.startswith(f"port: 127.0.0.1:{taken} is in use by ")
     assert f"(process {os.getpid()})" in line
     assert remarks == []
 
 
 def test_our_own_server_may_have_it(taken: int) -> None:
-    assert find_taken(config(read_only_port=taken), os.getpid()) == ([], [])
+    assert find_taken(config(read_only_port=taken), os.getpid) == ([], [])
 
 
 def test_a_taken_health_port_is_a_remark_only(taken: int) -> None:
-    problems, [remark] = find_taken(config(healthz_port=taken), None)
+    problems, [remark] = find_taken(config(healthz_port=taken), nobody)
     assert problems == []
     assert remark.startswith(f"healthzPort: 127.0.0.1:{taken} is in use")
 
 
 def test_a_foreign_address_is_refused() -> None:
-    [line], _ = find_taken(config(read_only_port=12345, address="192.0.2.1"), None)
+    [line], _ = find_taken(config(read_only_port=12345, address="192.0.2.1"), nobody)
     assert "Cannot assign requested address" in line
 
 
 def test_a_port_that_is_off_is_not_looked_at() -> None:
-    assert find_taken(config(port=1, address="192.0.2.1"), None) == ([], [])
+    assert find_taken(config(port=1, address="192.0.2.1"), nobody) == ([], [])
+
+
+def test_who_the_server_is_is_asked_after_the_port_was_found_taken(taken: int) -> None:
+    asked: list[int] = []
+
+    def server() -> int:
+        asked.append(os.getpid())
+        return os.getpid()
+
+    assert find_taken(config(port=taken, enable_server=True), server) == ([], [])
+    assert len(asked) == 1
+    taken_by_nobody = config(port=1, address="192.0.2.1")
+    assert find_taken(taken_by_nobody, server) == ([], []) and len(asked) == 1
+
+
+def test_a_server_restarted_between_the_two_questions_is_no_stranger(taken: int) -> None:
+    holders = iter((1, os.getpid()))
+    assert find_taken(config(port=taken, enable_server=True), lambda: next(holders)) == ([], [])

@@ -68,6 +68,57 @@ def test_what_is_no_mapping_is_one_line_and_no_traceback(text: str) -> None:
     assert len(lines_of(text)) == 1
 
 
+def bomb(first: str, level: str) -> str:
+    """Fifteen levels, each naming the one before eight times."""
+    levels = [level.format(i=i, inner=", ".join([f"*a{i - 1}"] * 8)) for i in range(1, 15)]
+    return "\n".join([first, *levels])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        bomb("a0: &a0 [x]", "a{i}: &a{i} [{inner}]"),
+        bomb("a0: &a0 {k: x}", "a{i}: &a{i} {{<<: [{inner}]}}"),
+        bomb("a0: &a0 " + "x" * 30_000, "a{i}: &a{i} [{inner}]"),
+    ],
+)
+def test_aliases_that_expand_without_bound_are_refused_where_they_do(text: str) -> None:
+    [line] = lines_of(text)
+    assert line.startswith("f.yaml:") and line.split(":")[1].isdecimal()
+    assert "holds more than 200000 values and characters, aliases expanded" in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: " + "[" * 60 + "]" * 60,
+        "\n" + "[" * 20_000,
+        "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2000)),
+        "a: &a {<<: *a}",
+        "a: &a\n  b: [*a]",
+    ],
+)
+def test_what_is_nested_too_deeply_is_refused_where_it_stands(text: str) -> None:
+    [line] = lines_of(text)
+    assert line.startswith("f.yaml:") and line.split(":")[1].isdecimal() and "is nested too deeply" in line
+
+
+def test_plain_aliases_and_merges_are_read() -> None:
+    assert lines_of("evictionHard: &e {memory.available: 1Mi}\nevictionMinimumReclaim: {<<: *e}") == []
+
+
+@pytest.mark.parametrize("value", ["a\\0b", "\\ud800"])
+def test_text_that_no_path_can_carry_is_refused(value: str) -> None:
+    [line] = lines_of(f'podLogsDir: "/{value}"')
+    assert line.startswith("f.yaml:1:13: podLogsDir: holds ") and line.endswith("(remove it)") and "\0" not in line
+    [line] = lines_of(f'"{value}": 1')
+    assert line.startswith("f.yaml:1:1: has a key that holds ")
+
+
+def test_a_key_without_end_is_refused() -> None:
+    assert lines_of("? " + "k" * 5000 + "\n: 1") == ["f.yaml:1:3: has a key that has 5000 characters (remove it)"]
+
+
 def test_an_empty_file_says_what_belongs_there() -> None:
     assert lines_of(" \n") == ["f.yaml: is empty (write a KubeletConfiguration into it, or leave out --config)"]
 

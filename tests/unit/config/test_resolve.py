@@ -143,6 +143,19 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         (ALONE + "podLogsDir: /a//b", ':5:1: podLogsDir: is "/a//b", must be absolute and without //, . or ..'),
         (ALONE + "tlsCipherSuites: [NOPE]", ':5:1: tlsCipherSuites[0]: "NOPE" is not a cipher suite'),
         (ALONE + "containerRuntimeEndpoint: tcp://1", ':5:1: containerRuntimeEndpoint: is "tcp://1", must be a local'),
+        (ALONE + "fileCheckFrequency: 1ms", ':5:1: fileCheckFrequency: is "1ms", must be at least 1s (change'),
+        (ALONE + "syncFrequency: 999ms", ':5:1: syncFrequency: is "999ms", must be at least 1s (change'),
+        (ALONE + "runtimeRequestTimeout: -5s", ':5:1: runtimeRequestTimeout: is "-5s", must be at least 1s (change'),
+        (ALONE + "maxOpenFiles: 10", ":5:1: maxOpenFiles: is 10, must be at least 1024 (change it or leave it out)"),
+        (ALONE + "podPidsLimit: -2", ":5:1: podPidsLimit: is -2, must be at least -1 (change it or leave it out)"),
+        (ALONE + "cgroupRoot: /a/../b", ':5:1: cgroupRoot: is "/a/../b", must be without .. (write'),
+        (ALONE + "clusterDNS: [10.0.0.1, dns]", ':5:1: clusterDNS[1]: is "dns", must be an IP address (such'),
+        (
+            ALONE + f"containerRuntimeEndpoint: unix:///{'d' * 107}",
+            ":5:1: containerRuntimeEndpoint: is a path of 108 bytes, sockets have at most 107 (move",
+        ),
+        (ALONE + "readOnlyPort: 10250", ":5:1: readOnlyPort: is 10250, which is the port of port too (choose another"),
+        (ALONE + "port: 10248", ":5:1: port: is 10248, which is the port of healthzPort too (choose another port)"),
         (ALONE + "serializeImagePulls: true\nmaxParallelImagePulls: 2", ":6:1: maxParallelImagePulls: is 2 while"),
         (
             EMBEDDED + "  bridge: a-much-too-long-name",
@@ -157,6 +170,42 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
 def test_a_value_that_cannot_be_is_refused_with_its_place(tmp_path: Path, text: str, line: str) -> None:
     lines = file_refusal(tmp_path, text)
     assert [found[: len(line)] for found in lines if line in found] == [line], lines
+
+
+def test_zero_keeps_its_meaning_where_small_values_are_refused(tmp_path: Path) -> None:
+    config = given(
+        tmp_path, ALONE + "fileCheckFrequency: 0s\nsyncFrequency: 0s\nruntimeRequestTimeout: '0'\nmaxOpenFiles: 0\n"
+    )
+    assert (config.file_check_frequency, config.sync_frequency, config.runtime_request_timeout) == (20, 60, 120)
+    assert config.max_open_files == 1000000
+
+
+@pytest.mark.parametrize(
+    ("address", "healthz", "free"),
+    [
+        ("127.0.0.1", "127.0.0.2", True),
+        ("0.0.0.0", "::1", True),
+        ("0.0.0.0", "127.0.0.1", False),
+        ("127.0.0.1", "::", False),
+        ("::1", "::1", False),
+    ],
+)
+def test_one_port_is_for_two_listeners_only_on_different_addresses(
+    tmp_path: Path, address: str, healthz: str, free: bool
+) -> None:
+    text = ALONE + f"address: '{address}'\nhealthzBindAddress: '{healthz}'\nhealthzPort: 10250\n"
+    if free:
+        assert given(tmp_path, text).healthz_port == 10250
+    else:
+        [line] = file_refusal(tmp_path, text)
+        assert line.startswith(":7:1: healthzPort: is 10250, which is the port of port too")
+
+
+def test_a_resolv_conf_that_is_not_there_is_a_remark(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet.yaml"
+    file.write_text(ALONE + "resolvConf: none.conf\n")
+    [remark] = evaluate([f"--config={file}"]).remarks
+    assert remark.startswith(f"resolvConf: {tmp_path}/none.conf does not exist")
 
 
 def test_kind_and_version_are_mandatory(tmp_path: Path) -> None:
@@ -181,6 +230,7 @@ def test_alone_without_saying_so_names_both_keys_to_change(tmp_path: Path) -> No
         (["--port=x"], '--port: invalid value "x" (must be a whole number)'),
         (["--sync-frequency=10"], '--sync-frequency: invalid value "10" (must be a duration such as "1m30s")'),
         (["--anonymous-auth=perhaps"], '--anonymous-auth: invalid value "perhaps" (must be true or false)'),
+        (["--config", "/a\0b"], "flags: argument 2 holds a NUL byte (remove it)"),
         (["start"], 'unknown command "start" (flags begin with --)'),
         (["--anonymous-auth", "false"], 'unknown command "false" (flags begin with --)'),
         (["--kubeconfig=/x"], "--kubeconfig: joining a cluster is not built yet (leave it empty to run alone)"),
