@@ -105,6 +105,9 @@ def _overlap(first: str, second: str) -> bool:
 def _check_combinations(data: dict[str, Any], findings: Findings) -> None:
     if data.get("runOnce"):
         findings.add("runOnce", "is true, which this kubelet does not do", "remove it")
+    if data.get("cgroupDriver") == "systemd":
+        remedy = "use cgroupfs here and in the container runtime"
+        findings.add("cgroupDriver", "the systemd driver is not built yet", remedy)
     parallel = data.get("maxParallelImagePulls")
     if parallel is not None and parallel > 1 and data.get("serializeImagePulls"):
         findings.add(
