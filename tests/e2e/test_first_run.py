@@ -87,6 +87,7 @@ def traces_of(home: Path, bridge: str) -> list[str]:
     """Processes, mounts, interfaces, cgroups and CNI records that still carry this home or its network."""
     found = [f"process {pid}" for pid in (*leftovers.agent_processes_of(home), *leftovers.shims_of(home))]
     found += [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{home}/" in line]
+    found += [" ".join(rule) for rule in leftovers.address_translation(bridge)]
     found += [f"bridge {bridge}"] if Path(f"/sys/class/net/{bridge}").exists() else []
     records = leftovers.RESULTS.glob("*") if leftovers.RESULTS.exists() else ()
     found += [str(record) for record in records if f'"{bridge}"' in record.read_text()]
