@@ -7,6 +7,9 @@ export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
 export UV_HTTP_TIMEOUT ?= 180
 export UV_PYTHON_DOWNLOADS := never
+# The certificates this machine trusts, under the names newer and older versions of uv know.
+export UV_SYSTEM_CERTS ?= true
+export UV_NATIVE_TLS ?= true
 
 PYTHON ?= python3
 VENV := .venv
