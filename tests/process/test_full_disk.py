@@ -1,4 +1,4 @@
-"""A full disk under the checkpoint: pods still end, and what is new is not started on ground that cannot be saved.
+"""A full disk under the checkpoint: pods still end, and a restart in the middle of it forgets nothing.
 A full disk under the logs: nothing dies of it, supervisord least of all.
 """
 

@@ -14,7 +14,6 @@ from services.podsync.core.events import (
     Event,
 )
 from services.podsync.core.instructions import (
-    Call,
     ForgetPod,
     Instruction,
     LookAtPod,
@@ -128,7 +127,7 @@ class PodSync:
         out += self._save_and_publish(record, cause, urgent=isinstance(step.call, RemoveContainers))
         out += [RecordEvent(cause=cause, event=self._event(record, now, *entry)) for entry in events]
         if step.call is not None:
-            record.call = _with_cause(step.call, cause)
+            record.call = replace(step.call, cause=cause)
             out.append(record.call)
         if isinstance(step.call, LookAtPod):
             record.resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
@@ -242,7 +241,3 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
     if other.state is not PodState.SYNC or record.instances:
         return False
     return bool(other.instances) or not other.looked or other.uid < record.uid
-
-
-def _with_cause(call: Call, cause: str) -> Call:
-    return replace(call, cause=cause)

@@ -46,11 +46,6 @@ def cgroup_name(components: Sequence[str], driver: str) -> str:
     return "/" + "/".join(slices)
 
 
-def root_cgroup_name(facts: NodeFacts) -> str:
-    """kubepods, below cgroupRoot."""
-    return cgroup_name(_components(facts), facts.cgroup_driver)
-
-
 def qos_cgroup_name(qos: QosClass, facts: NodeFacts) -> str:
     """Of a QoS class; Guaranteed pods sit in kubepods itself."""
     return cgroup_name((*_components(facts), *_QOS_COMPONENT[qos]), facts.cgroup_driver)
@@ -67,14 +62,6 @@ def possible_pod_cgroup_names(pod_uid: str, facts: NodeFacts) -> tuple[str, ...]
     own = f"{POD_PREFIX}{pod_uid}"
     places = ((*_components(facts), *_QOS_COMPONENT[qos], own) for qos in QosClass)
     return tuple(cgroup_name(components, facts.cgroup_driver) for components in places)
-
-
-def pod_uid_of(path: str, driver: str) -> str:
-    """The pod UID a cgroup path ends in; "" when it is no pod's."""
-    last = path.rstrip("/").rpartition("/")[2]
-    if driver == "systemd":
-        last = last.removesuffix(".slice").rpartition("-")[2].replace("_", "-")
-    return last.removeprefix(POD_PREFIX) if last.startswith(POD_PREFIX) else ""
 
 
 def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:

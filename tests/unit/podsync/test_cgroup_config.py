@@ -11,11 +11,9 @@ from services.podsync.core.pod_cgroup import (
     cgroup_name,
     pod_cgroup_name,
     pod_cgroup_values,
-    pod_uid_of,
     possible_pod_cgroup_names,
     qos_cgroup_name,
     qos_cgroup_values,
-    root_cgroup_name,
 )
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
@@ -44,7 +42,6 @@ GUARANTEED = {kind: {"cpu": "250m", "memory": "64Mi"} for kind in ("requests", "
 def test_a_pod_lies_below_its_qos_class(resources: dict[str, Any], name: str) -> None:
     assert pod_cgroup_name(a_pod(resources), NODE) == name
     assert name in possible_pod_cgroup_names("1a-2b", NODE)
-    assert pod_uid_of(name, "cgroupfs") == "1a-2b"
 
 
 def test_systemd_nests_slices_and_escapes_dashes() -> None:
@@ -53,12 +50,10 @@ def test_systemd_nests_slices_and_escapes_dashes() -> None:
     )
     name = pod_cgroup_name(a_pod(GUARANTEED), SYSTEMD)
     assert name == "/a.slice/a-b_c.slice/a-b_c-kubepods.slice/a-b_c-kubepods-pod1a_2b.slice"
-    assert pod_uid_of(name, "systemd") == "1a-2b"
-    assert pod_uid_of(qos_cgroup_name(QosClass.BURSTABLE, SYSTEMD), "systemd") == ""
 
 
 def test_qos_classes_have_their_own_place_but_guaranteed() -> None:
-    assert root_cgroup_name(NODE) == qos_cgroup_name(QosClass.GUARANTEED, NODE) == "/kubepods"
+    assert qos_cgroup_name(QosClass.GUARANTEED, NODE) == "/kubepods"
     assert qos_cgroup_name(QosClass.BURSTABLE, NODE) == "/kubepods/burstable"
     assert qos_cgroup_name(QosClass.BEST_EFFORT, NODE) == "/kubepods/besteffort"
 
