@@ -15,4 +15,5 @@ class KubeEvent:
     name: str = ""
     uid: str = ""
     field_path: str = ""
+    resource_version: str = ""  # of the involved object, where known
     time: str = ""  # RFC3339 with microseconds, wall clock of the writer

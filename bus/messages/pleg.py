@@ -4,6 +4,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeHandler:
+    """One handler of the runtime, as `node.status.runtimeHandlers` shows it; name "" = the default handler."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class NodeObserved:
     """Stream `node.observed`, key `node`: facts of runtime and machine; republished only when one changes materially.
 
@@ -31,3 +40,35 @@ class NodeObserved:
     pids_max: int = -1
     pids_running: int = -1
     cpus: int = -1
+    runtime_handlers: tuple[RuntimeHandler, ...] | None = None  # sorted by name; None = the runtime does not tell
+    supplemental_groups_policy: bool | None = None  # feature of the runtime; None = it does not tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeImage:
+    """One image the runtime has."""
+
+    id: str
+    names: tuple[str, ...]  # repo digests, then repo tags
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeImages:
+    """Stream `node.images`, key `node`: all images of the runtime, largest first, ties by id descending."""
+
+    images: tuple[NodeImage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeResults:
+    """Stream `probes.results`, key: bare CRI container id: what the probes of one instance have found.
+
+    Each of the three is `success`, `failure`, or "" = no probe of the kind, or no result yet.
+    """
+
+    pod_uid: str
+    container: str
+    liveness: str = ""
+    readiness: str = ""
+    startup: str = ""

@@ -29,6 +29,7 @@ class AdmittedPod:
     state: PodState
     pod: dict[str, Any]
     volumes: tuple[str, ...] = ()
+    source: str = ""  # file | http | api, "" = known only from the runtime
     rejected: str = ""  # admission reason, "" = admitted
     grace_seconds: int | None = None  # effective grace once terminating
 
@@ -58,3 +59,14 @@ class NodeConditions:
     """Stream `node.conditions`, key `node`: pressure conditions judged by podsync (reference node.md 1.7, 5)."""
 
     conditions: tuple[dict[str, str], ...]  # {type, status, reason, message, lastTransitionTime}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeResources:
+    """Stream `node.resources`, key `node`: what this node has and what pods may have of it (reference node.md 1.6).
+
+    Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>.
+    """
+
+    capacity: dict[str, str]
+    allocatable: dict[str, str]

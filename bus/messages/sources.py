@@ -1,4 +1,4 @@
-"""Messages of which sources is the owner."""
+"""Messages of which sources is the owner: what the API server and the manifests say, and reads on behalf of others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,8 +6,74 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredPod:
-    """Stream `pods.desired`, key: pod UID. The stream is complete once every configured source has reported."""
+    """Stream `pods.desired`, key: pod UID. The stream is complete once every configured source has reported.
+
+    A mirror pod is never here: see `MirrorPod`.
+    """
 
     uid: str
     source: str  # file | http | api
-    pod: dict[str, Any]  # the raw Pod, defaulted, with kubernetes.io/config.* annotations
+    pod: dict[str, Any]  # the raw Pod, defaulted, with kubernetes.io/config.* annotations; from the API with its status
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorPod:
+    """Stream `pods.mirrors`, key `<name>_<namespace>`: the mirror pods of this node that the API server has."""
+
+    uid: str  # of the API object; the static pod's UID is `config_hash`
+    name: str
+    namespace: str
+    config_hash: str  # annotation kubernetes.io/config.mirror
+    pod: dict[str, Any]  # the raw Pod with its status
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeObject:
+    """Stream `node.object`, key `node`: our Node as the API server has it. Complete and absent = there is none."""
+
+    node: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedObject:
+    """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret or ConfigMap that a pod of
+    this node refers to. Never its content. Deleted once no pod refers to it."""
+
+    resource_version: str  # "" = the API server has no such object
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetObject:
+    """Request to sources: one object of the API server, by the configured change-detection strategy.
+
+    `kind`: Secret, ConfigMap (only those a pod of this node refers to), RuntimeClass, Node (only ours).
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    fresh: bool = False  # ask the API server itself, whatever is cached
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundObject:
+    """Answer to GetObject. Never logged: it may be a Secret."""
+
+    object: dict[str, Any] | None
+    not_found: bool = False
+    error: str = ""  # the kubelet's text, such as `configmap "x" not found`; "" with an object
+
+
+@dataclass(frozen=True, kw_only=True)
+class GetServices:
+    """Request to sources: the Services whose variables a pod of this namespace may get (reference pods.md 6.3)."""
+
+    namespace: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundServices:
+    """Answer to GetServices: those of the namespace and `default/kubernetes`, with a cluster IP."""
+
+    synced: bool  # the list was read at least once
+    services: tuple[dict[str, Any], ...] = ()

@@ -1,6 +1,7 @@
-"""Messages of which status is the owner."""
+"""Messages of which status is the owner, and writes to the API server on behalf of others."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,3 +17,45 @@ class NodeStatus:
     """Stream `node.status`, key `node`: the conditions of the node as they are, or would be, in the API."""
 
     conditions: tuple[dict[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestToken:
+    """Request to status: a TokenRequest for a service account (reference volumes.md 10.1)."""
+
+    namespace: str
+    service_account: str
+    spec: dict[str, Any]  # TokenRequestSpec: audiences, expirationSeconds, boundObjectRef
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssuedToken:
+    """Answer to RequestToken. Never logged."""
+
+    token: str = ""
+    expiration: str = ""  # RFC3339
+    not_found: bool = False
+    error: str = ""  # the API server's words; "" with a token
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewToken:
+    """Request to status: whose bearer token is this? (TokenReview, reference server.md 2.) Never logged."""
+
+    token: str
+    audiences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReviewAccess:
+    """Request to status: may this user do this? (SubjectAccessReview, reference server.md 3.3.)"""
+
+    spec: dict[str, Any]  # SubjectAccessReviewSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """Answer to ReviewToken and ReviewAccess: the review's status, or why there is none."""
+
+    status: dict[str, Any]  # TokenReviewStatus or SubjectAccessReviewStatus
+    error: str = ""

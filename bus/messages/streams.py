@@ -5,9 +5,9 @@ from typing import Any, Generic, TypeVar
 
 from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
-from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, NodeConditions, PodStatus
-from bus.messages.sources import DesiredPod
+from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
+from bus.messages.podsync import AdmittedPod, NodeConditions, NodeResources, PodStatus
+from bus.messages.sources import ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.status import NodeStatus, StatusWritten
 from bus.messages.volume import MountedVolumes
 from shared.model.runtime import RuntimePod
@@ -27,12 +27,18 @@ class Stream(Generic[T]):
 
 
 PODS_DESIRED = Stream("pods.desired", "sources", DesiredPod)
+PODS_MIRRORS = Stream("pods.mirrors", "sources", MirrorPod)
+NODE_OBJECT = Stream("node.object", "sources", NodeObject)
+OBJECTS_CHANGED = Stream("objects.changed", "sources", ChangedObject)
 PODS_ADMITTED = Stream("pods.admitted", "podsync", AdmittedPod)
 PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
 NODE_CONDITIONS = Stream("node.conditions", "podsync", NodeConditions)
+NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
 VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
 RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
 NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
+NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
+PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
 STATUS_WRITTEN = Stream("status.written", "status", StatusWritten)
 NODE_STATUS = Stream("node.status", "status", NodeStatus)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
@@ -45,12 +51,18 @@ def events_of(service: str) -> Stream[KubeEvent]:
 
 STREAMS: tuple[Stream[Any], ...] = (
     PODS_DESIRED,
+    PODS_MIRRORS,
+    NODE_OBJECT,
+    OBJECTS_CHANGED,
     PODS_ADMITTED,
     PODS_STATUS,
     NODE_CONDITIONS,
+    NODE_RESOURCES,
     VOLUMES_MOUNTED,
     RUNTIME_PODS,
     NODE_OBSERVED,
+    NODE_IMAGES,
+    PROBES_RESULTS,
     STATUS_WRITTEN,
     NODE_STATUS,
     CERTIFICATES,

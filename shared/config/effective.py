@@ -66,6 +66,26 @@ class EffectiveConfig:
     eviction_hard: dict[str, str] = field(default_factory=dict)  # signal -> threshold text
     eviction_pressure_transition_period: float = 300.0
     node_status_update_frequency: float = 10.0
+    node_status_report_frequency: float = 300.0
+    node_status_max_images: int = 50  # -1 = all
+    node_lease_duration: float = 40.0
+    register_node: bool = True
+    register_with_taints: tuple[dict[str, str], ...] = ()  # key, value, effect
+    node_labels: dict[str, str] = field(default_factory=dict)
+    node_ips: tuple[str, ...] = ()  # as --node-ip gave them, also 0.0.0.0 and ::
+    provider_id: str = ""
+    external_cloud_provider: bool = False
+    controller_attach_detach: bool = True
+    pods_per_core: int = 0
+    system_reserved: dict[str, str] = field(default_factory=dict)  # resource -> quantity text
+    kube_reserved: dict[str, str] = field(default_factory=dict)
+    local_storage_capacity_isolation: bool = True
+    allowed_unsafe_sysctls: tuple[str, ...] = ()
+    change_detection_strategy: str = "Watch"  # Watch | Cache | Get
+    kube_api_qps: int = 50
+    kube_api_burst: int = 100
+    event_record_qps: int = 50  # 0 = the client default
+    event_burst: int = 100
 
     enable_server: bool = True
     address: str = "0.0.0.0"
@@ -81,7 +101,16 @@ class EffectiveConfig:
     anonymous_auth: bool = False
     authorization_mode: str = "Webhook"  # AlwaysAllow | Webhook
     webhook_authentication: bool = True
+    webhook_authentication_cache_ttl: float = 120.0
+    webhook_authorized_cache_ttl: float = 300.0
+    webhook_unauthorized_cache_ttl: float = 30.0
+    streaming_connection_idle_timeout: float = 14400.0
     enable_debugging_handlers: bool = True
 
     embedded_containerd: EmbeddedContainerd | None = None
     document: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def joins_cluster(self) -> bool:
+        """There is an API server to talk to; otherwise the node runs alone."""
+        return bool(self.kubeconfig)

@@ -1,0 +1,115 @@
+"""What a service may ask of an API server; `shared.kube.client` speaks HTTP, `tests.fakes.api_server` is a double.
+
+Both pass the same contract tests. Objects are raw Kubernetes JSON.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from shared.model.objects import Object
+
+
+class PatchType(StrEnum):
+    """The content type of a PATCH body."""
+
+    STRATEGIC = "application/strategic-merge-patch+json"
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+
+
+class ApiError(Exception):
+    """A request failed; the text is one line, without credentials."""
+
+
+class ApiUnreachableError(ApiError):
+    """No answer: refused, timed out, name or TLS trouble, connection lost midway. Whether it took effect is unknown."""
+
+
+class ApiStatusError(ApiError):
+    """The API server answered with an error. `str(error)` is its message."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code, self.reason, self.message = code, reason, message
+        self.details = dict(details or {})
+        self.retry_after = retry_after  # seconds
+
+    @property
+    def not_found(self) -> bool:
+        """404."""
+        return self.code == 404
+
+    @property
+    def already_exists(self) -> bool:
+        """409 AlreadyExists: the name is taken."""
+        return self.code == 409 and self.reason == "AlreadyExists"
+
+    @property
+    def conflict(self) -> bool:
+        """409 Conflict: a precondition (resourceVersion, uid) does not hold."""
+        return self.code == 409 and self.reason != "AlreadyExists"
+
+    @property
+    def gone(self) -> bool:
+        """410 Gone or Expired: the resourceVersion is too old, list again."""
+        return self.code == 410
+
+    @property
+    def forbidden(self) -> bool:
+        """403."""
+        return self.code == 403
+
+
+@dataclass(frozen=True)
+class WatchEvent:
+    """One line of a watch. `type`: ADDED, MODIFIED, DELETED or BOOKMARK; an ERROR line is raised as ApiStatusError."""
+
+    type: str
+    object: Object
+
+
+class ApiClient(Protocol):
+    """A connection to the API server with one rate limit and one time limit.
+
+    `path` begins with `/`, `query` holds unescaped values. `timeout` in seconds, None = the client's own.
+    Every method raises ApiStatusError or ApiUnreachableError, and nothing else for what the other side may do.
+    A 429, or a 5xx with Retry-After, is tried again after that time, at most ten times and within `timeout`.
+    """
+
+    async def get(
+        self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None
+    ) -> Object: ...
+
+    async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object: ...
+
+    async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object: ...
+
+    async def patch(
+        self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
+    ) -> Object: ...
+
+    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object: ...
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, timeout: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Watch; the server ends it after `timeout` seconds (`timeoutSeconds`), this side somewhat later. The iterator
+        ends normally when the server does, raises when the connection breaks or an ERROR line comes."""
+        ...
+
+    async def drop_connections(self) -> None:
+        """Close idle connections: the heartbeat keeps failing and one of them may be a black hole."""
+        ...
+
+    async def close(self) -> None: ...

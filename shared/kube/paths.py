@@ -1,0 +1,61 @@
+"""Paths of the API server's resources that a node agent touches. Pure."""
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+SERVICES = "/api/v1/services"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+_PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
+
+
+def pods(namespace: str) -> str:
+    """The pods of one namespace."""
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def pod(namespace: str, name: str) -> str:
+    """One pod."""
+    return f"{pods(namespace)}/{name}"
+
+
+def pod_status(namespace: str, name: str) -> str:
+    """The status subresource of one pod."""
+    return f"{pod(namespace, name)}/status"
+
+
+def node(name: str) -> str:
+    """One node."""
+    return f"{NODES}/{name}"
+
+
+def node_status(name: str) -> str:
+    """The status subresource of one node."""
+    return f"{node(name)}/status"
+
+
+def lease(name: str) -> str:
+    """The lease of one node."""
+    return f"{LEASES}/{name}"
+
+
+def events(namespace: str) -> str:
+    """The core/v1 Events of one namespace."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
+def event(namespace: str, name: str) -> str:
+    """One core/v1 Event."""
+    return f"{events(namespace)}/{name}"
+
+
+def service_account_token(namespace: str, service_account: str) -> str:
+    """The token subresource of a service account."""
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"
+
+
+def referenced(kind: str, namespace: str) -> str:
+    """The Secrets or ConfigMaps of one namespace; KeyError for another kind."""
+    return f"/api/v1/namespaces/{namespace}/{_PLURALS[kind]}"
