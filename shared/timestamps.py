@@ -1,4 +1,4 @@
-"""Moments and durations as Kubernetes writes them. Seconds come in (moments: since the epoch), text goes out; pure."""
+"""Moments and durations as Kubernetes writes them. Moments are seconds since the epoch; pure."""
 
 from datetime import UTC, datetime
 
@@ -24,3 +24,12 @@ def go_duration(seconds: float) -> str:
     if hours:
         return f"{hours}h{minutes}m{text}"
     return f"{minutes}m{text}" if minutes else text
+
+
+def parse_rfc3339(text: str) -> float | None:
+    """Wall seconds of an API object's time, None for anything else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None else None

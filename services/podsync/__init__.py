@@ -3,14 +3,17 @@
 Purpose: brings every desired pod to run and every other pod to an end; the only process that creates, starts, stops
 or removes containers and sandboxes, and that writes cgroups.
 
-Owns: streams `pods.admitted`, `pods.status`, `node.conditions`, `events/podsync`; the cgroups below kubepods;
-`pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log directories.
+Owns: streams `pods.admitted`, `pods.status`, `node.conditions`, `node.resources`, `events/podsync`; the cgroups below
+kubepods; `pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log directories.
 
-Follows: `pods.desired` (sources), `runtime.pods` and `node.observed` (pleg), `volumes.mounted` (volume).
+Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.observed` and `probes.results` (pleg),
+`volumes.mounted` (volume).
 
-Answers: nothing but the bus's own snapshot and health requests.
+Answers: nothing but the bus's own snapshot and health requests. Asks sources for what a container's environment refers
+to, for Services, RuntimeClasses, and for our Node before a pod is refused because of its labels.
 
-Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, attempts, back-offs, status),
+Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
+came to, attempts, back-offs, status),
 the boot counter, the time of the last pressure transitions, and a bounded story per pod (not a truth, only told).
 
 On restart: reads the checkpoint, publishes what it says, looks at each pod in the runtime before doing anything to it,

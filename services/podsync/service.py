@@ -10,43 +10,31 @@ from dataclasses import replace
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.pleg import NodeObserved
-from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     NODE_CONDITIONS,
-    NODE_OBSERVED,
+    NODE_RESOURCES,
     PODS_ADMITTED,
-    PODS_DESIRED,
     PODS_STATUS,
-    RUNTIME_PODS,
-    VOLUMES_MOUNTED,
     events_of,
 )
-from bus.messages.volume import MountedVolumes
 from services.launch import Context
+from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
+from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_resources
 from services.podsync.adapters.runtime_calls import PodView, calls_over
 from services.podsync.adapters.story import StoryBook, uid_of
 from services.podsync.core.events import (
     Event,
-    PodDesired,
-    PodObserved,
-    PodUndesired,
-    PodVanished,
-    RuntimeChanged,
-    SourcesHeard,
     TimePassed,
-    VolumesChanged,
-    VolumesHeard,
 )
 from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, WakeAt
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pressure import Pressure, read_transitions
+from services.podsync.news import News
 from shared.checkpoint import Checkpoint, Kept
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
-from shared.model.runtime import RuntimePod
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +55,15 @@ class PodSyncService:
         count = node.get("boot", {}).get("count", 0)
         boot = self._count_boot(count + 1 if isinstance(count, int) else int(self.clock.wall()))
         self.calls = calls_over(runtime, config, self.clock)
+        if config.joins_cluster:
+            self.calls.cluster = SourcesReads(self.bus, config.node_name)
         settings = Settings(
             boot=boot,
             started_at=self.clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
             node_ips=self.calls.facts.node_ips,
+            facts=read_machine_facts(config),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         for uid, why in self.core.known.unreadable.items():
@@ -86,6 +77,9 @@ class PodSyncService:
         self.admitted = self.bus.own(PODS_ADMITTED)
         self.statuses = self.bus.own(PODS_STATUS)
         self.conditions = self.bus.own(NODE_CONDITIONS)
+        self.resources = self.bus.own(NODE_RESOURCES)
+        self.resources.put("node", read_node_resources(config))
+        self.resources.mark_complete()
         self.events = EventRecorder(self.bus.own(events_of("podsync")), self.clock)
         self.lanes = Lanes(
             checkpoint=self.checkpoint,
@@ -96,11 +90,7 @@ class PodSyncService:
             trouble=self.bus.trouble,
             clock=self.clock,
         )
-        self.desired = self.bus.follow(PODS_DESIRED, self._on_desired)
-        self.observed = self.bus.follow(RUNTIME_PODS, self._on_observed)
-        self.bus.follow(VOLUMES_MOUNTED, self._on_volumes)
-        self.bus.follow(NODE_OBSERVED, self._on_node)
-        self._complete = False
+        self.news = News(self.bus, handle=self._handle, all_told=self._all_told, node_observed=self._judge_pressure)
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
 
@@ -121,69 +111,24 @@ class PodSyncService:
             boot = max(boot, int(self.clock.wall()))
         return boot
 
-    # --- streams to events ---------------------------------------------------------------------------------------
-
-    def _on_desired(self, change: Change[DesiredPod]) -> None:
-        match change:
-            case Put(key=uid, value=wanted, cause=cause):
-                why = cause or f"{wanted.source} wants the pod"
-                self._handle(PodDesired(uid=uid, source=wanted.source, pod=wanted.pod, cause=why))
-            case Deleted(key=uid, cause=cause):
-                self._handle(PodUndesired(uid=uid, cause=cause or "no source wants the pod"))
-            case Freshness(complete=complete, stale=stale):
-                listed = frozenset(self.desired.state)
-                self._handle(SourcesHeard(complete=complete, stale=stale, listed=listed, cause="news of the sources"))
-                self._mark_complete()
-
-    def _on_observed(self, change: Change[RuntimePod]) -> None:
-        match change:
-            case Put(value=observation, cause=cause):
-                self._handle(PodObserved(observation=observation, cause=cause or "seen in the runtime"))
-            case Deleted(key=uid, cause=cause):
-                self._handle(PodVanished(uid=uid, cause=cause or "gone from the runtime"))
-            case Freshness():
-                self._mark_complete()
-
-    def _mark_complete(self) -> None:
+    def _all_told(self) -> None:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
-        if self.desired.complete and self.observed.complete and not self._complete:
-            self._complete = True
-            self.lanes.when_done(self._say_complete)
+        self.lanes.when_done(self._say_complete)
 
     def _say_complete(self) -> None:
         self.admitted.mark_complete()
         self.statuses.mark_complete()
 
-    def _on_volumes(self, change: Change[MountedVolumes]) -> None:
-        match change:
-            case Put(key=uid, value=volumes, cause=cause):
-                self._handle(VolumesChanged(uid=uid, volumes=volumes, cause=cause or "volumes changed"))
-            case Deleted(key=uid, cause=cause):
-                self._handle(VolumesChanged(uid=uid, volumes=None, cause=cause or "volumes gone"))
-            case Freshness(complete=complete, stale=stale):
-                self._handle(VolumesHeard(complete=complete, stale=stale, cause="news of the volumes"))
-
-    def _on_node(self, change: Change[NodeObserved]) -> None:
-        if not isinstance(change, Put):
-            return
-        observed = change.value
+    def _judge_pressure(self, observed: NodeObserved) -> tuple[str, ...]:
+        """Judge the signals; returns the conditions that are True."""
         before = dict(self.pressure.transitions)
-        self.conditions.put("node", self.pressure.judge(observed, self.clock.wall()))
+        judged = self.pressure.judge(observed, self.clock.wall())
+        self.conditions.put("node", judged)
         if self.pressure.transitions != before:
             saved = {kind: list(entry) for kind, entry in self.pressure.transitions.items()}
             self.lanes.save_soon(self.node_checkpoint, "pressure", saved)
-        self._handle(
-            RuntimeChanged(
-                reachable=observed.runtime_reachable,
-                network_ready=observed.network_ready,
-                network_message=observed.network_message,
-                runtime_name=observed.runtime_name,
-                cause="the runtime changed",
-            )
-        )
-
-    # --- deciding and doing --------------------------------------------------------------------------------------
+        return tuple(c["type"] for c in judged.conditions if c["status"] == "True")
 
     def _handle(self, event: Event) -> None:
         """The one way into the core. A bug in it must not end the process: the other pods go on."""
@@ -223,6 +168,7 @@ class PodSyncService:
             pod=record.pod,
             volumes=record.volumes,
             active_pods=active,
+            static=record.is_static,
         )
         return await self.calls.perform(call, view)
 

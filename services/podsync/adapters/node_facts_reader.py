@@ -1,13 +1,18 @@
 """Reads what this node is: addresses, memory, huge pages, the host's resolv.conf and hosts file."""
 
 import os
+import platform
 import socket
 from dataclasses import replace
 from pathlib import Path
 
+from bus.messages.podsync import NodeResources
 from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.node_resources import Machine, Reservations, node_resources
+from services.podsync.core.node_view import MachineFacts
 from shared.config.effective import EffectiveConfig
 
+_GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
@@ -15,13 +20,13 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
     """The facts that stay while the process lives; `with_host_files` adds those that may change."""
     return NodeFacts(
         node_name=config.node_name,
-        node_ips=node_addresses(),
+        node_ips=concrete_ips(config.node_ips) or node_addresses(),
         root_dir=config.root_dir,
         pod_logs_dir=config.pod_logs_dir,
         cluster_dns=config.cluster_dns,
         cluster_domain=config.cluster_domain,
         memory_capacity=_memory_capacity(),
-        allocatable={"cpu": str(os.cpu_count() or 1), "memory": str(_memory_capacity())},
+        allocatable=read_node_resources(config).allocatable,
         page_sizes=_page_sizes(),
         thermal_throttle_paths=_thermal_throttle_paths(),
         cgroup_driver=config.cgroup_driver,
@@ -34,6 +39,56 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         pod_pids_limit=config.pod_pids_limit,
         seccomp_default=config.seccomp_default,
     )
+
+
+def read_node_resources(config: EffectiveConfig) -> NodeResources:
+    """Capacity and allocatable of this machine under this configuration."""
+    pages = {
+        int(d.name[10:-2]) * 1024: int(_text(str(d / "nr_hugepages")).strip() or 0)
+        for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    }
+    machine = Machine(
+        cpus=os.cpu_count() or 1,
+        memory=_memory_capacity(),
+        storage=_storage_capacity(Path(config.root_dir)),
+        hugepages=pages,
+    )
+    reserved = Reservations(
+        max_pods=config.max_pods,
+        pods_per_core=config.pods_per_core,
+        system_reserved=config.system_reserved,
+        kube_reserved=config.kube_reserved,
+        eviction_hard=config.eviction_hard,
+        storage_isolation=config.local_storage_capacity_isolation,
+    )
+    return node_resources(machine, reserved)
+
+
+def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
+    """What admission goes by where the API server's Node is not known."""
+    release = platform.release().split(".")
+    kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0)) if len(release) > 1 else (0, 0)
+    arch = _GO_ARCHITECTURES.get(platform.machine(), platform.machine())
+    labels = {
+        "kubernetes.io/hostname": config.node_name,
+        **{f"{prefix}kubernetes.io/os": "linux" for prefix in ("", "beta.")},
+        **{f"{prefix}kubernetes.io/arch": arch for prefix in ("", "beta.")},
+        **config.node_labels,
+    }
+    return MachineFacts(
+        node_name=config.node_name,
+        labels=labels,
+        taints=config.register_with_taints,
+        allocatable=read_node_resources(config).allocatable,
+        kernel=kernel,
+        apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
+        allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
+    )
+
+
+def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The addresses among --node-ip; 0.0.0.0 and :: only say which family is wanted."""
+    return tuple(ip for ip in given if ip not in ("0.0.0.0", "::"))
 
 
 def with_host_files(facts: NodeFacts, resolv_conf: str) -> NodeFacts:
@@ -66,6 +121,17 @@ def _text(path: str) -> str:
         return Path(path).read_text(errors="replace")
     except OSError:
         return ""
+
+
+def _storage_capacity(directory: Path) -> int:
+    """Bytes of the filesystem the directory is, or will be, on; 0 = it cannot be read."""
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    try:
+        found = os.statvfs(directory)
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
 
 
 def _memory_capacity() -> int:

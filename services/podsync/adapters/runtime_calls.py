@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters import cgroups
+from services.podsync.adapters.cluster_reads import ClusterReads, NoCluster
 from services.podsync.adapters.image_pulls import ImagePulls
 from services.podsync.adapters.node_facts_reader import read_node_facts, with_host_files
 from services.podsync.adapters.pod_directories import PodDirectories
@@ -22,6 +23,7 @@ from services.podsync.core.hosts_file import hosts_file
 from services.podsync.core.instructions import (
     Call,
     CreateContainer,
+    FetchNode,
     InspectImage,
     KillContainer,
     KillPod,
@@ -64,6 +66,7 @@ class PodView:
     pod: Object
     volumes: MountedVolumes | None
     active_pods: tuple[Object, ...]  # of the node, for the QoS cgroups
+    static: bool = True  # from any source but the API
 
     def container(self, name: str) -> Object:
         """The spec of one container."""
@@ -89,7 +92,7 @@ class RuntimeCalls:
     ) -> None:
         self.runtime, self.pulls, self.facts, self.directories = runtime, pulls, facts, directories
         self.hierarchies, self.clock, self.resolv_conf = hierarchies, clock, resolv_conf
-        self.service_env: dict[str, str] = {}  # of the cluster's Services; a node on its own knows none
+        self.cluster: ClusterReads = NoCluster()
 
     async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
         """Do it; never raises for anything the outside world may answer."""
@@ -126,11 +129,14 @@ class RuntimeCalls:
         match call:
             case LookAtPod():
                 return replace(done, observation=await self._look(call.uid))
+            case FetchNode():
+                return replace(done, node=await self.cluster.node())
             case PreparePod():
                 return replace(done, log_attempts=await self._prepare(view))
             case RunPodSandbox(attempt=attempt):
                 facts = self._facts()
-                await self.runtime.run_pod_sandbox(sandbox_config(view.pod, facts=facts, attempt=attempt), "")
+                handler = await self.cluster.runtime_handler(view.pod)
+                await self.runtime.run_pod_sandbox(sandbox_config(view.pod, facts=facts, attempt=attempt), handler)
                 warnings = tuple((w.reason, w.message) for w in pod_dns(view.pod, facts).warnings if not w.on_node)
                 return replace(done, observation=await self._look(call.uid), warnings=warnings)
             case InspectImage(image=image):
@@ -214,6 +220,8 @@ class RuntimeCalls:
 
     async def _create(self, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
         spec = view.container(call.container)
+        references = await self.cluster.references(view.pod, spec)
+        service_env = await self.cluster.service_env(view.pod, static=view.static)
         facts = self._facts()
         termination = ""
         if spec.get("terminationMessagePath"):
@@ -235,7 +243,8 @@ class RuntimeCalls:
             subpaths={},
             etc_hosts_path=self.directories.write_etc_hosts(view.uid, text),
             termination_path=termination,
-            service_env=self.service_env,
+            service_env=service_env,
+            references=references,
         )
         sandbox = self._sandbox_message(view, call.sandbox_attempt)
         container_id = await self.runtime.create_container(call.sandbox_id, config, sandbox)

@@ -2,5 +2,6 @@
 
 `machine` is the one gate; `knowledge` takes events in; `steps` and `actions` decide what a pod needs next; `record` is
 what is remembered of a pod; `pod_status` and `container_status` compute what the API shows; the `*_config` modules
-write CRI messages.
+write CRI messages; `admission` judges a pod once, with `predicates`, `node_selector`, `taints`, `sysctls` and, for
+critical pods, `preemption`.
 """

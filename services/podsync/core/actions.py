@@ -10,6 +10,8 @@ from services.podsync.core.restart import restarts_after, should_restart
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
 
+FAILURE = "failure"  # a probe result
+
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxDecision:
@@ -26,6 +28,8 @@ class ContainerKill:
 
     instance: Container
     message: str  # of the Killing event
+    restart: bool = True  # another instance is to take its place
+    grace: int | None = None  # seconds, where its probe has a grace period of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,22 @@ def compute_pod_actions(record: PodRecord) -> PodActions:
             start.append(name)
             message = f"Container {name} definition changed, will be restarted"
             kill.append(ContainerKill(instance=newest, message=message))
+        elif failed := _failed_probe(record, newest):
+            restart = record.spec.get("restartPolicy", "Always") != "Never"  # exit codes do not count here
+            message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
+            grace = (spec.get(f"{failed}Probe") or {}).get("terminationGracePeriodSeconds")
+            kill.append(ContainerKill(instance=newest, message=message, restart=restart, grace=grace))
+            start += [name] if restart else []
     return PodActions(start=tuple(start), kill=tuple(kill), sandbox_attempt=sandbox.attempt)
+
+
+def _failed_probe(record: PodRecord, instance: Container) -> str:
+    """`liveness` or `startup` where that probe says that this instance must go, else ""."""
+    results = record.probes.get(instance.id)
+    for kind in ("liveness", "startup"):
+        if results is not None and getattr(results, kind) == FAILURE:
+            return kind
+    return ""
 
 
 def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:

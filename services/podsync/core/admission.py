@@ -3,8 +3,20 @@
 The verdict is saved with the pod's record, so that a restart never rejects a running pod.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from services.podsync.core.node_view import NodeView
+from services.podsync.core.predicates import Misfit, misfits
+from services.podsync.core.preemption import NoVictimsError, choose_victims
+from services.podsync.core.sysctls import refusal
+from services.podsync.core.taints import tolerates
+from shared.model.objects import Object, annotations
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.static_pod import is_critical
+
+_MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,16 +26,35 @@ class Verdict:
     reason: str = ""
     message: str = ""
     without_effect: tuple[str, ...] = ()
+    ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
+    victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
 
 
-def _has_subpath(container: dict[str, Any]) -> bool:
+def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
+    """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
+    none; `others`: the pods that take room on the node, without this one."""
+    unsupported = _unsupported(pod)
+    if unsupported.reason:
+        return unsupported
+    for refused in (_pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
+        if refused.reason:
+            return refused
+    verdict = _fit(pod, view, others)
+    if verdict.reason:
+        return verdict
+    if phase in ("", "Pending") and _wants_apparmor(pod) and not view.facts.apparmor:
+        return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
+    return Verdict(without_effect=unsupported.without_effect, victims=verdict.victims)
+
+
+def _has_subpath(container: Object) -> bool:
     return any(m.get("subPath") or m.get("subPathExpr") for m in container.get("volumeMounts") or [])
 
 
-def admit(pod: dict[str, Any]) -> Verdict:
-    """Refuse what would run wrongly; name what would run without a part of its spec."""
-    spec: dict[str, Any] = pod.get("spec") or {}
-    containers: list[dict[str, Any]] = spec.get("containers") or []
+def _unsupported(pod: Object) -> Verdict:
+    """What would run wrongly is refused; what would run without a part of its spec is named."""
+    spec: Object = pod.get("spec") or {}
+    containers: list[Object] = spec.get("containers") or []
     missing = [
         feature
         for feature, asked in (
@@ -32,27 +63,78 @@ def admit(pod: dict[str, Any]) -> Verdict:
             ("dynamic resource claims", spec.get("resourceClaims")),
             ("user namespaces", spec.get("hostUsers") is False),
             ("block volumes", any(c.get("volumeDevices") for c in containers)),
-            ("runtime classes", spec.get("runtimeClassName")),
             ("image volumes", any(v.get("image") for v in spec.get("volumes") or [])),
             ("subpaths of volumes", any(_has_subpath(c) for c in containers)),
         )
         if asked
     ]
     if missing:
-        features = ", ".join(missing)
+        text = f"Pod requires node features that are not available: {', '.join(missing)}"
+        return Verdict(reason="PodFeatureUnsupported", message=text)
+    return Verdict(without_effect=("lifecycle",) if any(c.get("lifecycle") for c in containers) else ())
+
+
+def _pressure(pod: Object, view: NodeView) -> Verdict:
+    """Under pressure no new pods, but for critical ones; under memory pressure alone only BestEffort ones wait."""
+    if not view.pressures or is_critical(pod):
+        return Verdict()
+    modest = qos_class(pod) is not QosClass.BEST_EFFORT or tolerates(pod, _MEMORY_PRESSURE)
+    if view.pressures == ("MemoryPressure",) and modest:
+        return Verdict()
+    return Verdict(reason="Evicted", message=f"The node had condition: [{' '.join(view.pressures)}]. ")
+
+
+def _sysctls(pod: Object, view: NodeView) -> Verdict:
+    text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls)
+    return Verdict(reason="SysctlForbidden", message=text) if text else Verdict()
+
+
+def _platform(pod: Object, view: NodeView) -> Verdict:
+    spec = pod.get("spec") or {}
+    label = ((pod.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/os")
+    if label is not None and label != view.labels.get("kubernetes.io/os"):  # the pod's own label: the kubelet's quirk
         return Verdict(
-            reason="PodFeatureUnsupported",
-            message=f"Pod requires node features that are not available: {features}",
+            reason="PodOSSelectorNodeLabelDoesNotMatch",
+            message="Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
         )
-    os_name = (spec.get("os") or {}).get("name", "linux")
-    if os_name != "linux":
+    if (spec.get("os") or {}).get("name", "linux") != "linux":
         return Verdict(reason="PodOSNotSupported", message="Failed to admit pod as the OS field doesn't match node OS")
-    idle = {
-        part
-        for container in containers
-        for part in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
-        if container.get(part)
-    }
-    if spec.get("activeDeadlineSeconds") is not None:
-        idle.add("activeDeadlineSeconds")
-    return Verdict(without_effect=tuple(sorted(idle)))
+    strict = (spec.get("securityContext") or {}).get("supplementalGroupsPolicy") == "Strict"
+    if strict and not view.supplemental_groups_policy:
+        return Verdict(
+            reason="SupplementalGroupsPolicyNotSupported",
+            message="SupplementalGroupsPolicy=Strict is not supported in this node",
+        )
+    return Verdict()
+
+
+def _fit(pod: Object, view: NodeView, others: Sequence[Object]) -> Verdict:
+    found = misfits(pod, view, others)
+    if not found:
+        return Verdict()
+    if is_critical(pod) and all(misfit.resource for misfit in found):
+        return _make_room(pod, found, others)
+    first = next((misfit for misfit in found if not misfit.resource), found[0]) if is_critical(pod) else found[0]
+    only_labels = [misfit.reason for misfit in found] == ["NodeAffinity"]
+    return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
+
+
+def _make_room(pod: Object, found: list[Misfit], others: Sequence[Object]) -> Verdict:
+    try:
+        victims = choose_victims(pod, others, {misfit.resource: misfit.lacking for misfit in found})
+    except NoVictimsError as error:
+        what = f"preemption: error finding a set of pods to preempt: {error}"
+        text = f"Unexpected error while attempting to recover from admission failure: {what}"
+        return Verdict(reason="UnexpectedAdmissionError", message=text)
+    return Verdict(victims=victims)
+
+
+def _wants_apparmor(pod: Object) -> bool:
+    """Some container is to run under a profile, and be it the runtime's own."""
+    spec = pod.get("spec") or {}
+    every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    profiles = [(holder.get("securityContext") or {}).get("appArmorProfile") for holder in (spec, *every)]
+    if any(profile and profile.get("type") != "Unconfined" for profile in profiles):
+        return True
+    told = (value for key, value in annotations(pod).items() if key.startswith(_APPARMOR))
+    return any(value not in ("", "unconfined") for value in told)

@@ -6,7 +6,7 @@ from typing import Any
 from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.container_mounts import MountedVolume, container_mounts
 from services.podsync.core.container_resources import container_resources
-from services.podsync.core.environment import container_environment
+from services.podsync.core.environment import References, container_environment
 from services.podsync.core.message import Present, message
 from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.sandbox_config import pod_labels
@@ -53,6 +53,7 @@ def container_config(
     etc_hosts_path: str,
     termination_path: str,
     service_env: Mapping[str, str],
+    references: References,
 ) -> Message:
     """The message for CreateContainer.
 
@@ -60,14 +61,17 @@ def container_config(
     what the runtime knows of it. `volumes`: pod volume name -> where it stands on the host. `subpaths`: index of the
     volumeMount -> prepared host path, for mounts with subPath or subPathExpr (`container_mounts.wanted_subpaths`).
     `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` says so;
-    `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of services.
+    `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of
+    services. `references`: the ConfigMaps and Secrets of its environment.
     Raises ContainerConfigError."""
     verify_non_root(pod, container, image)
     if container.get("volumeDevices"):
         raise ContainerConfigError("volumeDevices are not supported yet")
     if ((container.get("resources") or {}).get("claims")) or (container.get("lifecycle") or {}).get("stopSignal"):
         raise ContainerConfigError("resources.claims and lifecycle.stopSignal are not supported yet")
-    env = container_environment(pod, container, facts=facts, pod_ips=pod_ips, service_env=service_env)
+    env = container_environment(
+        pod, container, facts=facts, pod_ips=pod_ips, service_env=service_env, references=references
+    )
     name = str(container.get("name") or "")
     linux = message(
         resources=Present(container_resources(pod, container, facts)),

@@ -27,7 +27,9 @@ def _status(record: PodRecord, spec: Json, before: Json | None, runtime_name: st
     instances = record.instances_of(spec["name"])
     newest = instances[0] if instances else None
     status = (
-        _vanished(record, spec, before) if newest is None else _from_instances(spec, instances, before, runtime_name)
+        _vanished(record, spec, before)
+        if newest is None
+        else _from_instances(record, spec, instances, before, runtime_name)
     )
     return _with_waiting_reason(record, spec, newest, status)
 
@@ -85,21 +87,23 @@ def _lost(how: str) -> Json:
     }
 
 
-def _from_instances(spec: Json, instances: list[Container], before: Json | None, runtime_name: str) -> Json:
+def _from_instances(
+    record: PodRecord, spec: Json, instances: list[Container], before: Json | None, runtime_name: str
+) -> Json:
     newest = instances[0]
     status = _base(spec, before)
     container_id = f"{runtime_name}://{newest.id}"
-    running = newest.state is ContainerState.RUNNING
     status |= {
         "state": _state(newest, runtime_name, before),
         "image": newest.image or spec.get("image", ""),
         "imageID": newest.image_id,
         "containerID": container_id,
         "restartCount": max(newest.restart_count, (before or {}).get("restartCount", 0)),
-        "ready": running,
-        "started": running,
         "resources": spec.get("resources") or {},
     }
+    same_instance = (before or {}).get("containerID") == container_id
+    started, ready = _probed(record, spec, newest, (before or {}) if same_instance else {})
+    status |= {"ready": ready, "started": started}
     requests = (spec.get("resources") or {}).get("requests")
     if requests:
         status["allocatedResources"] = requests
@@ -113,6 +117,22 @@ def _from_instances(spec: Json, instances: list[Container], before: Json | None,
     elif before is not None and before.get("containerID") != container_id and "terminated" in earlier:
         status["lastState"] = {"terminated": earlier["terminated"]}
     return status
+
+
+def _probed(record: PodRecord, spec: Json, instance: Container, before: Json) -> tuple[bool, bool]:
+    """Whether the instance has started, and is ready (9.2, 10.2). Where a probe has no result yet, what was shown of
+    this very instance before holds: neither a restart of ours nor one of the prober makes a pod flap."""
+    if instance.state is not ContainerState.RUNNING:
+        return False, False
+    results = record.probes.get(instance.id)
+    started = not spec.get("startupProbe")
+    if not started:
+        found = results.startup if results is not None else ""
+        started = found == "success" or (found == "" and bool(before.get("started")))
+    if not spec.get("readinessProbe") or not started:
+        return started, started
+    found = results.readiness if results is not None else ""
+    return started, found == "success" or (found == "" and bool(before.get("ready")))
 
 
 def _keep_message(state: Json, earlier: Json) -> None:

@@ -1,9 +1,13 @@
 """The environment of one container (reference pods.md 6.3).
 
-Values come from the pod, the node's facts and the services' variables given; nothing is read.
+Values come from the pod, the node's facts, the services' variables and the ConfigMaps and Secrets given (`Referenced`);
+nothing is read.
 """
 
+import base64
+import binascii
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError
@@ -12,27 +16,63 @@ from shared.model.objects import Object
 from shared.podspec.expansion import expand
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 
-_NOT_READ = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret", "fileKeyRef": "file"}
+_KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
+_FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
+
+
+@dataclass(frozen=True)
+class Referenced:
+    """A ConfigMap or Secret as it was found: the object, or why there is none."""
+
+    object: Object | None
+    not_found: bool = False
+    error: str = ""
+
+
+References = Mapping[tuple[str, str], Referenced]  # (kind, name) in the pod's namespace
+
+
+def environment_references(container: Object) -> tuple[tuple[str, str], ...]:
+    """(kind, name) of every ConfigMap and Secret that the container's environment needs, each once."""
+    found: dict[tuple[str, str], None] = {}
+    for source in container.get("envFrom") or ():
+        for field, kind in _FROM_REFS.items():
+            if source.get(field):
+                found[kind, str(source[field].get("name") or "")] = None
+    for variable in container.get("env") or ():
+        for field, kind in _KEY_REFS.items():
+            if reference := (variable.get("valueFrom") or {}).get(field):
+                found[kind, str(reference.get("name") or "")] = None
+    return tuple(found)
 
 
 def container_environment(
-    pod: Object, container: Object, *, facts: NodeFacts, pod_ips: Sequence[str], service_env: Mapping[str, str]
+    pod: Object,
+    container: Object,
+    *,
+    facts: NodeFacts,
+    pod_ips: Sequence[str],
+    service_env: Mapping[str, str],
+    references: References,
 ) -> dict[str, str]:
-    """The final environment: the container's own variables in order, the last of one name wins; then the services'
-    that are not among them. `pod_ips` is not looked at for hostNetwork pods. Raises ContainerConfigError."""
+    """The final environment: envFrom, then the container's own variables in order, the last of one name wins; then the
+    services' that are not among them. `pod_ips` is not looked at for hostNetwork pods; `references` has every one that
+    `environment_references` names. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("enableServiceLinks") is None:
         raise ContainerConfigError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
-    if container.get("envFrom"):
-        raise ContainerConfigError("envFrom is not supported yet: this agent does not read ConfigMaps and Secrets")
     status = _status_fields(pod, facts, pod_ips)
-    env: dict[str, str] = {}
+    env = _from_whole_objects(container, references)
     for variable in container.get("env") or ():
         name = variable["name"]
         if variable.get("value"):
             env[name] = expand(variable["value"], env, service_env)
         elif source := variable.get("valueFrom"):
-            env[name] = _value_from(pod, container, name, source, facts, status)
+            value = _from_key(pod, source, references)
+            if value is None and not any(field in source for field in _KEY_REFS):
+                value = _value_from(pod, container, name, source, facts, status)
+            if value is not None:
+                env[name] = value
         else:
             env[name] = ""
     return env | {name: value for name, value in service_env.items() if name not in env}
@@ -41,9 +81,8 @@ def container_environment(
 def _value_from(
     pod: Object, container: Object, name: str, source: dict[str, Any], facts: NodeFacts, status: Mapping[str, str]
 ) -> str:
-    for kind, what in _NOT_READ.items():
-        if kind in source:
-            raise ContainerConfigError(f"environment variable {name}: values from a {what} are not supported yet")
+    if "fileKeyRef" in source:
+        raise ContainerConfigError(f"environment variable {name}: values from a file are not supported yet")
     try:
         if "fieldRef" in source:
             return field_value(pod, str(source["fieldRef"].get("fieldPath") or ""), status)
@@ -52,6 +91,59 @@ def _value_from(
     except FieldError as error:
         raise ContainerConfigError(str(error)) from error
     return ""
+
+
+def _from_whole_objects(container: Object, references: References) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        for field, kind in _FROM_REFS.items():
+            if not source.get(field):
+                continue
+            found = _found(kind, source[field], references)
+            for key, value in _data(kind, found).items():
+                env[f"{source.get('prefix') or ''}{key}"] = value
+    return env
+
+
+def _from_key(pod: Object, source: Mapping[str, Any], references: References) -> str | None:
+    """The value a configMapKeyRef or secretKeyRef names; None = there is none and it is optional, or no such ref."""
+    for field, kind in _KEY_REFS.items():
+        if not source.get(field):
+            continue
+        reference = source[field]
+        found = _found(kind, reference, references)
+        data, key = _data(kind, found), str(reference.get("key") or "")
+        if key in data:
+            return data[key]
+        if reference.get("optional"):
+            return None
+        namespace = (pod.get("metadata") or {}).get("namespace", "")
+        raise ContainerConfigError(f"couldn't find key {key} in {kind} {namespace}/{reference.get('name', '')}")
+    return None
+
+
+def _found(kind: str, reference: Mapping[str, Any], references: References) -> Object:
+    """The object; {} for an absent one that is optional. Raises ContainerConfigError with the kubelet's text."""
+    found = references.get((kind, str(reference.get("name") or "")), Referenced(None, error="was not read"))
+    if found.object is not None:
+        return found.object
+    if found.not_found and reference.get("optional"):
+        return {}
+    raise ContainerConfigError(found.error)
+
+
+def _data(kind: str, found: Object) -> dict[str, str]:
+    """Key -> text; bytes of a Secret that are no UTF-8 go on as they would in Go: replaced where text is needed."""
+    data = found.get("data") or {}
+    if kind == "ConfigMap":
+        return {str(key): str(value) for key, value in data.items()}
+    texts = {}
+    for key, value in data.items():
+        try:
+            texts[str(key)] = base64.b64decode(str(value)).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            continue
+    return texts
 
 
 def _status_fields(pod: Object, facts: NodeFacts, pod_ips: Sequence[str]) -> dict[str, str]:

@@ -6,9 +6,11 @@ Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
 from dataclasses import dataclass, field
 from typing import Any
 
+from bus.messages.pleg import ProbeResults
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
+from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
 
@@ -76,12 +78,30 @@ class VolumesHeard(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeChanged(Event):
-    """Reachability and network readiness of the runtime, from `node.observed`."""
+    """Reachability, network readiness and features of the runtime, and what follows from it for the node."""
 
     reachable: bool
     network_ready: bool
     network_message: str = ""
     runtime_name: str = "containerd"
+    pressures: tuple[str, ...] = ()  # pressure conditions of the node that are True
+    supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeChanged(Event):
+    """Our Node as the API server has it; None = it has none, or we do not know."""
+
+    node: Object | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbesChanged(Event):
+    """What the probes of one container instance found; None = the instance is gone, or pleg was restarted."""
+
+    container_id: str
+    pod_uid: str
+    results: ProbeResults | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +119,7 @@ class CallDone(Event):
     warnings: tuple[tuple[str, str], ...] = ()  # RunPodSandbox: reason and message of Warning events about DNS
     took: float = 0.0  # seconds, of the call proper
     waited: float = 0.0  # seconds, waiting for a turn included
+    node: Object | None = None  # FetchNode; None = it could not be read
 
 
 @dataclass(frozen=True, kw_only=True)

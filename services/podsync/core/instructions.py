@@ -76,6 +76,11 @@ class LookAtPod(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FetchNode(Call):
+    """Read our Node from the API server itself: the pod's admission failed on what is cached of its labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PreparePod(Call):
     """Make the pod's directories and its cgroup with the QoS cgroups above it."""
 

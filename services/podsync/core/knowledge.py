@@ -9,22 +9,27 @@ from typing import Any
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core import lifecycle, outcomes
-from services.podsync.core.admission import admit
+from services.podsync.core.admission import Verdict, admit
 from services.podsync.core.events import (
     CallDone,
     CallFailed,
     Event,
+    NodeChanged,
     PodDesired,
     PodObserved,
     PodUndesired,
     PodVanished,
+    ProbesChanged,
     RuntimeChanged,
     SourcesHeard,
     TimePassed,
     VolumesChanged,
     VolumesHeard,
 )
+from services.podsync.core.instructions import FetchNode
+from services.podsync.core.node_view import MachineFacts, node_addresses, node_view
 from services.podsync.core.record import PodRecord, from_desired, from_runtime, restore
+from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from shared.timestamps import rfc3339
 
@@ -35,8 +40,8 @@ class Knowledge:
     """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
     as `PodRecord.persisted` wrote it, by this or another version."""
 
-    def __init__(self, started_at: float, checkpoint: dict[str, dict[str, Any]]) -> None:
-        self._started_at = started_at
+    def __init__(self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]]) -> None:
+        self._started_at, self._facts = started_at, facts
         self.records: dict[str, PodRecord] = {}
         self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
         for uid, data in checkpoint.items():
@@ -48,6 +53,9 @@ class Knowledge:
         self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last look at a pod that is gone
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # seen in the runtime, no record, nobody wants them (yet)
+        self.node: Object | None = None  # as the API server has it
+        self.pressures: tuple[str, ...] = ()
+        self.supplemental_groups_policy = False
         self.sources_ready = False
         self.volumes_known = False
         self.network_ready = True
@@ -76,6 +84,11 @@ class Knowledge:
                 if record.instances or record.sandboxes:
                     record.looked = False  # no moment comes with it: look for ourselves
                 return [record]
+            case NodeChanged(node=node):
+                before, self.node = node_addresses(self.node), node
+                return list(self.records.values()) if node_addresses(node) != before else []
+            case ProbesChanged():
+                return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
                 if volumes is None:
                     self.volumes.pop(uid, None)
@@ -98,25 +111,73 @@ class Knowledge:
     def _on_desired(self, event: PodDesired, now: float) -> list[PodRecord]:
         self.desired[event.uid] = event
         record = self.records.get(event.uid)
+        touched: list[PodRecord] = []
         if record is None:
-            record = from_desired(event.uid, event.source, event.pod)
-            record.start_time = rfc3339(now)
-            self.records[event.uid] = record
-            seen = self.unclaimed.pop(event.uid, None)
-            if seen is not None and seen.observed_at > self._started_at:
-                record.observe(seen, seen.observed_at)
-            verdict = admit(event.pod)
-            record.rejected, record.rejected_message = verdict.reason, verdict.message
-            if verdict.reason:
-                lifecycle.move(record, PodState.FINISHED)
-            record.without_effect = verdict.without_effect
-        elif record.deleted:
-            record.restart_requested = not (event.pod.get("metadata") or {}).get("deletionTimestamp")
+            record = self._take_on(event, now)
+            if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
+                touched = self._judge(record, now, node=self.node, last_word=False)
+        elif record.deleted and not _deletion_requested(event.pod):
+            record.restart_requested = True
         else:
-            record.pod, record.source = event.pod, event.source
-        if (event.pod.get("metadata") or {}).get("deletionTimestamp") and record.state is PodState.SYNC:
-            record.deleted = True
+            record.wanted_as(event.source, event.pod)
+            if record.state is PodState.TERMINATING:
+                record.grace_seconds = lifecycle.effective_grace(record)
+        if record.deletion_requested and record.state is PodState.SYNC:
+            record.deleted, record.judged = True, True
             lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
+        elif record.deletion_requested:
+            record.deleted = True
+        return [*touched, record]
+
+    def _take_on(self, event: PodDesired, now: float) -> PodRecord:
+        record = from_desired(event.uid, event.source, event.pod)
+        record.start_time = record.start_time or rfc3339(now)
+        self.records[event.uid] = record
+        seen = self.unclaimed.pop(event.uid, None)
+        if seen is not None and seen.observed_at > self._started_at:
+            record.observe(seen, seen.observed_at)
+        return record
+
+    def _judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
+        """Admission's verdict, given once and saved with the record; returns the pods preempted for this one."""
+        view = node_view(
+            node,
+            self._facts,
+            pressures=self.pressures,
+            supplemental_groups_policy=self.supplemental_groups_policy,
+        )
+        others = [other.pod for other in self.records.values() if other.uid != record.uid and _is_active(other)]
+        verdict = admit(record.pod, str(record.api_status.get("phase") or ""), view, others)
+        if verdict.ask_for_node and self.node is not None and not last_word:
+            record.judged = False  # its labels may have changed meanwhile: read it before the pod is refused
+            return []
+        record.judged = True
+        record.rejected, record.rejected_message = verdict.reason, verdict.message
+        record.without_effect = verdict.without_effect
+        if verdict.reason:
+            lifecycle.move(record, PodState.FINISHED)
+        return self._preempt(record, verdict, now)
+
+    def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
+        record.victims = list(verdict.victims)
+        victims = [self.records[uid] for uid in verdict.victims]
+        for victim in victims:
+            text = "Preempted in order to admit critical pod"
+            victim.note("Warning", "Preempting", text, "")
+            disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
+            victim.ending = {"reason": "Preempting", "message": text, "disruption": disruption}
+            if victim.state is PodState.SYNC:
+                lifecycle.begin_termination(victim, reason=f"preempted for {record.description}", now=now)
+        return victims
+
+    def _on_probes(self, event: ProbesChanged) -> list[PodRecord]:
+        record = self.records.get(event.pod_uid)
+        if record is None:
+            return []
+        if event.results is None:
+            record.probes.pop(event.container_id, None)
+        else:
+            record.probes[event.container_id] = event.results
         return [record]
 
     def _on_unwanted(self, uid: str, now: float) -> list[PodRecord]:
@@ -169,6 +230,8 @@ class Knowledge:
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name
         self.network_ready, self.network_message = event.network_ready, event.network_message
+        self.pressures = event.pressures
+        self.supplemental_groups_policy = event.supplemental_groups_policy
         if back:
             for record in self.records.values():
                 record.retry_at = 0.0
@@ -180,6 +243,9 @@ class Knowledge:
         if record is None or record.call != event.call:
             return []
         record.call = None
+        if isinstance(event, CallDone) and isinstance(event.call, FetchNode):
+            touched = self._judge(record, now, node=event.node or self.node, last_word=True)
+            return [*touched, record]
         if isinstance(event, CallDone):
             outcomes.take_in_success(record, event, now)
         else:
@@ -192,3 +258,15 @@ class Knowledge:
         self.forgotten[record.uid] = record.observed_at
         for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
             del self.forgotten[oldest]
+
+
+def _deletion_requested(pod: Object) -> bool:
+    return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def _is_active(record: PodRecord) -> bool:
+    """Takes room on the node: taken on, and not known to have ended (reference pods.md 3.1)."""
+    taken_on = record.judged and not record.rejected and bool(record.pod)
+    if record.state is PodState.SYNC:
+        return taken_on and not lifecycle.has_ended(record)
+    return taken_on and record.state is PodState.TERMINATING

@@ -7,6 +7,7 @@ from typing import Any
 
 from bus.messages.podsync import PodState
 from services.podsync.core.record import PodRecord
+from shared.timestamps import parse_rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
     {
@@ -21,6 +22,9 @@ MINIMUM_STOP_SECONDS = 2  # a StopContainer timeout is never shorter
 MINIMUM_GRACE_SECONDS = 1
 
 
+TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
 class IllegalEdgeError(Exception):
     """A bug: the core tried to move a pod between two states that no edge joins."""
 
@@ -32,12 +36,17 @@ def move(record: PodRecord, to: PodState) -> None:
     record.state = to
 
 
+def has_ended(record: PodRecord) -> bool:
+    """The pod has come to a terminal phase, by its containers or by what the API server says."""
+    return bool(record.outcome) or record.api_status.get("phase") in TERMINAL_PHASES
+
+
 def effective_grace(record: PodRecord, override: int | None = None) -> int:
     """Grace seconds of a termination: it can only shrink, and is at least one second (reference pods.md 4.4)."""
     grace = record.grace_seconds
     metadata: dict[str, Any] = record.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
-        if isinstance(candidate, int) and (grace == 0 or candidate < grace):
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and (grace == 0 or candidate < grace):
             grace = candidate
     if grace == 0 and override is None:
         grace = int(record.spec.get("terminationGracePeriodSeconds") or 0) if record.pod else MINIMUM_GRACE_SECONDS
@@ -52,6 +61,22 @@ def begin_termination(record: PodRecord, *, reason: str, now: float, override: i
     record.retry_at = 0.0
     record.failures = 0
     move(record, PodState.TERMINATING)
+
+
+def deadline(record: PodRecord) -> float | None:
+    """Wall seconds at which spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md 8.7)."""
+    seconds, begun = record.spec.get("activeDeadlineSeconds"), parse_rfc3339(record.start_time)
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or begun is None:
+        return None
+    return begun + seconds
+
+
+def exceed_deadline(record: PodRecord, now: float) -> None:
+    """The pod was active for longer than it may: it ends and has failed."""
+    text = "Pod was active on the node longer than the specified deadline"
+    record.note("Normal", "DeadlineExceeded", text, "")
+    record.ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}
+    begin_termination(record, reason="activeDeadlineSeconds is over", now=now)
 
 
 def stop_seconds(record: PodRecord, now: float) -> int:

@@ -4,7 +4,7 @@ Lets `knowledge` take an event in and `steps` decide what each pod it touched ne
 follow from that. Must not know how anything is done.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bus.messages.event import KubeEvent
@@ -25,8 +25,9 @@ from services.podsync.core.instructions import (
     WakeAt,
 )
 from services.podsync.core.knowledge import Knowledge
+from services.podsync.core.node_view import MachineFacts, node_addresses
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, jitter
-from services.podsync.core.pod_status import container_ids, is_terminal, pod_status
+from services.podsync.core.pod_status import container_ids, pod_status, withheld
 from services.podsync.core.record import PodRecord
 from services.podsync.core.steps import Step, World, next_step
 from shared.timestamps import rfc3339
@@ -40,7 +41,8 @@ class Settings:
     started_at: float  # CLOCK_MONOTONIC seconds; observations from before are another life's
     maximum_backoff: float = 300.0
     sync_seconds: float = 60.0  # between two looks at a pod of which nothing is heard
-    node_ips: tuple[str, ...] = ()
+    node_ips: tuple[str, ...] = ()  # where the Node object has none
+    facts: MachineFacts = field(default_factory=MachineFacts)
 
 
 class PodSync:
@@ -48,7 +50,7 @@ class PodSync:
 
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
-        self.known = Knowledge(settings.started_at, checkpoint or {})
+        self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {})
 
     @property
     def records(self) -> dict[str, PodRecord]:
@@ -94,6 +96,9 @@ class PodSync:
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
         out: list[Instruction] = []
+        until = lifecycle.deadline(record) if record.state is PodState.SYNC and not record.rejected else None
+        if until is not None and until <= now:
+            lifecycle.exceed_deadline(record, now)
         events = record.take_events()
         record.volumes = self.known.volumes.get(record.uid)
         if record.state is PodState.SYNC and record.looked and now >= record.resync_at > 0:
@@ -105,9 +110,9 @@ class PodSync:
         if record.rejected and record.admitted is None:
             events.append(("Warning", record.rejected, record.rejected_message, ""))
         self._refresh_status(record, now)
-        step, under_way = Step(), record.call is not None
+        step, under_way, stopped = Step(), record.call is not None, False
         while not under_way:
-            if record.state is PodState.SYNC and not record.rejected and is_terminal(record.status):
+            if record.state is PodState.SYNC and not record.rejected and lifecycle.has_ended(record):
                 lifecycle.begin_termination(record, reason="the pod has run to its end", now=now)
             step = next_step(record, self._world(record, now))
             events += step.events
@@ -115,6 +120,7 @@ class PodSync:
                 break
             if record.state is PodState.TERMINATING:
                 lifecycle.move(record, PodState.TERMINATED)
+                stopped = True
             elif record.state is PodState.TERMINATED:
                 lifecycle.move(record, PodState.FINISHED)
                 record.finished_at = now
@@ -133,10 +139,16 @@ class PodSync:
             record.resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
         elif record.state is PodState.SYNC and record.call is None and record.resync_at:
             step.wake_earlier(record.resync_at)
+        if until is not None and until > now:
+            step.wake_earlier(until)
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
         if record.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
+        if stopped:
+            waiting = [other for other in self.records.values() if record.uid in other.victims and other.call is None]
+            for other in waiting:
+                out += self._advance(other, f"{record.description} stopped", now)
         return out
 
     def _break_circle(self, record: PodRecord, step: Step, now: float) -> None:
@@ -158,13 +170,21 @@ class PodSync:
             network_message=self.known.network_message,
             volumes_known=self.known.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
+            still_listed=record.uid in self.known.desired,
+            victims_alive=any(
+                uid in self.records and self.records[uid].state in (PodState.SYNC, PodState.TERMINATING)
+                for uid in record.victims
+            ),
         )
 
     def _refresh_status(self, record: PodRecord, now: float) -> None:
-        if record.pod:
-            record.status = pod_status(
-                record, now=now, runtime_name=self.known.runtime_name, node_ips=self.settings.node_ips
-            )
+        if not record.pod or not record.judged:
+            return
+        node_ips = node_addresses(self.known.node) or self.settings.node_ips
+        status = pod_status(record, now=now, runtime_name=self.known.runtime_name, node_ips=node_ips)
+        if status["phase"] in lifecycle.TERMINAL_PHASES and not record.rejected:
+            record.outcome = status["phase"]
+        record.status = withheld(record, status)
 
     def _show_reasons(self, record: PodRecord, step: Step, events: list[tuple[str, str, str, str]]) -> None:
         """Waiting reasons found on the way; the events that go with one already shown are not repeated."""
@@ -187,10 +207,10 @@ class PodSync:
         elif changed:
             out.append(SavePod(cause=cause, uid=record.uid, record=record.persisted(), urgent=urgent))
         admitted = record.as_admitted()
-        if admitted != record.admitted:
+        if admitted != record.admitted and record.judged:
             record.admitted = admitted
             out.append(PublishAdmitted(cause=cause, admitted=admitted))
-        if changed and record.pod:
+        if changed and record.pod and record.judged:
             record.published_status = record.status
             record.version += 1
             status = PodStatus(
@@ -229,6 +249,7 @@ class PodSync:
             namespace=record.namespace,
             name=record.name,
             uid=record.uid,
+            resource_version=record.resource_version,
             field_path=f"spec.containers{{{container}}}" if container else "",
             time=rfc3339(now),
         )

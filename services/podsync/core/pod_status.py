@@ -8,6 +8,7 @@ from typing import Any
 from bus.messages.podsync import PodState
 from services.podsync.core.actions import decide_sandbox
 from services.podsync.core.container_status import container_statuses, lost_at_termination
+from services.podsync.core.lifecycle import TERMINAL_PHASES
 from services.podsync.core.record import PodRecord
 from services.podsync.core.restart import restarts_after
 from shared.model.runtime import ContainerState
@@ -16,7 +17,7 @@ from shared.podspec.resources import status_resources
 from shared.timestamps import rfc3339
 
 Json = dict[str, Any]
-TERMINAL = ("Succeeded", "Failed")
+DISRUPTION = "DisruptionTarget"
 
 
 def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tuple[str, ...]) -> Json:
@@ -43,21 +44,34 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
     ips = _pod_ips(record, node_ips)
     if ips:
         status |= {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
+    if record.ending and phase == "Failed":
+        status |= {"reason": record.ending["reason"], "message": record.ending["message"]}
+        return status
     for key in ("reason", "message"):
-        if key in record.status and record.status.get("phase") == phase:
+        if record.status.get(key) and record.status.get("phase") == phase:
             status[key] = record.status[key]
     return status
 
 
-def is_terminal(status: Json) -> bool:
-    """The phase says that the pod has run to its end."""
-    return status.get("phase") in TERMINAL
+def withheld(record: PodRecord, status: Json) -> Json:
+    """What of the status may be shown: a terminal phase not before nothing of the pod can be running (9.5)."""
+    if record.rejected or status["phase"] not in TERMINAL_PHASES:
+        return status
+    if record.state not in (PodState.SYNC, PodState.TERMINATING):
+        return status
+    if record.api_status.get("phase") == status["phase"]:
+        return status
+    kept = {key: record.status[key] for key in ("reason", "message") if record.status.get(key)}
+    shown = {key: value for key, value in status.items() if key not in ("reason", "message")}
+    return shown | {"phase": record.status.get("phase") or "Pending"} | kept
 
 
 def _phase(record: PodRecord, containers: list[Json], *, over: bool) -> str:
-    before = record.status.get("phase")
-    if before in TERMINAL:
+    before = record.outcome or record.api_status.get("phase")
+    if before in TERMINAL_PHASES:
         return str(before)
+    if record.ending:
+        return "Failed"
     specs = {spec["name"]: spec for spec in record.containers}
     running = stopped = succeeded = waiting = restartable = 0
     for status in containers:
@@ -123,14 +137,23 @@ def _conditions(record: PodRecord, containers: list[Json], phase: str, *, genera
         "PodScheduled": (True, "", ""),
     }
     owned = [_condition(record, kind, *value, generation=generation, now=now) for kind, value in wanted.items()]
-    foreign = [c for c in (record.pod.get("status") or {}).get("conditions") or [] if c.get("type") not in wanted]
-    return owned + foreign
+    if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.ending.get("disruption"):
+        value = (True, "TerminationByKubelet", record.ending["disruption"])
+        owned.append(_condition(record, DISRUPTION, *value, generation=generation, now=now))
+        wanted[DISRUPTION] = value
+    return owned + [c for c in _given_conditions(record) if c.get("type") not in wanted]
+
+
+def _given_conditions(record: PodRecord) -> list[Json]:
+    """Conditions of others: as the API server has them; without it as it had them last."""
+    given = record.api_status.get("conditions") if record.api_status else record.status.get("conditions")
+    return [c for c in given or () if isinstance(c, dict) and c.get("type") and c.get("status")]
 
 
 def _readiness_gates(record: PodRecord, ready: tuple[bool, str, str]) -> tuple[bool, str, str]:
     if not ready[0]:
         return ready
-    given = {c["type"]: c["status"] for c in (record.pod.get("status") or {}).get("conditions") or []}
+    given = {c["type"]: c["status"] for c in _given_conditions(record)}
     messages = []
     for gate in record.spec.get("readinessGates") or []:
         kind = gate.get("conditionType", "")

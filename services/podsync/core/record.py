@@ -6,6 +6,7 @@ Knows how to become a checkpoint record and back, and what of it the status stre
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.instructions import Call
@@ -50,8 +51,12 @@ class PodRecord:
     state: PodState = PodState.SYNC
     deleted: bool = False  # no source wants it any more
     restart_requested: bool = False  # wanted again under the same UID while terminating
+    judged: bool = True  # admission has its verdict; False = the Node is being read for it
     rejected: str = ""
     rejected_message: str = ""
+    victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
+    ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
+    outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # wall seconds
     grace_seconds: int = 0
@@ -68,6 +73,9 @@ class PodRecord:
     status: Status = field(default_factory=dict)
 
     # learnt again after a restart
+    api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
+    resource_version: str = ""  # of the API object
+    probes: dict[str, ProbeResults] = field(default_factory=dict)  # container id -> results
     version: int = 0  # number of the newest published status within this boot
     observation: RuntimePod | None = None
     interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
@@ -152,7 +160,7 @@ class PodRecord:
 
     def wanted_volumes(self) -> tuple[str, ...]:
         """Volumes some container mounts; none once the containers are gone (reference pods.md 5.1 step 10)."""
-        if self.rejected or self.state not in (PodState.SYNC, PodState.TERMINATING):
+        if self.rejected or not self.judged or self.state not in (PodState.SYNC, PodState.TERMINATING):
             return ()
         mounted = {m.get("name") for c in self.containers for m in c.get("volumeMounts") or []}
         return tuple(str(v["name"]) for v in self.spec.get("volumes") or [] if v.get("name") in mounted)
@@ -166,9 +174,26 @@ class PodRecord:
             state=self.state,
             pod=self.pod,
             volumes=self.wanted_volumes(),
+            source=self.source,
             rejected=self.rejected,
             grace_seconds=None if self.state is PodState.SYNC else self.grace_seconds,
         )
+
+    def wanted_as(self, source: str, pod: Pod) -> None:
+        """Take over what the source says of the pod. What changes with every write of its status stands apart, so that
+        our own writes coming back are no news."""
+        metadata = dict(pod.get("metadata") or {})
+        metadata.pop("managedFields", None)
+        self.resource_version = str(metadata.pop("resourceVersion", "") or "")
+        status = pod.get("status")
+        self.api_status = status if source == "api" and isinstance(status, dict) else {}
+        self.source = source
+        self.pod = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+
+    @property
+    def deletion_requested(self) -> bool:
+        """metadata.deletionTimestamp is set."""
+        return bool((self.pod.get("metadata") or {}).get("deletionTimestamp"))
 
     def observe(self, observation: RuntimePod | None, at: float) -> None:
         """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
@@ -228,8 +253,12 @@ class PodRecord:
             "state": str(self.state),
             "deleted": self.deleted,
             "restart_requested": self.restart_requested,
+            "judged": self.judged,
             "rejected": self.rejected,
             "rejected_message": self.rejected_message,
+            "victims": list(self.victims),
+            "ending": dict(self.ending),
+            "outcome": self.outcome,
             "start_time": self.start_time,
             "terminating_since": self.terminating_since,
             "grace_seconds": self.grace_seconds,
@@ -272,5 +301,9 @@ def from_runtime(observation: RuntimePod) -> PodRecord:
 
 
 def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
-    """A record for a pod seen for the first time."""
-    return PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod), source=source, pod=pod)
+    """A record for a pod seen for the first time; of one the API server has a status of, that is where we go on."""
+    record = PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod))
+    record.wanted_as(source, pod)
+    record.status = {key: value for key, value in record.api_status.items() if value is not None}
+    record.start_time = str(record.status.get("startTime") or "")
+    return record

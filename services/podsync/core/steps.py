@@ -14,6 +14,7 @@ from services.podsync.core.images import InvalidImageNameError, pull_policy, pul
 from services.podsync.core.instructions import (
     Call,
     CreateContainer,
+    FetchNode,
     InspectImage,
     KillContainer,
     KillPod,
@@ -47,6 +48,8 @@ class World:
     network_message: str = ""
     volumes_known: bool = True  # the mounted world is complete and fresh
     maximum_backoff: float = 300.0  # seconds
+    still_listed: bool = False  # a source lists the pod (API: its object is still there)
+    victims_alive: bool = False  # pods preempted for this one have not stopped yet
 
 
 @dataclass(kw_only=True)
@@ -70,7 +73,9 @@ def next_step(record: PodRecord, world: World) -> Step:
     if record.retry_at > world.now:
         return Step(wake_at=record.retry_at, waits_for="retry of a failed call")
     if record.state is PodState.FINISHED and (record.rejected or not record.deleted):
-        return Step(done=record.deleted)  # nothing was ever made of a rejected pod
+        return Step(done=record.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
+    if not record.judged:
+        return Step(call=FetchNode(uid=record.uid))
     if not record.looked:
         return Step(call=LookAtPod(uid=record.uid))
     match record.state:
@@ -86,6 +91,8 @@ def next_step(record: PodRecord, world: World) -> Step:
 
 def _sync(record: PodRecord, world: World) -> Step:
     uid = record.uid
+    if world.victims_alive:
+        return Step(waits_for="the pods preempted for this one to stop")
     if world.name_taken:
         return Step(waits_for="another pod of the same name to finish")
     if not world.network_ready and not record.host_network:
@@ -112,13 +119,14 @@ def _sync(record: PodRecord, world: World) -> Step:
         record.planned[SANDBOX] = actions.sandbox_attempt
         return Step(call=RunPodSandbox(uid=uid, attempt=actions.sandbox_attempt))
     for kill in actions.kill:
-        record.replacing[kill.instance.name] = kill.instance.id
+        if kill.restart:
+            record.replacing[kill.instance.name] = kill.instance.id
         return Step(
             call=KillContainer(
                 uid=uid,
                 container=kill.instance.name,
                 container_id=kill.instance.id,
-                grace_seconds=max(_spec_grace(record), MINIMUM_STOP_SECONDS),
+                grace_seconds=max(_spec_grace(record) if kill.grace is None else kill.grace, MINIMUM_STOP_SECONDS),
             ),
             events=[("Normal", "Killing", kill.message, kill.instance.name)],
         )
@@ -310,6 +318,8 @@ def _collect(record: PodRecord, world: World) -> Step:
         return step
     if not record.logs_removed:
         return Step(call=RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace))
+    if world.still_listed and not record.restart_requested:
+        return Step(waits_for="the API object to be deleted")
     return Step(done=True)
 
 

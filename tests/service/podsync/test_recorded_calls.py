@@ -13,6 +13,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.podsync.adapters.cluster_reads import NoCluster
+from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
 from tests.recorded import NODE, calls, in_any_order, pod_of, recorded_container, recorded_sandbox, recording
 from tests.service.podsync.stage import Stage, on_stage
@@ -157,6 +159,16 @@ def without_random_names(message: dict[str, Any]) -> dict[str, Any]:
     return {**in_any_order(message), "mounts": mounts}
 
 
+class RecordedServices(NoCluster):
+    """The variables of the one Service there was."""
+
+    def __init__(self, envs: list[dict[str, str]]) -> None:
+        self.env = {e["key"]: e["value"] for e in envs if e["key"].startswith("KUBERNETES_")}
+
+    async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
+        return self.env
+
+
 async def test_the_requests_for_the_plain_pod_are_the_recorded_ones_whole(tmp_path: Path) -> None:
     recorded = recording("plain")
     pod = pod_of(recorded)
@@ -170,7 +182,7 @@ async def test_the_requests_for_the_plain_pod_are_the_recorded_ones_whole(tmp_pa
         performer.directories = replace(performer.directories, pod_logs_dir=tmp_path / "logs")
         (tmp_path / "resolv.conf").write_text("nameserver 10.255.255.53\n")
         performer.resolv_conf = str(tmp_path / "resolv.conf")
-        performer.service_env = {e["key"]: e["value"] for e in wanted["envs"] if e["key"].startswith("KUBERNETES_")}
+        performer.cluster = RecordedServices(wanted["envs"])
         uid = stage.want(pod, source="api")
         volume = pod["spec"]["volumes"][0]["name"]
         mounted = MountedVolume(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from services.podsync.core.container_config import container_config
+from services.podsync.core.environment import Referenced
 from services.podsync.core.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object
@@ -16,6 +17,12 @@ NODE = NodeFacts(
     swap_controller=True,
     allocatable={"cpu": "2", "memory": "15Gi"},
 )
+
+REFERENCES = {
+    ("Secret", "s"): Referenced(None, not_found=True, error='secret "s" not found'),
+    ("ConfigMap", "m"): Referenced(None, not_found=True, error='configmap "m" not found'),
+    ("ConfigMap", "full"): Referenced({"data": {"a": "b"}}),
+}
 
 
 def a_pod(container: dict[str, Any] | None = None, **spec: Any) -> Object:
@@ -37,6 +44,7 @@ def built(pod: Object, *, facts: NodeFacts = NODE, container: str = "c", **chang
         "etc_hosts_path": "/r/etc-hosts",
         "termination_path": "/r/t",
         "service_env": {},
+        "references": REFERENCES,
     }
     spec = next(c for c in every if c["name"] == container)
     return container_config(pod, spec, facts=facts, **{**arguments, **changes})

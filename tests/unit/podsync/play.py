@@ -21,6 +21,7 @@ from services.podsync.core.events import (
 from services.podsync.core.instructions import (
     Call,
     CreateContainer,
+    FetchNode,
     ForgetPod,
     InspectImage,
     Instruction,
@@ -39,6 +40,7 @@ from services.podsync.core.instructions import (
     WakeAt,
 )
 from services.podsync.core.machine import PodSync, Settings
+from services.podsync.core.node_view import MachineFacts
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
@@ -86,6 +88,9 @@ class Play:
     admitted: dict[str, AdmittedPod] = field(default_factory=dict)
     volumes: dict[str, MountedVolumes] = field(default_factory=dict)
     wanted: dict[str, Pod] = field(default_factory=dict)
+    source: str = "file"
+    node: Pod | None = None  # what FetchNode finds
+    facts: MachineFacts = field(default_factory=MachineFacts)
     stops: list[int] = field(default_factory=list)
     made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
 
@@ -99,13 +104,13 @@ class Play:
     def start(self) -> None:
         """A new podsync process: checkpoint, then what the sources say."""
         self.boot += 1
-        settings = Settings(boot=self.boot, started_at=self.wall)
+        settings = Settings(boot=self.boot, started_at=self.wall, facts=self.facts)
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
         self.queue: list[Instruction] = []
         self.wakes = []
         self._take(self.core.start(self.wall))
         for uid, pod in self.wanted.items():
-            self.tell(PodDesired(uid=uid, source="file", pod=pod))
+            self.tell(PodDesired(uid=uid, source=self.source, pod=pod))
         self.tell(SourcesHeard(complete=True, stale=False, listed=frozenset(self.wanted)))
 
     def run(self) -> None:
@@ -119,7 +124,7 @@ class Play:
     def want(self, pod: Pod) -> None:
         """A source lists the pod."""
         self.wanted[pod["metadata"]["uid"]] = pod
-        self.tell(PodDesired(uid=pod["metadata"]["uid"], source="file", pod=pod))
+        self.tell(PodDesired(uid=pod["metadata"]["uid"], source=self.source, pod=pod))
         self.run()
 
     def drop(self, uid: str) -> None:
@@ -271,6 +276,8 @@ class Play:
                 self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
             case RemoveSandboxes(sandboxes=sandboxes):
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
+            case FetchNode():
+                return replace(done, node=self.node)
             case PreparePod():
                 return replace(done, log_attempts=self.log_attempts)
             case _:

@@ -189,7 +189,12 @@ def test_resources_become_variables_rounded_up(reference: dict[str, str], value:
         ),
         (
             {"env": [{"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
-            "environment variable S: values from a Secret are not supported yet",
+            'secret "s" not found',
+        ),
+        ({"envFrom": [{"configMapRef": {"name": "m"}}]}, 'configmap "m" not found'),
+        (
+            {"env": [{"name": "S", "valueFrom": {"configMapKeyRef": {"name": "full", "key": "k", "optional": False}}}]},
+            "couldn't find key k in ConfigMap ns1/full",
         ),
         ({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}, "volumeDevices are not supported yet"),
         (

@@ -1,5 +1,5 @@
 """The messages for every recorded pod equal those a Go kubelet sent for it: all but ids and times, which come from the
-recording, as do the service variables, the mounted volumes and the name of the termination-message file."""
+recording, as do the mounted volumes and the name of the termination-message file."""
 
 from typing import Any
 
@@ -10,7 +10,9 @@ from google.protobuf.json_format import ParseDict
 from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.container_config import container_config
 from services.podsync.core.container_mounts import MountedVolume
+from services.podsync.core.environment import Referenced
 from services.podsync.core.sandbox_config import sandbox_config
+from services.podsync.core.service_environment import service_environment
 from shared.cri.interface import ImageStatus, Message
 from tests.recorded import (
     IMAGE_USERS,
@@ -39,8 +41,16 @@ NO_CONTAINER = {
     "missing-configmap-env": "no container was created: the ConfigMap is missing",
 }
 NOT_BUILT = {
-    "env-sources": "ConfigMaps and Secrets in environments",
     "image-volume": "image volumes",
+}
+KUBERNETES = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]},
+}
+REFERENCES = {
+    ("ConfigMap", "cm"): Referenced({"data": {"k1": "v1", "k2": "v2"}}),
+    ("ConfigMap", "nope"): Referenced(None, not_found=True, error='configmap "nope" not found'),
+    ("Secret", "sec"): Referenced({"data": {"pw": "czNjcmV0"}}),
 }
 SANDBOXES = [name for name in NAMES if name not in NEVER_RAN]
 CONTAINERS = [name for name in SANDBOXES if name not in NO_CONTAINER | NOT_BUILT]
@@ -77,12 +87,13 @@ def built_container(recorded: dict[str, Any], wanted: Message) -> Message:
         restart_count=wanted["metadata"].get("attempt", 0),
         image_ref=wanted["image"]["image"],
         image=ImageStatus(id=wanted["image"]["image"], size=1, uid=IMAGE_USERS.get(recorded["name"])),
-        pod_ips=("10.88.2.159",),
+        pod_ips=(recorded["api_pod"].get("status", {}).get("podIP", "10.88.2.159"),),
         volumes=volumes,
         subpaths=subpaths,
         etc_hosts_path=f"/var/lib/kubelet/pods/{uid}/etc-hosts",
         termination_path=on_host["/dev/termination-log"],
-        service_env={env["key"]: env["value"] for env in wanted["envs"] if env["key"].startswith("KUBERNETES_")},
+        service_env=service_environment([KUBERNETES], "rec", links=True),
+        references=REFERENCES,
     )
 
 

@@ -1,0 +1,96 @@
+"""What podsync's calls need of the API server, asked of sources: what an environment refers to, handlers, our Node.
+
+Decides nothing. A node that runs alone has no cluster to read.
+"""
+
+import asyncio
+from typing import Protocol
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.environment import Referenced, References, environment_references
+from services.podsync.core.service_environment import service_environment
+from shared.model.objects import Object, namespace
+
+SECONDS = 5.0  # a sources that is being restarted is back within that
+
+
+class ClusterReads(Protocol):
+    """What the calls ask for."""
+
+    async def references(self, pod: Object, container: Object) -> References: ...
+    async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]: ...
+    async def runtime_handler(self, pod: Object) -> str: ...
+    async def node(self) -> Object | None: ...
+
+
+class NoCluster:
+    """The node runs alone."""
+
+    async def references(self, pod: Object, container: Object) -> References:
+        """Nothing can be read; what is referred to is missing, with the kubelet's words for it."""
+        text = "configMaps and secrets are not supported due to running kubelet in standalone mode"
+        return {wanted: Referenced(None, error=text) for wanted in environment_references(container)}
+
+    async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
+        """No Services."""
+        return {}
+
+    async def runtime_handler(self, pod: Object) -> str:
+        """Only the default handler."""
+        if name := (pod.get("spec") or {}).get("runtimeClassName"):
+            raise SandboxConfigError(f"failed to lookup RuntimeClass {name}: no API server to read it from")
+        return ""
+
+    async def node(self) -> Object | None:
+        """There is no Node object."""
+        return None
+
+
+class SourcesReads:
+    """Reads through sources, which alone reads the API server."""
+
+    def __init__(self, bus: Bus, node_name: str) -> None:
+        self._bus, self._node_name = bus, node_name
+
+    async def references(self, pod: Object, container: Object) -> References:
+        """Every ConfigMap and Secret that the container's environment names, asked for at once. Never raises."""
+        wanted = environment_references(container)
+        found = await asyncio.gather(*(self._object(kind, namespace(pod), name) for kind, name in wanted))
+        return dict(zip(wanted, found, strict=True))
+
+    async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
+        """Variables of Services. A static pod does not wait for the API server, others raise ContainerConfigError."""
+        spaces, links = namespace(pod), bool((pod.get("spec") or {}).get("enableServiceLinks", True))
+        try:
+            found = await self._bus.ask("sources", GetServices(namespace=spaces), FoundServices, SECONDS)
+        except (NoAnswerError, RequestRefusedError) as error:
+            if static:
+                return {}
+            raise ContainerConfigError(f"services could not be read: {error}") from error
+        if not found.synced and not static:
+            raise ContainerConfigError("services have not yet been read at least once, cannot construct envvars")
+        return service_environment(found.services, spaces, links=links)
+
+    async def runtime_handler(self, pod: Object) -> str:
+        """The handler that spec.runtimeClassName stands for, "" = the default one. Raises SandboxConfigError."""
+        name = (pod.get("spec") or {}).get("runtimeClassName")
+        if not name:
+            return ""
+        found = await self._object("RuntimeClass", "", str(name))
+        if found.object is None:
+            raise SandboxConfigError(f"failed to lookup RuntimeClass {name}: {found.error}")
+        return str(found.object.get("handler") or "")
+
+    async def node(self) -> Object | None:
+        """Our Node as the API server has it now; None when it cannot be read."""
+        return (await self._object("Node", "", self._node_name, fresh=True)).object
+
+    async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> Referenced:
+        request = GetObject(kind=kind, namespace=space, name=name, fresh=fresh)
+        try:
+            found = await self._bus.ask("sources", request, FoundObject, SECONDS)
+        except (NoAnswerError, RequestRefusedError) as error:
+            return Referenced(None, error=str(error))
+        return Referenced(found.object, found.not_found, found.error)

@@ -1,0 +1,79 @@
+"""What this node has, and what of it pods may have (reference node.md 1.6: capacity, allocatable). Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bus.messages.podsync import NodeResources
+from shared.podspec.quantity import ZERO, Quantity
+from shared.podspec.resources import HUGEPAGES, ResourceList, parse_resources, written
+
+_THRESHOLDS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The machine as it was read when the process began. Bytes."""
+
+    cpus: int
+    memory: int
+    storage: int  # of the filesystem that holds the root directory; 0 = could not be read
+    hugepages: Mapping[int, int] = field(default_factory=dict)  # page size -> number of pages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservations:
+    """What the configuration keeps from pods."""
+
+    max_pods: int
+    pods_per_core: int = 0
+    system_reserved: Mapping[str, str] = field(default_factory=dict)
+    kube_reserved: Mapping[str, str] = field(default_factory=dict)
+    eviction_hard: Mapping[str, str] = field(default_factory=dict)
+    storage_isolation: bool = True
+
+
+def node_resources(machine: Machine, reserved: Reservations) -> NodeResources:
+    """Capacity and allocatable as the Node shows them."""
+    capacity = _capacity(machine, reserved)
+    allocatable: ResourceList = {}
+    for name, amount in capacity.items():
+        allocatable[name] = max(ZERO, amount - _reservation(name, amount, reserved))
+    pages = sum((amount.base() for name, amount in capacity.items() if name.startswith(HUGEPAGES)), 0)
+    allocatable["memory"] = max(ZERO, allocatable["memory"] - Quantity.of(pages))
+    return NodeResources(capacity=written(capacity), allocatable=written(allocatable))
+
+
+def _capacity(machine: Machine, reserved: Reservations) -> ResourceList:
+    pods = reserved.max_pods
+    if reserved.pods_per_core > 0:
+        pods = min(machine.cpus * reserved.pods_per_core, pods)
+    capacity = {
+        "cpu": Quantity.of(machine.cpus),
+        "memory": Quantity.of(machine.memory, binary=True),
+        "pods": Quantity.of(pods),
+    }
+    if reserved.storage_isolation and machine.storage:
+        capacity["ephemeral-storage"] = Quantity.of(machine.storage, binary=True)
+    for size, count in machine.hugepages.items():
+        capacity[f"{HUGEPAGES}{Quantity.of(size, binary=True)}"] = Quantity.of(size * count, binary=True)
+    return capacity
+
+
+def _reservation(name: str, capacity: Quantity, reserved: Reservations) -> Quantity:
+    total = ZERO
+    for reservation in (reserved.system_reserved, reserved.kube_reserved):
+        total = total + parse_resources(reservation).get(name, ZERO)
+    for signal, resource in _THRESHOLDS.items():
+        threshold = reserved.eviction_hard.get(signal)
+        if resource == name and threshold:
+            total = total + _threshold(threshold, capacity)
+    return total
+
+
+def _threshold(text: str, capacity: Quantity) -> Quantity:
+    if text.endswith("%"):
+        try:
+            return Quantity.of(int(capacity.base() * float(text[:-1]) / 100))
+        except ValueError:
+            return ZERO
+    return parse_resources({"x": text}).get("x", ZERO)

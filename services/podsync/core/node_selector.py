@@ -1,0 +1,55 @@
+"""Does the node match what a pod demands of its labels? (reference pods.md 3.1; the API's NodeSelector.) Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.model.objects import Object
+
+
+def matches_node(pod: Object, node_name: str, labels: Mapping[str, str]) -> bool:
+    """spec.nodeSelector, and the required terms of spec.affinity.nodeAffinity: one of them is enough."""
+    spec = pod.get("spec") or {}
+    wanted = spec.get("nodeSelector") or {}
+    if any(labels.get(key) != value for key, value in wanted.items()):
+        return False
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    if required is None:
+        return True
+    return any(_term(term, node_name, labels) for term in required.get("nodeSelectorTerms") or ())
+
+
+def _term(term: Mapping[str, Any], node_name: str, labels: Mapping[str, str]) -> bool:
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False  # an empty term selects nothing
+    of_node = {"metadata.name": node_name}
+    return all(_holds(one, labels) for one in expressions) and all(_holds(one, of_node) for one in fields)
+
+
+def _holds(requirement: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    key, wanted = str(requirement.get("key") or ""), [str(v) for v in requirement.get("values") or ()]
+    value = values.get(key)
+    match requirement.get("operator"):
+        case "In":
+            return value is not None and value in wanted
+        case "NotIn":
+            return value is None or value not in wanted
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            found, limit = _integer(value), _integer(wanted[0] if len(wanted) == 1 else None)
+            if found is None or limit is None:
+                return False
+            return found > limit if operator == "Gt" else found < limit
+        case _:
+            return False
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text) if text is not None else None
+    except ValueError:
+        return None

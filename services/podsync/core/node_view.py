@@ -1,0 +1,71 @@
+"""The node as admission sees it: the Node object where the API server's is known, else as it would be registered.
+
+Reference pods.md 3.1, F29. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.model.objects import Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFacts:
+    """What is known of the node without an API server. Told once."""
+
+    node_name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)  # as at registration
+    taints: tuple[Mapping[str, str], ...] = ()  # as at registration
+    allocatable: Mapping[str, str] = field(default_factory=dict)  # resource -> quantity text
+    kernel: tuple[int, int] = (0, 0)  # major, minor
+    apparmor: bool = False  # enabled on the host
+    allowed_unsafe_sysctls: tuple[str, ...] = ()  # exact names, or prefixes ending in *
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """One moment of the node."""
+
+    facts: MachineFacts
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+    pressures: tuple[str, ...] = ()  # condition types that are True: MemoryPressure, DiskPressure, PIDPressure
+
+
+def node_view(
+    node: Object | None, facts: MachineFacts, *, pressures: tuple[str, ...], supplemental_groups_policy: bool
+) -> NodeView:
+    """The view for one decision; `node` None = not known, then what would be registered stands for it."""
+    if node is None:
+        labels, taints = dict(facts.labels), facts.taints
+    else:
+        labels = _texts((node.get("metadata") or {}).get("labels"))
+        taints = tuple(t for t in (node.get("spec") or {}).get("taints") or () if isinstance(t, dict))
+    return NodeView(
+        facts=facts,
+        labels=labels,
+        taints=taints,
+        pressures=pressures,
+        supplemental_groups_policy=supplemental_groups_policy,
+    )
+
+
+def node_addresses(node: Object | None) -> tuple[str, ...]:
+    """The node's addresses for hostIPs: InternalIP before ExternalIP, at most one of each family, in the order the
+    Node has them (reference pods.md 9.4); () when it has none."""
+    listed = [a for a in ((node or {}).get("status") or {}).get("addresses") or () if isinstance(a, dict)]
+    for kind in ("InternalIP", "ExternalIP"):
+        found: dict[bool, str] = {}
+        for address in listed:
+            text = str(address.get("address") or "")
+            if address.get("type") == kind and text:
+                found.setdefault(":" in text, text)
+        if found:
+            return tuple(found.values())
+    return ()
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {str(key): str(text) for key, text in value.items()} if isinstance(value, dict) else {}
