@@ -1,0 +1,271 @@
+"""The API client over HTTP: one rate limit, one time limit, JSON, and credentials followed as they change.
+
+Implements `shared.kube.interface.ApiClient`; reference config.md 6.1 and 6.2. Owns its connections and nothing else.
+"""
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from shared.clock import Clock, SystemClock
+from shared.errors import OperatorError
+from shared.kube.answers import MalformedAnswerError, decode_object, retry_after_seconds, status_error
+from shared.kube.connection import Connection, open_connection
+from shared.kube.credentials import FileMark, credentials_path, load_credentials, mark_of
+from shared.kube.failures import unreachable
+from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.kube.rate_limit import TokenBucket
+from shared.kube.watching import WatchStream
+from shared.model.objects import Object
+
+_ATTEMPTS = 10  # further tries of a request that the server put off
+_PUT_OFF = 1.0  # seconds, where a 429 does not say how long
+_LATER = 30.0  # seconds by which our end of a watch comes after the server's
+_LARGEST = 256 * 2**20  # bytes of one answer
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+def kube_client(
+    run_dir: str | Path,
+    *,
+    qps: float,
+    burst: int,
+    timeout: float,
+    clock: Clock | None = None,
+) -> "KubeClient":
+    """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds.
+
+    Needs nothing to be there yet: while bootstrap has written no credentials, requests raise ApiUnreachableError.
+    """
+    return KubeClient(Path(run_dir), qps=qps, burst=burst, timeout=timeout, clock=clock or SystemClock())
+
+
+def user_agent() -> str:
+    """The User-Agent header, in the kubelet's form."""
+    machine = platform.machine()
+    return f"kubelet/v{version_of('bulkhead-kubelet')} (linux/{_ARCHITECTURES.get(machine, machine)}) bulkhead"
+
+
+class KubeClient:
+    """`ApiClient` over HTTP/1.1. Belongs to one event loop; `close` it."""
+
+    def __init__(self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock) -> None:
+        self._run_dir, self._path = run_dir, credentials_path(run_dir)
+        self._timeout, self._clock = timeout, clock
+        self._bucket = TokenBucket(qps, burst, clock.monotonic())
+        self._user_agent = user_agent()
+        self._connection: Connection | None = None
+        self._closed = False
+        self._mark: FileMark | None = None  # of the credentials.json that `_connection` was opened with
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
+        """GET one object or a list."""
+        return await self._call("GET", path, query=query, timeout=timeout)
+
+    async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """POST to a collection or a subresource."""
+        return await self._call("POST", path, body=body, timeout=timeout)
+
+    async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """PUT a whole object."""
+        return await self._call("PUT", path, body=body, timeout=timeout)
+
+    async def patch(
+        self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
+    ) -> Object:
+        """PATCH an object or its subresource."""
+        return await self._call("PATCH", path, body=body, content_type=kind, timeout=timeout)
+
+    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
+        """DELETE an object; `options` are DeleteOptions."""
+        return await self._call("DELETE", path, body=options, timeout=timeout)
+
+    def watch(
+        self, path: str, query: Mapping[str, str], *, timeout: float
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
+        """Watch a collection; see ApiClient."""
+        return self._watch(path, query, timeout)
+
+    async def drop_connections(self) -> None:
+        """New requests get new connections; idle ones close now, the others when their requests end."""
+        connection, self._connection, self._mark = self._connection, None, None
+        if connection is not None:
+            await connection.retire()
+
+    async def close(self) -> None:
+        """Close everything, also requests under way."""
+        connection, self._connection, self._closed = self._connection, None, True
+        if connection is not None:
+            connection.retired = True
+            await connection.session.close()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+    ) -> Object:
+        data = None if body is None else orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        deadline = await self._begin(self._timeout if timeout is None else timeout)
+        async with self._answered(method, path, query or {}, data, content_type, deadline) as (response, peer):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return decode_object(await _read(response))
+            except MalformedAnswerError as error:
+                raise ApiUnreachableError(f"{peer}: {error}") from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise unreachable(error, peer) from error
+
+    @asynccontextmanager
+    async def _watch(self, path: str, query: Mapping[str, str], timeout: float) -> AsyncIterator[WatchStream]:
+        full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
+        opened_by = await self._begin(self._timeout)
+        ends_by = asyncio.get_running_loop().time() + timeout + _LATER
+        async with self._answered("GET", path, full, None, "", opened_by) as (response, peer):
+            yield WatchStream(response.content, peer, ends_by)
+
+    async def _begin(self, timeout: float) -> float:
+        """Wait for the rate limit; then the time by which an answer must be there, by the loop's clock."""
+        await self._take_token()
+        return asyncio.get_running_loop().time() + timeout
+
+    async def _take_token(self) -> None:
+        if delay := self._bucket.take(self._clock.monotonic()):
+            try:
+                await asyncio.sleep(delay)
+            except asyncio.CancelledError:
+                self._bucket.give_back()
+                raise
+
+    @asynccontextmanager
+    async def _answered(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        data: bytes | None,
+        content_type: str,
+        deadline: float,
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, str]]:
+        """A successful answer's head, its body unread, and who gave it; what can be tried again has been."""
+        renewed, put_off = False, 0
+        while True:
+            connection = await self._current()
+            connection.enter()
+            try:
+                response = await _send(connection, method, path, query, data, content_type, deadline)
+                try:
+                    if response.status < 300:
+                        yield response, connection.peer
+                        return
+                    error = await _error_of(response, connection.peer, deadline)
+                finally:
+                    response.close()  # a body that was read to its end has given its connection back before
+            finally:
+                await connection.leave()
+            if error.code == 401 and not renewed and await self._look_again(connection):
+                renewed = True
+                continue
+            wait = _wait_before_retry(error, response.headers.get("Retry-After"))
+            if wait is None or put_off >= _ATTEMPTS or asyncio.get_running_loop().time() + wait > deadline:
+                raise error
+            put_off += 1
+            await asyncio.sleep(wait)
+            await self._take_token()
+
+    async def _current(self) -> Connection:
+        """The connection for the credentials as they are now. Raises ApiUnreachableError without usable ones."""
+        if self._closed:
+            raise ApiUnreachableError("the client is closed")
+        mark = mark_of(self._path)
+        if self._connection is not None and (mark == self._mark or mark is None):
+            return self._connection  # credentials that vanished were good a moment ago
+        return await self._renew(mark)
+
+    async def _renew(self, mark: FileMark | None) -> Connection:
+        try:
+            opened = open_connection(load_credentials(self._run_dir), self._user_agent)
+        except FileNotFoundError:
+            raise ApiUnreachableError(f"{self._path} is not there yet (bootstrap writes it; see its log)") from None
+        except OperatorError as error:
+            raise ApiUnreachableError(str(error)) from None
+        except ApiUnreachableError:
+            if mark_of(self._path) != mark:  # replaced between its reading and that of the files it names
+                return await self._current()
+            raise
+        old, self._connection, self._mark = self._connection, opened, mark
+        if old is not None:
+            await old.retire()
+        return opened
+
+    async def _look_again(self, refused: Connection) -> bool:
+        """After a 401: whether there are other credentials than those that were refused."""
+        try:
+            if load_credentials(self._run_dir) == refused.credentials:
+                return False
+        except (OSError, OperatorError):
+            return False
+        if self._connection is refused:
+            self._mark = None
+        return True
+
+
+async def _send(
+    connection: Connection,
+    method: str,
+    path: str,
+    query: Mapping[str, str],
+    data: bytes | None,
+    content_type: str,
+    deadline: float,
+) -> aiohttp.ClientResponse:
+    """Send and wait for the head of the answer. Raises ApiUnreachableError."""
+    headers = {"Content-Type": str(content_type)} if data is not None else {}
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await connection.session.request(
+                method, connection.url(path, query), data=data, headers=headers, **connection.request_options
+            )
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise unreachable(error, connection.peer) from error
+
+
+async def _error_of(response: aiohttp.ClientResponse, peer: str, deadline: float) -> ApiStatusError:
+    try:
+        async with asyncio.timeout_at(deadline):
+            body = await _read(response)
+    except MalformedAnswerError:
+        body = b""
+    except (aiohttp.ClientError, OSError) as error:
+        raise unreachable(error, peer) from error
+    return status_error(response.status, body, retry_after_seconds(response.headers.get("Retry-After")))
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body. Raises MalformedAnswerError for one that is too long, and what aiohttp raises."""
+    parts, size = [], 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > _LARGEST:
+            raise MalformedAnswerError(f"the answer is longer than {_LARGEST >> 20} MiB")
+    return b"".join(parts)
+
+
+def _wait_before_retry(error: ApiStatusError, header: str | None) -> float | None:
+    """Seconds to wait before the same request again; None = do not ask again."""
+    seconds = retry_after_seconds(header)
+    if error.code == 429:
+        return _PUT_OFF if seconds is None else seconds
+    return seconds if error.code >= 500 else None

@@ -1,0 +1,150 @@
+"""One pool of HTTP/1.1 connections to the API server, with the credentials it was opened with.
+
+Built anew when the credentials change: connections of the old identity end with their requests.
+"""
+
+import ipaddress
+import socket
+import ssl
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from shared.kube.credentials import Credentials
+from shared.kube.interface import ApiUnreachableError
+
+_CONNECT = 30.0  # seconds for the dial, and again for TLS; reference config.md 6.2
+_IDLE = 60.0  # seconds an idle connection is kept; the server keeps it longer, so that ours is never a dead one
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))  # a dead peer: a minute
+_UNACKNOWLEDGED = 30_000  # milliseconds until bytes that nobody confirms break the connection
+
+
+@dataclass(eq=False)
+class Connection:
+    """A pool and who uses it. Close it by `retire`, which waits for the requests under way."""
+
+    credentials: Credentials
+    session: aiohttp.ClientSession
+    request_options: dict[str, Any] = field(default_factory=dict)
+    users: int = 0
+    retired: bool = False
+
+    @property
+    def peer(self) -> str:
+        """host:port, for messages."""
+        return peer_of(self.credentials.server)
+
+    def url(self, path: str, query: Mapping[str, str]) -> URL:
+        """The escaped URL of a resource; `path` and `query` unescaped."""
+        escaped = urllib.parse.quote(path, safe="/:@!$&'()*+,;=~")
+        text = f"{self.credentials.server}{escaped}"
+        return URL(f"{text}?{urllib.parse.urlencode(query)}" if query else text, encoded=True)
+
+    def enter(self) -> None:
+        """A request begins."""
+        self.users += 1
+
+    async def leave(self) -> None:
+        """A request has ended; the last one of a retired pool closes it."""
+        self.users -= 1
+        if self.retired and not self.users:
+            await self.session.close()
+
+    async def retire(self) -> None:
+        """No new requests; idle connections close now, the others with their requests."""
+        self.retired = True
+        if not self.users:
+            await self.session.close()
+
+
+def open_connection(credentials: Credentials, user_agent: str) -> Connection:
+    """A pool for these credentials; connects to nobody yet. Raises ApiUnreachableError when they cannot be used."""
+    peer = peer_of(credentials.server)
+    headers = {"User-Agent": user_agent, "Accept": "application/json"}
+    try:
+        if credentials.token_file:
+            headers["Authorization"] = f"Bearer {_token(Path(credentials.token_file))}"
+        secure: ssl.SSLContext | bool = _tls(credentials) if credentials.server.startswith("https:") else True
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        what = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not a token"
+        name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        remedy = "check the files the kubeconfig names; bootstrap copies them anew when they change"
+        raise ApiUnreachableError(f"{peer}: the credentials cannot be used: {name}{what} ({remedy})") from None
+    connector = aiohttp.TCPConnector(
+        ssl=secure, limit=0, limit_per_host=0, keepalive_timeout=_IDLE, socket_factory=_socket, ttl_dns_cache=10
+    )
+    session = aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=_CONNECT, sock_read=None),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        raise_for_status=False,
+    )
+    options: dict[str, Any] = {"allow_redirects": False}
+    if credentials.tls_server_name:
+        options["server_hostname"] = credentials.tls_server_name
+    if proxy := credentials.proxy_url or _proxy_of_environment(credentials.server):
+        options["proxy"] = proxy
+    return Connection(credentials, session, options)
+
+
+def peer_of(server: str) -> str:
+    """host:port of a server URL."""
+    parts = urllib.parse.urlsplit(server)
+    host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or server
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def _token(file: Path) -> str:
+    """Raises OSError, or ValueError for what cannot stand in a header."""
+    token = file.read_text(encoding="utf-8").strip()
+    if not token.isascii() or not token.isprintable():
+        raise ValueError
+    return token
+
+
+def _tls(credentials: Credentials) -> ssl.SSLContext:
+    """Raises OSError (ssl.SSLError among them) when a file cannot be used."""
+    context = ssl.create_default_context(cafile=credentials.ca_file or None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # clusters' own authorities are not made to that letter
+    if credentials.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["http/1.1"])
+    if credentials.client_certificate_file:
+        context.load_cert_chain(credentials.client_certificate_file, credentials.client_key_file or None, password="")
+    return context
+
+
+def _proxy_of_environment(server: str) -> str:
+    parts = urllib.parse.urlsplit(server)
+    host = parts.hostname or ""
+    if _is_this_machine(host) or urllib.request.proxy_bypass(host):
+        return ""
+    proxy = urllib.request.getproxies_environment().get(parts.scheme, "")
+    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _socket(address: Any) -> socket.socket:
+    """A socket that notices a peer that is gone without a word."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in _KEEPALIVE:
+        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    return made

@@ -1,0 +1,70 @@
+"""What went wrong below HTTP, in one line for an operator: who was asked, the cause, and what to look at.
+
+Never shows a URL's user, a header or a proxy's address: they may hold secrets.
+"""
+
+import ssl
+from typing import TypeVar
+
+import aiohttp
+
+from shared.kube.interface import ApiUnreachableError
+
+_CA = "compare certificate-authority-data in the kubeconfig with the API server's authority"
+_NAME = "use a name of the certificate as server, or set tls-server-name in the kubeconfig"
+_IDENTITY = "check client-certificate and client-key in the kubeconfig, and when the certificate ends"
+_E = TypeVar("_E", bound=BaseException)
+_CLOCK = "check this machine's clock, or renew the API server's certificate"
+
+
+def unreachable(error: BaseException, peer: str) -> ApiUnreachableError:
+    """The error to raise for what aiohttp, ssl or the socket raised while speaking to `peer` (host:port)."""
+    return ApiUnreachableError(f"{peer}: {_cause(error)}")
+
+
+def _cause(error: BaseException) -> str:
+    certificate = _found(error, ssl.SSLCertVerificationError)
+    if certificate is not None:
+        text = (certificate.verify_message or "not trusted").rstrip(".")
+        remedy = {10: _CLOCK, 9: _CLOCK, 62: _NAME, 64: _NAME}.get(certificate.verify_code, _CA)
+        return f"the server's certificate is refused: {text} ({remedy})"
+    tls = _found(error, ssl.SSLError)
+    if tls is not None:
+        reason = (tls.reason or "handshake failed").replace("_", " ").lower()
+        if "alert" in reason:
+            return f"the server refused the TLS connection: {reason} ({_IDENTITY})"
+        remedy = "is it a TLS port? check server in the kubeconfig"
+        return f"TLS failed: {reason} ({remedy})"
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return f"the proxy answered with {error.status} (check proxy-url in the kubeconfig, or HTTPS_PROXY)"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy cannot be reached: {_system(error.os_error)} (check proxy-url, or HTTPS_PROXY)"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "the name cannot be resolved (check server in the kubeconfig, and this machine's DNS)"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection: {_system(error.os_error)}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the connection was closed before an answer came"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the connection broke within an answer"
+    if isinstance(error, OSError):
+        return f"the connection broke: {_system(error)}"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the URL is not valid (check server in the kubeconfig)"
+    return f"the answer is not HTTP: {type(error).__name__}"
+
+
+def _found(error: BaseException, kind: type[_E]) -> _E | None:
+    """The error itself or one it wraps, if it is of this kind."""
+    current: BaseException | None = error
+    for _ in range(8):
+        if current is None or (isinstance(current, kind) and not isinstance(current, aiohttp.ClientError)):
+            return current  # aiohttp's own inherit from what they wrap, without its attributes
+        current = getattr(current, "certificate_error", None) or getattr(current, "os_error", None) or current.__cause__
+    return None
+
+
+def _system(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).partition(" [")[0]

@@ -1,0 +1,26 @@
+"""The rate limit of one client: a token bucket, told the time. Pure."""
+
+
+class TokenBucket:
+    """`qps` tokens a second up to `burst` in store (reference config.md 6.1); a negative `qps` is no limit.
+
+    Callers are served in the order in which they asked: each one is told how long to wait, and the next one waits
+    behind it.
+    """
+
+    def __init__(self, qps: float, burst: int, now: float) -> None:
+        self._qps, self._burst = (qps or 5.0), max(burst or 10, 1)  # 0 = the client library's own 5 and 10
+        self._tokens, self._at = float(self._burst), now
+
+    def take(self, now: float) -> float:
+        """Take one token; how many seconds to wait before using it (0 = none). `now` in monotonic seconds."""
+        if self._qps < 0:
+            return 0.0
+        self._tokens = min(float(self._burst), self._tokens + max(0.0, now - self._at) * self._qps)
+        self._at = max(self._at, now)
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._qps)
+
+    def give_back(self) -> None:
+        """Return a token that was taken and not used: its caller was cancelled while it waited."""
+        self._tokens = min(float(self._burst), self._tokens + 1.0)

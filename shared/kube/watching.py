@@ -1,0 +1,56 @@
+"""The lines of a watch, one event each, as they come; of any length, with an end even when the server forgets."""
+
+import asyncio
+
+import aiohttp
+
+from shared.kube.answers import MalformedAnswerError, watch_event
+from shared.kube.failures import unreachable
+from shared.kube.interface import ApiUnreachableError, WatchEvent
+
+_LONGEST = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
+
+
+class WatchStream:
+    """Iterates over the events of one watch until the server ends it."""
+
+    def __init__(self, stream: aiohttp.StreamReader, peer: str, ends_by: float) -> None:
+        self._stream, self._peer, self._ends_by = stream, peer, ends_by  # ends_by by the loop's clock
+        self._lines: list[bytes] = []  # whole ones, the next last
+        self._begun: list[bytes] = []  # pieces of the line that has not ended yet
+        self._length = 0
+
+    def __aiter__(self) -> "WatchStream":
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        """The next event. Raises ApiStatusError for an ERROR line, ApiUnreachableError for a broken stream."""
+        while not self._lines:
+            piece = await self._read()
+            if not piece:
+                if self._length:
+                    raise ApiUnreachableError(f"{self._peer}: the connection broke within a watch event")
+                raise StopAsyncIteration
+            self._split(piece)
+        try:
+            return watch_event(self._lines.pop())
+        except MalformedAnswerError as error:
+            raise ApiUnreachableError(f"{self._peer}: {error}") from None
+
+    async def _read(self) -> bytes:
+        try:
+            async with asyncio.timeout_at(self._ends_by):
+                return await self._stream.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise unreachable(error, self._peer) from error
+
+    def _split(self, piece: bytes) -> None:
+        head, *rest = piece.split(b"\n")
+        self._begun.append(head)
+        self._length += len(head)
+        if self._length > _LONGEST:
+            raise ApiUnreachableError(f"{self._peer}: a watch event is longer than {_LONGEST >> 20} MiB")
+        if rest:
+            lines = [b"".join(self._begun), *rest[:-1]]
+            self._lines = [line for line in reversed(lines) if line.strip()]
+            self._begun, self._length = [rest[-1]], len(rest[-1])

@@ -1,0 +1,89 @@
+"""The programs of a test's control plane as processes: only flags they have, a log each, ready or an error."""
+
+import asyncio
+import shutil
+import signal
+import ssl
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import aiohttp
+
+PATIENCE = 100.0  # seconds for a program to get ready; the machine may be busy
+
+
+class Programs:
+    """The binaries in `folder`, run with logs in `directory`."""
+
+    def __init__(self, folder: Path, directory: Path, gates: Mapping[str, bool]) -> None:
+        self._folder, self._directory, self._gates = folder, directory, dict(gates)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def version(self, program: str) -> str:
+        """What it says to --version."""
+        return _said(self._folder / program, "--version")
+
+    def has_gate(self, program: str, gate: str) -> bool:
+        """Whether this version of the program lets the feature gate be set."""
+        return f"{gate}=true|false" in _said(self._folder / program, "--help")
+
+    def start(self, program: str, flags: Mapping[str, str]) -> None:
+        """Start it with those of the flags and feature gates that this version has."""
+        known = _said(self._folder / program, "--help")
+        arguments = [f"--{name}={value}" for name, value in flags.items() if f"--{name} " in known]
+        if gates := [gate for gate in self._gates if self.has_gate(program, gate)]:
+            arguments.append(
+                "--feature-gates=" + ",".join(f"{gate}={str(self._gates[gate]).lower()}" for gate in gates)
+            )
+        command: Sequence[str] = [str(self._folder / program), *arguments]
+        if (setpriv := shutil.which("setpriv")) is not None:  # so that it ends with a killed test run
+            command = [setpriv, "--pdeathsig", "KILL", "--", *command]
+        with (self._directory / f"{program}.log").open("ab") as log:
+            self._processes[program] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    async def until_ok(self, program: str, url: str, context: ssl.SSLContext | None) -> None:
+        """Return once the URL answers 200; it has nothing that would tell us, so this asks every 50 ms."""
+        deadline = time.monotonic() + PATIENCE
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+            while True:
+                self.check_alive(program, deadline)
+                try:
+                    async with session.get(url, ssl=context or True) as answer:
+                        if answer.status == 200:
+                            return
+                except (aiohttp.ClientError, OSError):
+                    pass
+                await asyncio.sleep(0.05)
+
+    def check_alive(self, program: str, deadline: float) -> None:
+        """AssertionError with the end of its log when it has ended, or when the deadline (monotonic) has passed."""
+        ended = self._processes[program].poll() is not None
+        if ended or time.monotonic() > deadline:
+            what = "ended" if ended else f"was not ready within {PATIENCE:.0f} s"
+            raise AssertionError(f"{program} {what}:\n" + "\n".join(self.log(program).splitlines()[-15:]))
+
+    def log(self, program: str) -> str:
+        """What it has written so far."""
+        return (self._directory / f"{program}.log").read_text(errors="replace")
+
+    def signal(self, program: str, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._processes[program].send_signal(number)
+
+    async def kill(self, program: str) -> None:
+        """SIGKILL, stopped or not; nothing when it does not run."""
+        process = self._processes.pop(program, None)
+        if process is not None:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+
+
+@cache
+def _said(program: Path, flag: str) -> str:
+    done = subprocess.run([program, flag], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr

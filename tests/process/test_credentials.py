@@ -1,0 +1,186 @@
+"""A cluster's credentials under a real supervisord: refused, followed, renewed, whole after a kill."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.manifest import read_manifest
+from bus.messages.beat import Beat, GetHealth
+from bus.node import ask_once
+from shared.kube.credentials import Credentials, load_credentials
+from tests.process.supervised import CHECKOUT, Agent, eventually
+from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, says, write
+from tests.unit.kube.tls_world import Authority, write_pair
+
+V1BETA1 = "client.authentication.k8s.io/v1beta1"
+CA = Authority()
+FIRST, SECOND = CA.issue("system:node:a"), CA.issue("system:node:a")
+
+
+@pytest.fixture
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    agent = Agent(tmp_path_factory.mktemp("c"))
+    agent.args += ["--kubeconfig", str(agent.home / "kubelet.conf")]
+    yield agent
+    agent.clean_up()
+
+
+def logged(agent: Agent, service: str, text: str) -> str:
+    """The log once it holds the text; a child that loads two packages takes its time on a busy machine."""
+    path = agent.log_dir / f"{service}.log"
+    return eventually(lambda: t if path.exists() and text in (t := path.read_text()) else "", f"{text!r} in {path}", 60)
+
+
+def join(agent: Agent, user: dict[str, Any], **cluster: Any) -> None:
+    """Write the kubeconfig."""
+    write(agent.home / "kubelet.conf", kubeconfig(user, **cluster))
+
+
+def with_files(agent: Agent) -> dict[str, Any]:
+    """A user whose pair is in files, the first pair."""
+    certificate, key = write_pair(FIRST, agent.home, "node")
+    return {"client-certificate": certificate.name, "client-key": key.name}
+
+
+def rotate(agent: Agent) -> None:
+    """Replace the pair as cert-manager and kubeadm do: the kubelet never sees half a file, but half a pair."""
+    for name, content in (("node.key", SECOND.key), ("node.crt", SECOND.certificate)):
+        (agent.home / f"{name}.new").write_bytes(content)
+        (agent.home / f"{name}.new").rename(agent.home / name)
+
+
+def in_force(agent: Agent) -> tuple[bytes, bytes]:
+    """The pair that services would load now; a set that another one replaced meanwhile is looked at again."""
+    while True:
+        found = load_credentials(agent.run_dir)
+        try:
+            return pair_of(found)
+        except FileNotFoundError:
+            assert load_credentials(agent.run_dir).version > found.version
+
+
+def pair_of(found: Credentials) -> tuple[bytes, bytes]:
+    return Path(found.client_certificate_file).read_bytes(), Path(found.client_key_file).read_bytes()
+
+
+async def troubles(agent: Agent) -> str:
+    beat = await ask_once(read_manifest(agent.run_dir), "bootstrap", GetHealth(), Beat, timeout=10)
+    return "; ".join(beat.troubles)
+
+
+@pytest.mark.parametrize(
+    ("user", "line"),
+    [
+        (None, "cannot be read: No such file or directory (give the path of a kubeconfig, or leave out the flag)"),
+        ({"client-certificate": "no.crt", "client-key": "no.key"}, "no.crt cannot be read: No such file"),
+        ({"exec": {"command": "no-such", "apiVersion": V1BETA1}}, "exec: no-such cannot be run: No such file"),
+    ],
+)
+def test_a_bad_kubeconfig_ends_the_first_start_with_its_line(
+    agent: Agent, user: dict[str, Any] | None, line: str
+) -> None:
+    if user is not None:
+        join(agent, user)
+    agent.start()
+    assert agent.supervisord and agent.supervisord.wait(60) == 0
+    [said] = [one for one in (agent.home / "console").read_text().splitlines() if "bulkhead bootstrap" in one]
+    assert said.startswith(f"bulkhead bootstrap: --kubeconfig: {agent.home}/kubelet.conf: ")
+    assert line in said
+    assert "Traceback" not in (agent.log_dir / "bootstrap.log").read_text()
+    assert not (agent.run_dir / "manifest.json").exists()
+
+
+async def test_a_rotated_certificate_is_followed_and_a_bad_edit_changes_nothing(agent: Agent) -> None:
+    join(agent, with_files(agent))  # of a server that nobody is
+    agent.start()
+    logged(agent, "status", "dummy runs")
+    assert in_force(agent) == (FIRST.certificate, FIRST.key)
+    pid = agent.holder("bootstrap")
+    rotate(agent)
+    eventually(lambda: in_force(agent) == (SECOND.certificate, SECOND.key), "the second pair is in force", 60)
+    before = load_credentials(agent.run_dir)
+    (agent.home / "node.key").write_bytes(FIRST.key)
+    logged(agent, "bootstrap", "client-key is not the key of client-certificate")
+    assert load_credentials(agent.run_dir) == before
+    assert "client-key is not the key" in await troubles(agent)
+    rotate(agent)
+    logged(agent, "bootstrap", "is good again")
+    assert load_credentials(agent.run_dir) == before
+    assert (agent.holder("bootstrap"), await troubles(agent)) == (pid, "")
+    assert "PRIVATE" not in logged(agent, "bootstrap", "")
+
+
+async def test_restarted_alone_with_a_bad_kubeconfig_it_keeps_the_credentials(agent: Agent) -> None:
+    join(agent, with_files(agent))
+    agent.start()
+    logged(agent, "status", "dummy runs")
+    before = load_credentials(agent.run_dir)
+    agent.rpc("stopProcess", "bootstrap")
+    good = (agent.home / "kubelet.conf").read_bytes()
+    (agent.home / "kubelet.conf").write_text("a: [")
+    agent.configure("maxPods: 7\n")
+    agent.rpc("startProcess", "bootstrap")
+    logged(agent, "bootstrap", "is not YAML: line 1, column 5")
+    eventually(
+        lambda: b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes(), "the configuration is good", 60
+    )
+    assert "is not YAML" in await troubles(agent)
+    (agent.home / "kubelet.conf").write_bytes(good)
+    logged(agent, "bootstrap", "is good again")
+    assert load_credentials(agent.run_dir) == before
+
+
+def test_a_plugin_is_run_again_before_its_token_ends(agent: Agent) -> None:
+    ends = '"expirationTimestamp":"$(date -u -d "+4 seconds" +%Y-%m-%dT%H:%M:%SZ)"'
+    status = f'{{"token":"turn-$(wc -l < {agent.home}/turns)",{ends}}}'
+    answer = f'"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}'
+    join(agent, plugin(agent.home / "get", f"echo >> {agent.home}/turns\ncat <<END\n{{{answer}}}\nEND"))
+
+    def token() -> str:
+        return Path(load_credentials(agent.run_dir).token_file).read_text()
+
+    agent.start()
+    logged(agent, "status", "dummy runs")
+    assert token().startswith("turn-")
+    eventually(lambda: int(token().removeprefix("turn-")) >= 3, "a later token is in force", seconds=60)
+    plugin(agent.home / "get", "echo down >&2; exit 1")
+    logged(agent, "bootstrap", "process returned 1. down")
+    kept = token()
+    plugin(agent.home / "get", says({"token": "for-ever"}))
+    eventually(lambda: token() == "for-ever", "tried again until it works", 60)
+    assert kept not in logged(agent, "bootstrap", "is good again")
+
+
+@pytest.mark.parametrize("point", ["bootstrap.credentials.piece", "bootstrap.credentials.written"])
+def test_a_kill_leaves_old_or_new_credentials_whole(agent: Agent, point: str) -> None:
+    crash = agent.home / "crash"
+    agent.environment["CRASH_AT"] = f"@{crash}"
+    join(agent, with_files(agent))
+    agent.start()
+    logged(agent, "status", "dummy runs")
+    before = agent.holder("bootstrap")
+    crash.write_text(point)
+    rotate(agent)
+    pairs = [(FIRST.certificate, FIRST.key), (SECOND.certificate, SECOND.key)]
+
+    def settled() -> bool:
+        found = in_force(agent)
+        assert found in pairs
+        return found == pairs[1] and not crash.exists()
+
+    eventually(settled, "the second pair is in force after the kill", seconds=60)
+    agent.holder("bootstrap", besides=before)
+    logged(agent, "bootstrap", "bootstrap started")
+    directory = agent.run_dir / "credentials"
+    eventually(lambda: not list(directory.glob(".*")), "nothing half is left", 60)
+
+
+def test_no_process_keeps_the_packages_of_the_child() -> None:
+    code = "import sys, services.bootstrap.service, shared.kube.client; print(*sys.modules)"
+    command = [str(CHECKOUT / ".venv/bin/python"), "-c", code]
+    modules = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
+    assert "services.bootstrap.adapters.kubeconfig" in modules
+    assert not {"kubernetes", "cryptography"} & set(modules)
