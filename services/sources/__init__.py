@@ -1,26 +1,34 @@
-"""Which pods this node is to run: every source of pods merged into one desired set.
+"""Which pods this node is to run, and everything that is read from the API server.
 
 Purpose
-    Reads the static pod path (a directory or one file) and publishes what is to run. A manifest that turns bad keeps
-    its last good pod running for as long as the file exists; what is wrong is said in the log, in an event and in the
-    beat.
+    Merges the static pod path (a directory or one file) and, in a cluster, the pods that the API server binds to this
+    node, and publishes what is to run. A manifest that turns bad, or an object that cannot be understood, keeps its
+    last good pod running; what is wrong is said in the log, in an event and in the beat. Keeps our Node, the mirror
+    pods and the Services in step by list and watch, and reads Secrets, ConfigMaps and RuntimeClasses for the others.
 
 Owns
-    `pods.desired` (complete once every configured source has reported) and `events/sources`.
+    `pods.desired` (complete once every configured source has reported), `pods.mirrors`, `node.object` (complete once
+    the API server was listed, never on a node that runs alone), `objects.changed` (versions of the Secrets and
+    ConfigMaps that pods name, never their content) and `events/sources`.
 
 Follows
-    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`.
+    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
+    the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it.
 
 Answers
-    Nothing yet. Reading the API server for the other services is going to live here.
+    `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
+    On a node that runs alone both say so.
 
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
-    it was first seen. Written before the pod is published, removed after its removal is published.
+    it was first seen. One record for all API pods under `<root dir>/sources/pods/`: when each was first seen. Written
+    before the pod is published; a file's is removed after its removal is published. Nothing else of the API server is
+    kept on disk, least of all a Secret.
 
 On restart
-    The records are read, then the path. An unchanged file gives the same pod with the same first-seen time, so that
-    no sandbox changes; a file that is broken at that moment gives the pod of its record; a record whose file is gone is
-    dropped, and its pod is simply not in the complete new set. Killed between record and publish: the record is ahead,
-    the next look at the file publishes the same pod.
+    The records are read, then the path and the API server. An unchanged file or object gives the same pod with the same
+    first-seen time, so that no sandbox changes; a file that is broken at that moment gives the pod of its record; a
+    record whose file is gone is dropped, and its pod is simply not in the complete new set. While the API server cannot
+    be reached static pods flow, nothing is complete, and so nobody ends a pod. Killed between record and publish: the
+    record is ahead, the next look publishes the same pod. Watches begin anew with a list of the newest state.
 """

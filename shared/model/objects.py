@@ -10,17 +10,17 @@ Object = dict[str, Any]
 
 def uid(obj: Object) -> str:
     """The object's metadata.uid, "" when absent."""
-    return str(obj.get("metadata", {}).get("uid", ""))
+    return str((obj.get("metadata") or {}).get("uid") or "")
 
 
 def name(obj: Object) -> str:
     """The object's metadata.name, "" when absent."""
-    return str(obj.get("metadata", {}).get("name", ""))
+    return str((obj.get("metadata") or {}).get("name") or "")
 
 
 def namespace(obj: Object) -> str:
     """The object's metadata.namespace, "" when absent."""
-    return str(obj.get("metadata", {}).get("namespace", ""))
+    return str((obj.get("metadata") or {}).get("namespace") or "")
 
 
 def full_name(pod: Object) -> str:
@@ -35,4 +35,4 @@ def describe(pod: Object) -> str:
 
 def annotations(obj: Object) -> dict[str, str]:
     """The object's annotations; empty when absent."""
-    return dict(obj.get("metadata", {}).get("annotations") or {})
+    return dict((obj.get("metadata") or {}).get("annotations") or {})

@@ -1,6 +1,7 @@
 """Which API objects a pod names. A static pod may name none: it must run without an API (reference pods.md 1.2.10)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from shared.model.objects import Object
@@ -35,6 +36,62 @@ _PROJECTED = {
     "secret": "secrets (via projected volumes)",
     "serviceAccountToken": "serviceaccounts (via projected volumes)",
 }
+
+
+@dataclass(frozen=True, order=True)
+class Reference:
+    """A Secret or ConfigMap that a pod names; both are of the pod's own namespace."""
+
+    kind: str  # Secret | ConfigMap
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`<kind>/<namespace>/<name>`."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
+
+def referenced_objects(pod: Object) -> dict[Reference, bool]:
+    """The Secrets and ConfigMaps of a pod whose known fields have the right types (reference volumes.md 20). True: a
+    volume shows the object's content, so that its changes matter for as long as the pod runs."""
+    spec, space = pod.get("spec") or {}, str((pod.get("metadata") or {}).get("namespace") or "")
+    named = [("Secret", reference.get("name"), False) for reference in spec.get("imagePullSecrets") or ()]
+    for container in [*main_containers(pod), *(spec.get("ephemeralContainers") or ())]:
+        named += _environment(container)
+    for volume in spec.get("volumes") or ():
+        for kind, field in _SECRET_FIELDS.items():
+            value = (volume.get(kind) or {}).get(field)
+            named.append(("Secret", value.get("name") if isinstance(value, dict) else value, kind == "secret"))
+        for source in _sources(volume):
+            named.append(("ConfigMap", (source.get("configMap") or {}).get("name"), True))
+        for source in _sources(volume)[1:]:
+            named.append(("Secret", (source.get("secret") or {}).get("name"), True))
+    found: dict[Reference, bool] = {}
+    for kind, name, shown in named:
+        if isinstance(name, str) and name:
+            reference = Reference(kind, space, name)
+            found[reference] = found.get(reference, False) or shown
+    return found
+
+
+def _environment(container: Any) -> Iterator[tuple[str, Any, bool]]:
+    """What a container's variables are read from. Debug containers are newer than our knowledge of their fields, so
+    nothing of the types is taken for granted."""
+    for listed in ("envFrom", "env"):
+        sources = container.get(listed)
+        for source in sources if isinstance(sources, list) else ():
+            holder = _fields(source) if listed == "envFrom" else _fields(_fields(source).get("valueFrom"))
+            for kind, field in (("Secret", "secret"), ("ConfigMap", "configMap")):
+                yield (
+                    kind,
+                    _fields(holder.get(f"{field}{'Ref' if listed == 'envFrom' else 'KeyRef'}")).get("name"),
+                    False,
+                )
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def api_reference(pod: Object) -> str:

@@ -1,1 +1,1 @@
-"""Pure decisions of sources: what a manifest says, which pod each file stands for, what changed in the desired set."""
+"""Pure decisions of sources: what manifests and API objects say, what to ask the API server next, what changed."""

@@ -30,7 +30,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Dropped: an earlier pod of the same update has its name. `message` is the kubelet's FailedValidation text."""
+    """Dropped: an earlier pod of the same update has its name, or one from another source its UID. Told once for as
+    long as it stays so. `message` is the kubelet's FailedValidation text."""
 
     pod: Object
     message: str
@@ -41,38 +42,52 @@ MergeChange = Removed | Wanted | Duplicate
 
 @dataclass
 class DesiredPods:
-    """What all sources together want. `sources` are those configured; `complete` once each has reported."""
+    """What all sources together want. `sources` are those configured; `complete` once each was told in full.
+
+    Pods of one name from two sources are both wanted: whoever runs them decides which has to wait.
+    """
 
     sources: frozenset[str]
     _pods: dict[str, DesiredPod] = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)  # UID -> first seen, for UIDs an earlier life published
-    _reported: set[str] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
+    _dropped: dict[str, list[Object]] = field(default_factory=dict)  # source -> duplicates of its last update
 
     @property
     def complete(self) -> bool:
-        """Every configured source has merged at least once."""
-        return self._reported >= self.sources
+        """Of every configured source all there was at some moment has been merged and told."""
+        return self._told >= self.sources
+
+    def told(self, source: str) -> None:
+        """A merge of this source held everything the source has, and its changes are published."""
+        self._told.add(source)
+        if self.complete:
+            self._seen = {}  # what an earlier life knew has been used, or its pod is gone
 
     def remember(self, uid: str, seen: str) -> None:
         """An earlier life first saw this UID at `seen`: the annotation of a running pod's sandbox must not change."""
         if seen:
             self._seen[uid] = seen
 
-    def pod(self, uid: str) -> Object | None:
-        """The pod as merged, with its annotations; None for a UID that no source wants."""
+    def pod(self, uid: str, source: str) -> Object | None:
+        """The pod as merged, with its annotations; None for a UID that the source does not want."""
         known = self._pods.get(uid)
-        return None if known is None else known.pod
+        return None if known is None or known.source != source else known.pod
 
     def merge(self, source: str, pods: Iterable[Object], *, seen: str) -> list[MergeChange]:
         """Take a source's complete set. `seen`: now, RFC3339 with nine digits, for UIDs that are new."""
         wanted: dict[str, Object] = {}
         names: set[str] = set()
-        duplicates: list[MergeChange] = []
+        duplicates: list[Duplicate] = []
         for pod in pods:
             if objects.full_name(pod) in names:
                 duplicates.append(Duplicate(pod, _duplicate_message(pod, source)))
                 continue
             names.add(objects.full_name(pod))
+            holder = self._pods.get(objects.uid(pod))
+            if holder is not None and holder.source != source:
+                duplicates.append(Duplicate(pod, _taken_message(pod, source, holder.source)))
+                continue
             wanted[objects.uid(pod)] = pod
         before = {uid for uid, known in self._pods.items() if known.source == source}
         changes: list[MergeChange] = [Removed(uid) for uid in self._pods if uid in before - wanted.keys()]
@@ -82,20 +97,37 @@ class DesiredPods:
             desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen))
             if uid not in self._pods:
                 added.append(Wanted(desired, added=True))
-            elif self._pods[uid] != desired:
+            elif _essence(self._pods[uid].pod) != _essence(desired.pod):
                 updated.append(Wanted(desired, added=False))
+            else:
+                continue
             self._pods[uid] = desired
         for uid in before - wanted.keys():
             del self._pods[uid]
-        self._seen = {}  # what an earlier life knew has been used, or its pod is gone
-        self._reported.add(source)
-        return [*changes, *added, *updated, *duplicates]
+        said = {objects.describe(pod) for pod in self._dropped.get(source, ())}
+        self._dropped[source] = [duplicate.pod for duplicate in duplicates]
+        fresh = [duplicate for duplicate in duplicates if objects.describe(duplicate.pod) not in said]
+        return [*changes, *added, *updated, *fresh]
 
     def _annotated(self, uid: str, pod: Object, source: str, seen: str) -> Object:
         known = self._pods.get(uid)
         first_seen = objects.annotations(known.pod)[SEEN] if known else self._seen.get(uid, seen)
         annotations = {**objects.annotations(pod), SOURCE: source}
         return with_seen({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}, first_seen)
+
+
+def _essence(pod: Object) -> tuple[object, ...]:
+    """What of a pod is worth telling: versions, owners and finalizers change without a meaning for the node."""
+    metadata = pod["metadata"]
+    kept = ("labels", "annotations", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+    return (*(metadata.get(key) for key in kept), pod.get("spec"), pod.get("status"))
+
+
+def _taken_message(pod: Object, source: str, holder: str) -> str:
+    return (
+        f"Error validating pod {objects.describe(pod)} from {source} due to duplicate pod UID: "
+        f"a pod from {holder} has it, ignoring"
+    )
 
 
 def _duplicate_message(pod: Object, source: str) -> str:

@@ -48,7 +48,7 @@ def test_the_first_seen_time_of_an_earlier_life_is_kept() -> None:
     desired.remember("a", "long ago")
     desired.remember("b", "")
     desired.merge("file", [pod("a"), pod("b")], seen="now")
-    a, b = desired.pod("a"), desired.pod("b")
+    a, b = desired.pod("a", "file"), desired.pod("b", "file")
     assert a is not None and b is not None
     assert annotations(a)["kubernetes.io/config.seen"] == "long ago"
     assert annotations(b)["kubernetes.io/config.seen"] == "now"
@@ -59,7 +59,7 @@ def test_a_uid_that_was_removed_and_comes_back_is_seen_anew() -> None:
     desired.merge("file", [pod("a")], seen="t0")
     desired.merge("file", [], seen="t1")
     desired.merge("file", [pod("a")], seen="t2")
-    assert annotations(desired.pod("a") or {})["kubernetes.io/config.seen"] == "t2"
+    assert annotations(desired.pod("a", "file") or {})["kubernetes.io/config.seen"] == "t2"
 
 
 def test_a_second_pod_of_one_name_in_an_update_is_dropped_with_the_kubelets_words() -> None:
@@ -74,10 +74,53 @@ def test_a_second_pod_of_one_name_in_an_update_is_dropped_with_the_kubelets_word
 def test_one_source_never_removes_the_pods_of_another() -> None:
     desired = DesiredPods(frozenset({"file", "http"}))
     desired.merge("file", [pod("a")], seen="t0")
-    complete = [desired.complete]
     assert told(desired.merge("http", [pod("b")], seen="t0")) == ["added b"]
-    assert [*complete, desired.complete] == [False, True]
     assert told(desired.merge("http", [], seen="t0")) == ["removed b"]
+
+
+def test_the_set_is_complete_only_once_each_source_was_told_in_full() -> None:
+    desired = DesiredPods(frozenset({"file", "api"}))
+    desired.merge("file", [pod("a")], seen="t0")
+    desired.told("file")
+    desired.merge("api", [pod("b")], seen="t0")
+    before = desired.complete  # merged, but nobody has heard of it yet
+    desired.told("api")
+    assert (before, desired.complete) == (False, True)
+
+
+def test_what_an_earlier_life_knew_waits_for_the_source_that_reports_last() -> None:
+    desired = DesiredPods(frozenset({"file", "api"}))
+    desired.remember("b", "long ago")
+    desired.merge("file", [pod("a")], seen="now")
+    desired.told("file")
+    desired.merge("api", [pod("b")], seen="now")
+    assert annotations(desired.pod("b", "api") or {})["kubernetes.io/config.seen"] == "long ago"
+
+
+def test_a_static_pod_and_an_api_pod_of_one_name_are_both_wanted() -> None:
+    desired = DesiredPods(frozenset({"file", "api"}))
+    desired.merge("file", [pod("a", "web")], seen="t0")
+    assert told(desired.merge("api", [pod("b", "web")], seen="t0")) == ["added b"]
+
+
+def test_a_uid_of_another_source_is_not_taken_over_and_that_is_told_once() -> None:
+    desired = DesiredPods(frozenset({"file", "api"}))
+    desired.merge("file", [pod("a", "web")], seen="t0")
+    (change,) = desired.merge("api", [pod("a", "other")], seen="t0")
+    assert isinstance(change, Duplicate) and "due to duplicate pod UID" in change.message
+    assert desired.merge("api", [pod("a", "other")], seen="t1") == []
+    assert desired.merge("api", [], seen="t1") == []
+    assert desired.pod("a", "file") is not None
+
+
+def test_metadata_that_means_nothing_to_a_node_changes_nothing() -> None:
+    desired = DesiredPods(frozenset({"api"}))
+    desired.merge("api", [pod("a")], seen="t0")
+    touched = pod("a")
+    touched["metadata"] |= {"resourceVersion": "7", "finalizers": ["x"], "ownerReferences": []}
+    assert desired.merge("api", [touched], seen="t1") == []
+    touched["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+    assert told(desired.merge("api", [touched], seen="t1")) == ["changed a"]
 
 
 def test_without_any_source_the_set_is_complete_at_once() -> None:

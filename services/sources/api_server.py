@@ -1,0 +1,85 @@
+"""The API server as sources meets it: one client, one outage at a time said once, everybody woken when it is over."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bus.interface import Bus
+from shared.clock import Clock
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+
+_log = logging.getLogger(__name__)
+
+OUTAGE = "API server"
+
+
+@dataclass(eq=False)
+class ApiServer:
+    """The client and what is known of the way to it. `chance` gives random numbers from 0 to below 1."""
+
+    client: ApiClient
+    bus: Bus
+    clock: Clock
+    chance: Callable[[], float] = random.random
+    _away_since: float | None = field(default=None, init=False)
+    _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was asked for -> trouble said
+
+    def answered(self, what: str) -> None:
+        """The API server answered a request for `what`, with success."""
+        self._is_there()
+        if self._refused.pop(what, None) is not None:
+            _log.info("%s: read from the API server again", what)
+            self.bus.trouble(_named(what), None)
+
+    def failed(self, what: str, error: ApiError, *, may_pass: bool = False) -> None:
+        """A request for `what` failed. An outage is one line in the log, however many requests it fails; a refusal one
+        line for each kind of answer to each `what`, and none while it `may_pass` within moments."""
+        if isinstance(error, ApiUnreachableError):
+            if self._away_since is None:
+                self._away_since = self.clock.monotonic()
+                line = f"API server not reachable: {error}; pods run on as they are known"
+                _log.warning("%s", line)
+                self.bus.trouble(OUTAGE, line)
+            return
+        if isinstance(error, ApiStatusError) and (error.code >= 500 or error.code == 429):
+            status = "is not ready" if error.code >= 500 else "asks for fewer requests"
+        else:
+            self._is_there()
+            status = "refuses"
+        if may_pass:
+            _log.debug("%s: the API server %s: %s", what, status, error)
+            return
+        kind = f"{what}: the API server {status}"
+        if not self._refused.get(what, "").startswith(kind):
+            self._refused[what] = line = f"{kind}: {error}"
+            _log.warning("%s", line)
+            self.bus.trouble(_named(what), line)
+
+    def no_longer_asked(self, what: str) -> None:
+        """Nobody needs `what` any more."""
+        if self._refused.pop(what, None) is not None:
+            self.bus.trouble(_named(what), None)
+
+    async def pause(self, seconds: float, *, interruptible: bool) -> None:
+        """Wait; if `interruptible`, at most until an outage is over."""
+        back = self._back
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await (back.wait() if interruptible else asyncio.Event().wait())
+
+    def _is_there(self) -> None:
+        if self._away_since is None:
+            return
+        _log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
+        self._away_since = None
+        self.bus.trouble(OUTAGE, None)
+        self._back.set()
+        self._back = asyncio.Event()
+
+
+def _named(what: str) -> str:
+    return f"API server, {what}"

@@ -1,0 +1,172 @@
+"""The pods of this node as the API server lists and changes them: which are to run, which are mirrors (pods.md 1.5).
+
+An object that cannot be understood is no reason to end a pod: what was known of it stays; and as long as a listed
+object cannot be understood at all, nothing that is absent counts as gone, and the set does not count as whole.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.sources import MirrorPod
+from services.sources.core.api_objects import metadata_text, without_managed_fields
+from shared.model import objects
+from shared.model.objects import Object
+from shared.podspec.defaults import apply_defaults
+from shared.podspec.schema import VOLUME_TYPES, plain_copy, type_errors
+from shared.podspec.static_pod import MIRROR, is_mirror
+
+# It becomes the name of a directory and of a cgroup.
+_UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,126}[A-Za-z0-9])?", re.ASCII)
+
+
+class UnreadablePod(Exception):  # noqa: N818 - the counterpart of InvalidPod
+    """The API server sent something that is no pod this node can take on; `str()` is one line."""
+
+
+@dataclass
+class ApiPods:
+    """What the API server has for one node. `notices` collects lines for the log, each said once; take them away."""
+
+    node_name: str
+    listed: bool = field(default=False, init=False)
+    notices: list[str] = field(default_factory=list, init=False)
+    _pods: list[Object] = field(default_factory=list, init=False)  # in the order of the list, then of arrival
+    _unreadable: dict[str, str] = field(default_factory=dict, init=False)  # <name>_<namespace> or "" -> what is wrong
+
+    @property
+    def whole(self) -> bool:
+        """The API server was listed, and everything it has for this node is understood."""
+        return self.listed and not self._unreadable
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the objects that cannot be understood now, one line each."""
+        return tuple(self._unreadable.values())
+
+    @property
+    def to_run(self) -> list[Object]:
+        """The pods that are no mirrors, defaulted."""
+        return [pod for pod in self._pods if not is_mirror(pod)]
+
+    @property
+    def mirrors(self) -> dict[str, MirrorPod]:
+        """The mirror pods by full name."""
+        return {
+            objects.full_name(pod): MirrorPod(
+                uid=objects.uid(pod),
+                name=objects.name(pod),
+                namespace=objects.namespace(pod),
+                config_hash=objects.annotations(pod)[MIRROR],
+                pod=pod,
+            )
+            for pod in self._pods
+            if is_mirror(pod)
+        }
+
+    def replace(self, items: list[Any]) -> None:
+        """Take a complete list."""
+        known = {identity(pod): pod for pod in self._pods}
+        said, self._unreadable = self._unreadable, {}
+        pods: list[Object] = []
+        for item in items:
+            try:
+                pod = self._read(item)
+            except UnreadablePod as problem:
+                name = identity(item)
+                self._unreadable[name] = str(problem)
+                if said.get(name) != str(problem):
+                    self.notices.append(f"{problem}; {_standing(known.get(name))}")
+                if name in known:
+                    pods.append(known[name])
+                continue
+            if pod is not None:
+                pods.append(pod)
+        if "" in self._unreadable:  # it may be any of those that seem to be absent
+            there = {objects.uid(pod) for pod in pods}
+            pods += [pod for pod in self._pods if objects.uid(pod) not in there]
+        self._pods, self.listed = pods, True
+
+    def change(self, kind: str, item: Any) -> None:
+        """Take one change: ADDED, MODIFIED or DELETED."""
+        name = identity(item)
+        if kind == "DELETED":
+            if not name:
+                self.notices.append("the API server says that a pod was deleted, but not which one; ignored")
+                return
+            uid = metadata_text(item, "uid")
+            self._forget(name, uid)
+            return
+        try:
+            pod = self._read(item)
+        except UnreadablePod as problem:
+            if self._unreadable.get(name) != str(problem):
+                known = next((pod for pod in self._pods if identity(pod) == name), None)
+                self.notices.append(f"{problem}; {_standing(known)}")
+            if name:  # else nothing could ever take it back
+                self._unreadable[name] = str(problem)
+            return
+        self._unreadable.pop(name, None)
+        if pod is None:
+            self._forget(name, objects.uid(item))
+            return
+        places = [index for index, known in enumerate(self._pods) if identity(known) == name]
+        if places and objects.uid(self._pods[places[0]]) == objects.uid(pod):
+            self._pods[places[0]] = pod
+        else:  # a name has one pod in the API: another UID under it replaces what was there
+            self._pods = [known for known in self._pods if identity(known) != name] + [pod]
+
+    def _forget(self, name: str, uid: str) -> None:
+        self._unreadable.pop(name, None)
+        self._pods = [pod for pod in self._pods if identity(pod) != name or uid not in ("", objects.uid(pod))]
+
+    def _read(self, item: Any) -> Object | None:
+        """The pod, defaulted; None when it is bound to another node. Raises UnreadablePod."""
+        pod = read_pod(item)
+        node = pod["spec"]["nodeName"]
+        if node == self.node_name:
+            return pod
+        self.notices.append(f"pod {objects.describe(pod)} is bound to node {node} and not to this one")
+        return None
+
+
+def identity(item: Any) -> str:
+    """`<name>_<namespace>` of whatever this is; "" when it does not say."""
+    name, namespace = metadata_text(item, "name"), metadata_text(item, "namespace")
+    return f"{name}_{namespace}" if name and namespace else ""
+
+
+def read_pod(item: Any) -> Object:
+    """A pod out of what the API server sent: without managedFields, defaulted; `item` stays as it was.
+
+    Raises UnreadablePod for what lacks identity, node or containers, or has known fields of another type.
+    """
+    label = f"pod {identity(item) or '(unnamed)'} from the API server"
+    if not isinstance(item, dict):
+        raise UnreadablePod(f"{label} cannot be understood: it is no object")
+    pod, errors = plain_copy(without_managed_fields(item))
+    errors = errors or type_errors(pod)
+    if errors:
+        raise UnreadablePod(f"{label} cannot be understood: {'; '.join(errors[:3])}")
+    spec = pod.get("spec") or {}
+    missing = [f"metadata.{key}" for key in ("name", "namespace", "uid") if not metadata_text(pod, key)]
+    missing += [f"spec.{key}" for key in ("nodeName", "containers") if not spec.get(key)]
+    missing += [] if isinstance(pod.get("status", {}), dict) else ["a readable status"]
+    missing += (
+        [] if all(container.get("name") for container in spec.get("containers") or ()) else ["a container's name"]
+    )
+    if missing:
+        raise UnreadablePod(f"{label} cannot be understood: it lacks {', '.join(missing)}")
+    if not _UID.fullmatch(objects.uid(pod)):
+        raise UnreadablePod(f"{label} cannot be understood: its UID is no name for a directory")
+    unknown = [volume for volume in spec.get("volumes") or () if volume.keys() - {"name"} - VOLUME_TYPES.keys()]
+    kinds = [set(volume) for volume in unknown]
+    apply_defaults(pod)
+    for volume, before in zip(unknown, kinds, strict=True):
+        if "emptyDir" not in before:  # a kind of volume that this version does not know is not an empty one
+            volume.pop("emptyDir", None)
+    return dict(pod)
+
+
+def _standing(pod: Object | None) -> str:
+    return "it is left out" if pod is None else "it stays as it was known"

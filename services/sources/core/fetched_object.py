@@ -1,0 +1,45 @@
+"""One Secret or ConfigMap as last fetched, and whether it will do: strategy Cache; pure (reference volumes.md 20)."""
+
+from dataclasses import dataclass
+
+from services.sources.core.api_objects import is_older, metadata_text
+from shared.model.objects import Object
+
+DEFAULT_TTL = 60.0  # seconds
+TTL = "node.alpha.kubernetes.io/ttl"  # annotation of the node, seconds, written by a controller
+
+
+def time_to_live(node: Object | None) -> float:
+    """Seconds for which a fetched object will do, by our Node; a minute where it does not say, or not sensibly."""
+    metadata = (node or {}).get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    text = annotations.get(TTL) if isinstance(annotations, dict) else None
+    return float(text) if isinstance(text, str) and text.isdecimal() and len(text) < 10 else DEFAULT_TTL
+
+
+@dataclass
+class FetchedObject:
+    """What is known of one object; `not_found` is the API server's text when it has none."""
+
+    object: Object | None = None
+    not_found: str = ""
+    fetched_at: float = float("-inf")
+
+    def will_do(self, now: float, ttl: float) -> bool:
+        """No need to ask the API server."""
+        return (self.object is not None or bool(self.not_found)) and now - self.fetched_at < ttl
+
+    def invalidate(self) -> None:
+        """A pod was registered that may rely on something newer: the next read asks the API server itself."""
+        self.object, self.not_found, self.fetched_at = None, "", float("-inf")
+
+    def fetched(self, obj: Object, now: float) -> None:
+        """The API server answered; an older version than the one known is not taken, but counts as a look."""
+        known = metadata_text(self.object, "resourceVersion")
+        if self.object is None or not is_older(metadata_text(obj, "resourceVersion"), known):
+            self.object = obj
+        self.not_found, self.fetched_at = "", now
+
+    def missed(self, message: str, now: float) -> None:
+        """The API server has no such object."""
+        self.object, self.not_found, self.fetched_at = None, message, now

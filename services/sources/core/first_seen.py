@@ -1,0 +1,25 @@
+"""The record of when this node first saw each API pod; pure.
+
+The annotation config.seen goes into sandboxes, so it must be the same after a restart of sources. Nothing in the API
+says it (a pod may be created long before it is bound), so it is written down before the pod is published: one record
+for all pods, for it is small and changes only as pods come and go.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+VERSION = 1
+KEY = "first-seen"
+
+
+def encode(seen: Mapping[str, str]) -> dict[str, Any]:
+    """The record of UID -> annotation."""
+    return {"version": VERSION, "pods": dict(seen)}
+
+
+def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """The inverse of `encode`; empty for another version or for something else."""
+    match record:
+        case {"version": int(version), "pods": dict(pods)} if version == VERSION:
+            return {uid: seen for uid, seen in pods.items() if isinstance(uid, str) and isinstance(seen, str)}
+    return {}

@@ -1,0 +1,71 @@
+"""Publishes what all sources of pods together want, and keeps the references of the pods that come from the API."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from bus.event_recorder import EventRecorder
+from bus.interface import OwnedStream
+from bus.messages.event import KubeEvent
+from bus.messages.sources import DesiredPod
+from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, Wanted
+from shared.clock import Clock
+from shared.model import objects
+from shared.model.objects import Object
+from shared.podspec.static_pod import seen_text
+
+_log = logging.getLogger(__name__)
+
+
+class DesiredSet:
+    """`pods.desired`: each source hands in what it has, saves what must be on disk, and then has it published."""
+
+    def __init__(
+        self, stream: OwnedStream[DesiredPod], events: EventRecorder, clock: Clock, sources: Iterable[str]
+    ) -> None:
+        self.pods = DesiredPods(frozenset(sources))
+        self._stream, self._events, self._clock = stream, events, clock
+        if self.pods.complete:
+            stream.mark_complete()
+
+    def merge(self, source: str, pods: Iterable[Object]) -> list[MergeChange]:
+        """Take everything a source has; the changes, not yet published."""
+        wall = self._clock.wall()
+        return self.pods.merge(source, pods, seen=seen_text(round(wall * 1e9), time.localtime(wall).tm_gmtoff))
+
+    def publish(
+        self,
+        source: str,
+        changes: Iterable[MergeChange],
+        *,
+        whole: bool,
+        tell: Callable[[MergeChange], None] = lambda _: None,
+    ) -> None:
+        """Tell the changes, in order. `whole`: they came from all the source has, so that what is absent is gone."""
+        for change in changes:
+            tell(change)
+            self._publish(source, change)
+        if whole:
+            self.pods.told(source)
+        if self.pods.complete:
+            self._stream.mark_complete()
+
+    def _publish(self, source: str, change: MergeChange) -> None:
+        what = "object" if source == "api" else "manifest"
+        match change:
+            case Removed(uid):
+                _log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
+                self._stream.delete(uid, f"{what} gone or changed")
+            case Wanted(desired, added):
+                level = logging.INFO if added or source != "api" else logging.DEBUG
+                _log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
+                self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
+            case Duplicate(pod, message):
+                _log.warning("%s", message)
+                self._events.record(failed_validation(message, pod))
+
+
+def failed_validation(message: str, pod: Object | None) -> KubeEvent:
+    """The kubelet's event for a pod that a source offers and the node does not take."""
+    identity = {} if pod is None else {key: pod["metadata"].get(key, "") for key in ("namespace", "name", "uid")}
+    return KubeEvent(type="Warning", reason="FailedValidation", message=message, **identity)

@@ -1,0 +1,111 @@
+"""Runs one list and watch against the API server: does what the reflector says, hands on what comes, never gives up."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.sources.api_server import ApiServer
+from services.sources.core.api_objects import metadata_text, read_list
+from services.sources.core.reflector import ListAll, Pause, Reflector, WatchFrom
+from shared.kube.interface import ApiError, ApiStatusError, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+LIST_TIMEOUT = 30.0  # seconds
+LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
+
+
+@dataclass(eq=False)
+class ListWatch:
+    """One collection, kept in step. `on_list` gets every item of a complete list, `on_change` a kind of change and its
+    object; both take whatever was sent, decide whether it makes sense, and do not raise."""
+
+    api: ApiServer
+    what: str  # for people, such as `pods`
+    path: str
+    selector: str  # fieldSelector, "" = everything
+    on_list: Callable[[list[Any]], None]
+    on_change: Callable[[str, Any], None]
+    reflector: Reflector = field(default_factory=Reflector)
+    selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
+    synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
+    _forbidden: int = field(default=0, init=False)  # in a row
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            match self.reflector.next_step(self.api.chance()):
+                case ListAll():
+                    await self._list()
+                case WatchFrom(version, timeout):
+                    await self._watch(version, timeout)
+                case Pause(seconds, interruptible):
+                    await self.api.pause(seconds, interruptible=interruptible)
+
+    async def _list(self) -> None:
+        query = {"fieldSelector": self.selector} if self.selector else {}
+        try:
+            answer = await self.api.client.get(self.path, query, timeout=LIST_TIMEOUT)
+        except ApiError as error:
+            unknown = isinstance(error, ApiStatusError) and error.code == 400
+            if unknown and self.selector and not self.selector_needed:
+                _log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
+                self.selector = ""
+                return
+            self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            self._say(error)
+            return
+        found = read_list(answer)
+        if found is None:
+            self.reflector.list_failed(None, now=self.api.clock.monotonic(), chance=self.api.chance())
+            self.api.failed(self.what, ApiError("what it sent is no list"))
+            return
+        items, version = found
+        self.reflector.listed(version)
+        self.on_list(items)
+        self.synced.set()
+        self._answered()
+
+    async def _watch(self, version: str, timeout: float) -> None:
+        query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
+        if self.selector:
+            query["fieldSelector"] = self.selector
+        began, events = self.api.clock.monotonic(), 0
+        opened = False
+        try:
+            async with self.api.client.watch(self.path, query, timeout=timeout) as stream:
+                opened = True
+                self._answered()
+                async for event in stream:
+                    events += 1
+                    self._take(event)
+        except ApiError as error:
+            self.reflector.watch_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            if opened or (
+                isinstance(error, ApiStatusError) and error.gone
+            ):  # it will be resumed, or listed; that may well succeed
+                _log.debug("%s: the watch ended: %s", self.what, error)
+            else:
+                self._say(error)
+            return
+        now = self.api.clock.monotonic()
+        self.reflector.watch_ended(lasted=now - began, events=events, now=now, chance=self.api.chance())
+
+    def _answered(self) -> None:
+        self._forbidden = 0
+        self.api.answered(self.what)
+
+    def _say(self, error: ApiError) -> None:
+        forbidden = isinstance(error, ApiStatusError) and error.forbidden
+        self._forbidden = self._forbidden + 1 if forbidden else 0
+        self.api.failed(self.what, error, may_pass=0 < self._forbidden <= LAG)
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type in CHANGES:
+            self.on_change(event.type, event.object)
+        elif event.type != "BOOKMARK":
+            _log.debug("%s: a watch event of type %s is not understood", self.what, event.type)
+        self.reflector.saw(metadata_text(event.object, "resourceVersion"))

@@ -1,0 +1,73 @@
+"""Secrets and ConfigMaps that pods of this node name: who may read them, by which strategy, and which changed."""
+
+from bus.interface import OwnedStream
+from bus.messages.sources import ChangedObject, FoundObject
+from services.sources.api_server import ApiServer
+from services.sources.core.desired_pods import MergeChange, Removed, Wanted
+from services.sources.core.fetched_object import time_to_live
+from services.sources.core.reference_counts import ReferenceCounts
+from services.sources.fetched_objects import FetchedObjects
+from services.sources.node_watch import NodeWatch
+from services.sources.object_store import ObjectStore
+from services.sources.watched_objects import WatchedObjects
+from shared.config.effective import EffectiveConfig
+from shared.podspec.references import Reference, referenced_objects
+
+KINDS = ("Secret", "ConfigMap")
+
+
+class ReferencedObjects:
+    """The owner's side of `objects.changed`: versions only, never a value."""
+
+    def __init__(
+        self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject], node: NodeWatch
+    ) -> None:
+        self._stream = stream
+        self._counts = ReferenceCounts()
+        self._store: ObjectStore
+        match config.change_detection_strategy:
+            case "Get":
+                self._store = FetchedObjects(api, self._changed, lambda: 0.0)
+            case "Cache":
+                self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
+            case _:
+                idle_after = max(60.0, 5 * config.sync_frequency)
+                self._store = WatchedObjects(api, self._changed, idle_after=idle_after, is_shown=self._counts.is_shown)
+
+    def tell(self, change: MergeChange) -> None:
+        """A pod from the API is about to be published, or taken away."""
+        match change:
+            case Wanted(desired):
+                references = referenced_objects(desired.pod)
+                unneeded = self._counts.register(desired.uid, references)
+                for reference in references:
+                    self._store.register(reference)
+            case Removed(uid):
+                unneeded = self._counts.unregister(uid)
+            case _:
+                return
+        for reference in unneeded:
+            self._store.unregister(reference)
+            self._stream.delete(reference.key, "no pod names it")
+
+    def whole(self) -> None:
+        """Every pod there is has been told."""
+        self._stream.mark_complete()
+
+    async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
+        """The object, or why there is none, in the kubelet's words."""
+        reference = Reference(kind, namespace, name)
+        if reference not in self._counts:
+            return FoundObject(object=None, error=f'object "{namespace}"/"{name}" not registered')
+        return await self._store.get(reference, fresh=fresh)
+
+    def sweep(self) -> None:
+        """Some seconds have passed."""
+        self._store.sweep()
+
+    async def close(self) -> None:
+        """Stop every watch."""
+        await self._store.close()
+
+    def _changed(self, reference: Reference, version: str) -> None:
+        self._stream.put(reference.key, ChangedObject(resource_version=version), "read from the API server")

@@ -1,0 +1,37 @@
+"""What is wrong with sources now: each thing logged once when it begins and once when it is over, and in the beat."""
+
+import logging
+from collections.abc import Mapping
+
+from bus.interface import Bus
+
+_log = logging.getLogger(__name__)
+
+
+class Troubles:
+    """Named troubles of this process."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._lines: dict[str, str] = {}
+
+    def say(self, name: str, line: str | None, *, logged: bool = False) -> None:
+        """Set the trouble, or with None clear it. `logged`: whoever says it has written it to the log already."""
+        if self._lines.get(name) == line:
+            return
+        if line is None:
+            _log.info("%s: no longer in trouble", name)
+            del self._lines[name]
+        else:
+            if not logged:
+                _log.warning("%s", line)
+            self._lines[name] = line
+        self._bus.trouble(name, line)
+
+    def say_all(self, kind: str, lines: Mapping[str, str], *, logged: bool = False) -> None:
+        """Set all troubles of one kind, by what each is about; those of that kind that are not here are over."""
+        current = {f"{kind} {about}": line for about, line in lines.items()}
+        for name in [name for name in self._lines if name.startswith(f"{kind} ") and name not in current]:
+            self.say(name, None)
+        for name, line in current.items():
+            self.say(name, line, logged=logged)

@@ -1,0 +1,158 @@
+"""Sources of a node in a cluster, on virtual time: the API server is a double, the other services are the test."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bus.memory import MemoryNetwork
+from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
+from services.launch import Context
+from services.sources.service import Sources
+from shared.config.effective import EffectiveConfig
+from shared.kube import paths
+from shared.kube.interface import ApiClient
+from shared.model import objects
+from shared.model.objects import Object
+from tests.fakes.api_resources import NEWEST, OlderServer
+from tests.fakes.api_server import FakeApiServer
+from tests.fakes.heard import Heard
+from tests.fakes.virtual_time import VirtualLoop, virtual_clock
+
+NODE = "node1"
+ROUNDS = 4  # of threads and what reacts to them; a merge uses one thread at a time
+
+
+def pod(name: str, *, namespace: str = "default", **spec: Any) -> Object:
+    """A pod as a user writes it."""
+    containers = [{"name": "main", "image": "busybox:1"}]
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": containers, **spec}}
+
+
+def mirror(name: str, config_hash: str) -> Object:
+    """A mirror pod as an administrator would write it."""
+    made = pod(name)
+    made["metadata"]["annotations"] = {"kubernetes.io/config.mirror": config_hash}
+    return made
+
+
+class ClusterNode:
+    """One node's sources, life after life, and what is heard of it."""
+
+    def __init__(self, tmp_path: Path, drops: OlderServer = NEWEST, **config: Any) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # so that a turn of it is all of it
+        self.clock = virtual_clock()
+        self.network = MemoryNetwork(self.clock)
+        self.api = FakeApiServer(self.clock, drops=drops)
+        self.config = EffectiveConfig(
+            node_name=NODE,
+            root_dir=str(tmp_path / "root"),
+            run_dir=str(tmp_path / "run"),
+            log_dir="",
+            cert_dir="",
+            kubeconfig="/etc/kubeconfig",
+            **config,
+        )
+        self._bus = self.network.bus("podsync")
+        self.desired = Heard(self._bus, PODS_DESIRED)
+        self.mirrors = Heard(self._bus, PODS_MIRRORS)
+        self.nodes = Heard(self._bus, NODE_OBJECT)
+        self.changed = Heard(self._bus, OBJECTS_CHANGED)
+        self.events = Heard(self._bus, events_of("sources"))
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, client: ApiClient | None = None) -> None:
+        """A life of sources."""
+        bus = self.network.bus("sources")
+        context = Context("sources", self.config, bus, self.clock, asyncio.Event())
+        service = Sources(context, client or self.api.client(f"system:node:{NODE}"))
+        await bus.start()
+        self._task = asyncio.create_task(service.run())
+        await self.settle()
+
+    async def kill(self) -> None:
+        """SIGKILL, as far as one process can play it."""
+        if self._task is not None:
+            self.network.kill("sources")
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def open(self) -> None:
+        """The neighbours, and our Node in the API."""
+        await self._bus.start()
+        self.api.put(paths.node(NODE), {"metadata": {"name": NODE}})
+
+    async def close(self) -> None:
+        """The end of the test."""
+        await self.kill()
+        await self._bus.stop()
+
+    async def settle(self) -> None:
+        """Everything that can react has reacted, threads too; no time passes."""
+        for _ in range(ROUNDS):
+            await self.network.settle()
+            await asyncio.to_thread(lambda: None)
+        await self.network.settle()
+        assert self._task is None or not self._task.done(), self._task
+
+    async def pass_time(self, seconds: float) -> None:
+        """Timer by timer."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        end = loop.time() + seconds
+        await self.settle()
+        while (left := end - loop.time()) > 0:
+            step = loop.next_timer() - loop.time()
+            if step > 0:
+                await self.network.advance(min(step, left))
+            await self.settle()
+
+    async def until(self, holds: Callable[[], object], within: float) -> float:
+        """Seconds until it holds."""
+        began = self.clock.monotonic()
+        await self.settle()
+        while not holds():
+            passed = self.clock.monotonic() - began
+            assert passed < within, f"did not come true within {within} s"
+            await self.pass_time(min(0.1, within - passed))
+        return self.clock.monotonic() - began
+
+    async def ask(self, kind: str, name: str, *, namespace: str = "default", fresh: bool = False) -> FoundObject:
+        """GetObject, waited for on virtual time."""
+        request = GetObject(kind=kind, namespace=namespace, name=name, fresh=fresh)
+        asking = asyncio.create_task(self._bus.ask("sources", request, FoundObject))
+        await self.until(asking.done, within=6.0)
+        return asking.result()
+
+    async def services_for(self, namespace: str) -> FoundServices:
+        """GetServices."""
+        asking = asyncio.create_task(self._bus.ask("sources", GetServices(namespace=namespace), FoundServices))
+        await self.until(asking.done, within=6.0)
+        return asking.result()
+
+    def wanted(self) -> list[str]:
+        """Names of the pods that podsync would run."""
+        return sorted(objects.name(desired.pod) for desired in self.desired.state.values())
+
+    def troubles(self) -> tuple[str, ...]:
+        """As the beat says them."""
+        return self.network._buses["sources"]._present_beat().troubles
+
+    def asked(self, method: str, resource: str) -> int:
+        """How many requests of the node came for a collection or an object."""
+        return sum(1 for verb, path in self.api.requests if verb == method and path.endswith(resource))
+
+
+@contextlib.asynccontextmanager
+async def cluster_node(tmp_path: Path, **config: Any) -> AsyncIterator[ClusterNode]:
+    """A node in a cluster, its sources not started yet."""
+    node = ClusterNode(tmp_path, **config)
+    await node.open()
+    try:
+        yield node
+    finally:
+        await node.close()

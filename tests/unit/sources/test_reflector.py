@@ -1,0 +1,154 @@
+"""List, watch, resume, back off: what a reflector asks next after everything that may happen to a request."""
+
+import pytest
+
+from services.sources.core.api_objects import read_list
+from services.sources.core.reflector import PROMPT_PAUSE, ListAll, Pause, Reflector, Step, WatchFrom
+from shared.kube.interface import ApiStatusError, ApiUnreachableError
+
+GONE = ApiStatusError(410, "Expired", "too old resource version")
+FORBIDDEN = ApiStatusError(403, "Forbidden", "no relationship found")
+BROKEN = ApiStatusError(500, "InternalError", "etcd")
+AWAY = ApiUnreachableError("connection refused")
+
+
+def watching(version: str = "7", **config: float) -> Reflector:
+    reflector = Reflector(**config)
+    reflector.next_step(0.0)
+    reflector.listed(version)
+    return reflector
+
+
+def steps(reflector: Reflector) -> list[Step]:
+    """The next steps up to one that asks the API server."""
+    found = [reflector.next_step(0.0)]
+    while isinstance(found[-1], Pause):
+        found.append(reflector.next_step(0.0))
+    return found
+
+
+def test_it_lists_first_and_then_watches_from_the_lists_version() -> None:
+    reflector = Reflector()
+    first = reflector.next_step(0.0)
+    reflector.listed("7")
+    assert (first, reflector.next_step(0.0)) == (ListAll(), WatchFrom("7", 300.0))
+
+
+def test_watches_last_five_to_ten_minutes_by_chance() -> None:
+    assert watching().next_step(0.5) == WatchFrom("7", 450.0)
+    assert watching(shortest_watch=1800.0).next_step(0.5) == WatchFrom("7", 2700.0)
+
+
+def test_a_watch_that_ends_or_breaks_is_resumed_at_the_last_object_or_bookmark() -> None:
+    reflector = watching()
+    reflector.saw("9")
+    reflector.saw("")  # an object without a version
+    reflector.watch_ended(lasted=300.0, events=2, now=300.0, chance=0.0)
+    assert steps(reflector) == [WatchFrom("9", 300.0)]
+    reflector.watch_failed(AWAY, now=301.0, chance=0.0)
+    assert steps(reflector) == [Pause(0.8), WatchFrom("9", 300.0)]
+
+
+def test_a_watch_that_ends_at_once_and_says_nothing_is_not_repeated_at_once() -> None:
+    reflector = watching()
+    reflector.watch_ended(lasted=0.1, events=0, now=0.0, chance=0.0)
+    assert steps(reflector) == [Pause(0.8), WatchFrom("7", 300.0)]
+
+
+def test_an_expired_version_lists_again_at_once_but_not_twice_in_a_row() -> None:
+    reflector = watching()
+    reflector.saw("9")
+    reflector.watch_failed(GONE, now=0.0, chance=0.0)
+    assert steps(reflector) == [ListAll()]
+    reflector.listed("12")
+    reflector.watch_failed(GONE, now=0.1, chance=0.0)
+    assert steps(reflector) == [Pause(0.8), ListAll()]
+
+
+def test_an_expired_list_is_listed_again_after_a_pause() -> None:
+    reflector = Reflector()
+    reflector.list_failed(GONE, now=0.0, chance=0.0)
+    assert steps(reflector) == [Pause(0.8), ListAll()]
+
+
+def test_pauses_double_up_to_thirty_seconds_and_lie_between_half_and_all_of_it() -> None:
+    reflector = Reflector()
+    low: list[float] = []
+    high: list[float] = []
+    for now in range(8):
+        reflector.list_failed(AWAY, now=float(now), chance=0.0 if now % 2 else 0.999)
+        pause = reflector.next_step(0.0)
+        assert isinstance(pause, Pause) and pause.interruptible
+        (low if now % 2 else high).append(pause.seconds)
+    assert low == [1.6, 6.4, 15.0, 15.0]
+    assert high == pytest.approx([1.6, 6.4, 25.6, 30.0], rel=0.001)
+
+
+def test_what_everything_waits_for_never_pauses_for_more_than_five_seconds() -> None:
+    reflector = Reflector(longest_pause=PROMPT_PAUSE)
+    for now in range(20):
+        reflector.list_failed(AWAY, now=float(now), chance=0.999)
+        pause = reflector.next_step(0.0)
+        assert isinstance(pause, Pause) and pause.seconds <= 5.0
+
+
+def test_two_healthy_minutes_make_pauses_short_again() -> None:
+    reflector = watching()
+    for now in range(6):
+        reflector.watch_failed(AWAY, now=float(now), chance=0.0)
+    steps(reflector)
+    reflector.watch_failed(AWAY, now=5.0 + 121.0, chance=0.0)
+    assert steps(reflector)[0] == Pause(0.8)
+
+
+def test_retry_after_is_waited_for_in_full_whatever_else_happens() -> None:
+    reflector = watching()
+    reflector.watch_failed(ApiStatusError(429, "TooManyRequests", "slow", retry_after=7.0), now=0.0, chance=0.0)
+    assert steps(reflector) == [Pause(7.0, interruptible=False), WatchFrom("7", 300.0)]
+
+
+def test_a_403_is_tried_again_within_moments_at_first() -> None:
+    reflector = Reflector()
+    seconds = []
+    for now in range(4):
+        reflector.list_failed(FORBIDDEN, now=float(now), chance=0.0)
+        pause = reflector.next_step(0.0)
+        assert isinstance(pause, Pause)
+        seconds.append(pause.seconds)
+    assert seconds == [0.1, 0.2, 0.4, 0.8]
+
+
+def test_a_version_that_is_refused_twice_is_given_up() -> None:
+    reflector = watching()
+    reflector.watch_failed(BROKEN, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == WatchFrom("7", 300.0)
+    reflector.watch_failed(BROKEN, now=1.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll()
+
+
+def test_being_unreachable_never_costs_another_list() -> None:
+    reflector = watching()
+    for now in range(30):
+        reflector.watch_failed(AWAY, now=float(now), chance=0.0)
+        assert steps(reflector)[-1] == WatchFrom("7", 300.0)
+
+
+NO_LISTS: list[dict[str, object]] = [
+    {},
+    {"items": []},
+    {"metadata": {}, "items": []},
+    {"metadata": "x", "items": []},
+    {"metadata": {"resourceVersion": 1}, "items": []},
+    {"metadata": {"resourceVersion": "1"}},
+    {"metadata": {"resourceVersion": "1"}, "items": {}},
+    {"kind": "Status", "metadata": {"resourceVersion": "1"}, "items": None},
+]
+
+
+@pytest.mark.parametrize("answer", NO_LISTS, ids=str)
+def test_what_is_no_list_is_not_taken_for_an_empty_one(answer: dict[str, object]) -> None:
+    assert read_list(answer) is None
+
+
+def test_an_empty_list_may_be_written_as_null() -> None:
+    assert read_list({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": None}) == ([], "1")
