@@ -1,27 +1,33 @@
 """The mounted world: what pods want mounted against what is mounted, and the only process that mounts and unmounts.
 
 Purpose
-    Sets up emptyDir and hostPath volumes for the pods podsync has taken on, tears them down when they are not wanted
-    any more, and removes `pods/<uid>` of pods that are finished. Other volume types are answered with an error.
+    Sets up emptyDir, hostPath, secret, configMap, downwardAPI and projected volumes for the pods podsync has taken on,
+    keeps the files of the last four up to date, tears volumes down when they are not wanted any more, and removes
+    `pods/<uid>` of pods that are finished. Other volume types are answered with an error.
 
 Owns
     `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/` and `plugins/`; the shared mount
     propagation of the root directory.
 
 Follows
-    `pods.admitted`.
+    `pods.admitted`; `objects.changed`, to refresh at once; `node.resources`, for the size of a tmpfs and for files that
+    name a limit.
 
 Answers
-    Nothing.
+    Nothing. It asks sources for Secrets and ConfigMaps, and status for service account tokens.
 
 Persists
-    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record.
+    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
+    memory and in the pods' tmpfs only, Secrets only in the tmpfs.
 
 On restart
     Every emptyDir below `pods/*/volumes` is taken into the actual state as uncertain. What an admitted pod wants is
     set up again (each step finds its own work done, so nothing changes for running containers); what no pod wants is
     torn down, but only once `pods.admitted` is complete and not stale. Killed between mkdir, mount and marker: the
     marker is last, so all of it runs again; killed in a teardown: the marker went first, so the teardown runs again.
+    A volume of files that was complete once is told as mounted from the first moment: what it holds stays in use, and
+    is brought up to date when sources and status answer; a token is simply asked for anew. Killed while it writes:
+    `..data` shows the old files or the new ones, and the next run takes away what is not shown.
     Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
 
 When a UID comes back

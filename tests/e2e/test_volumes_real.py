@@ -6,15 +6,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.volume.adapters import root_dir
 from services.volume.adapters.empty_dir import EmptyDirs
+from services.volume.adapters.files_volumes import FilesVolumes
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.tree_removal import remove_tree
+from services.volume.core.files_source import CONFIG_MAP, DOWNWARD_API, PROJECTED, SECRET, Files
 from services.volume.core.mountinfo import below, containing
+from services.volume.core.payload import PayloadFile
 from services.volume.core.volume_source import EmptyDir
 
 pytestmark = pytest.mark.root
@@ -133,6 +137,97 @@ def test_a_tmpfs_in_use_is_an_error_and_not_a_crash(directories: PodDirectories)
         assert busy.value.errno == errno.EBUSY
     volumes.tear_down("u", "shm")
     assert not path.exists()
+
+
+FILES = {"user": PayloadFile(b"root", 0o400), "deep/key": PayloadFile(b"k", 0o644)}
+
+
+def source(plugin: str = SECRET, **more: Any) -> Files:
+    return Files(plugin=plugin, parts=(), default_mode=0o644, size=1 << 20, **more)
+
+
+@pytest.mark.parametrize("plugin", [SECRET, CONFIG_MAP, DOWNWARD_API, PROJECTED])
+def test_volumes_of_files_lie_in_memory_but_for_config_maps_and_leave_nothing(
+    directories: PodDirectories, plugin: str
+) -> None:
+    volumes = FilesVolumes(directories)
+    path = Path(volumes.set_up("u", "v", source(plugin), FILES, wall=0.0))
+    assert mounts_at(path) == (0 if plugin == CONFIG_MAP else 1)
+    assert [(path / name).read_text() for name in FILES] == ["root", "k"]
+    assert (directories.pod("u") / "plugins" / "kubernetes.io~empty-dir" / "wrapped_v" / "ready").exists()
+    volumes.tear_down("u", "v")
+    assert (mounts_at(path), path.exists()) == (0, False)
+    directories.remove("u")
+    assert directories.uids() == []
+
+
+def test_a_restart_uses_the_tmpfs_that_is_there_and_a_running_reader_sees_the_new_files(
+    directories: PodDirectories,
+) -> None:
+    path = Path(FilesVolumes(directories).set_up("u", "v", source(), FILES, wall=0.0))
+    container = os.open(path, os.O_DIRECTORY)
+    try:
+        again = FilesVolumes(PodDirectories(str(directories.pods.parent)))
+        [found] = again.found("u")
+        assert (found.name, found.plugin, found.host_path, found.whole) == ("v", SECRET, str(path), True)
+        again.set_up("u", "v", source(), {"user": PayloadFile(b"new", 0o400)}, wall=1.0)
+        assert mounts_at(path) == 1
+        seen = Path(f"/proc/self/fd/{container}")
+        assert (seen / "user").read_text() == "new"
+        assert [entry.name for entry in seen.iterdir() if not entry.name.startswith("..")] == ["user"]
+    finally:
+        os.close(container)
+
+
+def test_a_tmpfs_that_a_reboot_took_is_not_whole_and_is_filled_again(directories: PodDirectories) -> None:
+    volumes = FilesVolumes(directories)
+    path = Path(volumes.set_up("u", "v", source(), FILES, wall=0.0))
+    unmount(path)
+    assert [found.whole for found in volumes.found("u")] == [False]
+    volumes.set_up("u", "v", source(), FILES, wall=0.0)
+    assert (mounts_at(path), (path / "user").read_text()) == (1, "root")
+
+
+def test_a_first_set_up_that_fails_leaves_nothing_and_a_later_one_leaves_the_old(directories: PodDirectories) -> None:
+    volumes = FilesVolumes(directories)
+    path = directories.files("u", SECRET, "v")
+    large = {"user": PayloadFile(b"x" * (2 << 20), 0o644)}
+    with pytest.raises(OSError, match="No space"):
+        volumes.set_up("u", "v", source(), large, wall=0.0)
+    assert (mounts_at(path), path.exists()) == (0, False)
+    volumes.set_up("u", "v", source(), FILES, wall=0.0)
+    with pytest.raises(OSError, match="No space"):
+        volumes.set_up("u", "v", source(), large, wall=0.0)
+    assert (path / "user").read_text() == "root"
+    assert os.statvfs(path).f_bfree > 0
+
+
+@pytest.mark.parametrize("plugin", [SECRET, CONFIG_MAP])
+def test_files_belong_to_the_group_and_to_the_user_they_are_for(directories: PodDirectories, plugin: str) -> None:
+    files = {**FILES, "token": PayloadFile(b"jwt", 0o600, 1000)}
+    path = Path(FilesVolumes(directories).set_up("u", "v", source(plugin, fs_group=4242), files, wall=0.0))
+    seen = {name: (path / name).stat() for name in (".", "user", "deep", "deep/key", "token")}
+    assert {name: (s.st_uid, s.st_gid) for name, s in seen.items()} == {
+        ".": (0, 4242),
+        "user": (0, 4242),
+        "deep": (0, 4242),
+        "deep/key": (0, 4242),
+        "token": (1000, 4242),
+    }
+    assert [oct(seen[name].st_mode & 0o7777) for name in ("user", "deep", "deep/key", "token")] == [
+        "0o440",
+        "0o2755",
+        "0o644",
+        "0o640",
+    ]
+    assert seen["."].st_mode & 0o2550 == 0o2550
+
+
+def test_other_volumes_find_a_directory_to_be_mounted_on(directories: PodDirectories) -> None:
+    nested = source(nested=("mnt/a", "user/x"))
+    path = Path(FilesVolumes(directories).set_up("u", "v", nested, FILES, wall=0.0))
+    assert (path / "mnt" / "a").is_dir()
+    assert (path / "user").is_file()
 
 
 def test_the_root_directory_becomes_a_shared_mount_once(root: Path) -> None:

@@ -1,11 +1,12 @@
 """Sets up and tears down emptyDir volumes (reference volumes.md 13.1); blocking. Every step finds its own work done."""
 
+import contextlib
 import errno
 import os
-import stat
 from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
+from services.volume.adapters.ownership import give_to_group
 from services.volume.adapters.pod_directories import PodDirectories, make_directory
 from services.volume.adapters.tree_removal import remove_tree
 from services.volume.core.mountinfo import below, containing
@@ -21,51 +22,56 @@ class EmptyDirs:
         self._directories = directories
 
     def set_up(self, uid: str, volume: str, source: EmptyDir) -> str:
-        """Directory, mount, ownership, marker, in this order; the host path."""
+        """The host path."""
         self._directories.make(uid)
         path = self._directories.empty_dir(uid, volume)
-        marker = self._directories.empty_dir_marker(uid, volume)
-        if (marker / _MARKER).exists():
-            if source.medium == MEMORY and os.path.ismount(path):
-                return str(path)
-            if source.medium == "" and path.is_dir():
-                return str(path)
-            # Somebody removed it, or the machine was restarted and the tmpfs is gone.
-            (marker / _MARKER).unlink(missing_ok=True)
-        make_directory(path.parent, 0o755)
-        if not os.path.ismount(path):
-            make_directory(path, 0o777)
-            if source.medium == MEMORY:
-                mount_tmpfs(path, size=source.size)
-        if source.fs_group is not None:
-            _give_to_group(path, source.fs_group)
-        make_directory(marker.parent, 0o750)
-        make_directory(marker, 0o750)
-        (marker / _MARKER).touch()
+        set_up_at(path, self._directories.empty_dir_marker(uid, volume), source)
         return str(path)
 
     def tear_down(self, uid: str, volume: str) -> None:
-        """Marker, mount, content, in this order; what is absent is done."""
-        path = self._directories.empty_dir(uid, volume)
-        remove_tree(self._directories.empty_dir_marker(uid, volume))
-        if not path.is_dir():
+        """What is absent is done."""
+        tear_down_at(self._directories.empty_dir(uid, volume), self._directories.empty_dir_marker(uid, volume))
+
+
+def set_up_at(path: Path, marker: Path, source: EmptyDir) -> None:
+    """Directory, mount, ownership, marker, in this order. What is mounted there already is used. Raises OSError."""
+    if is_ready(marker):
+        if source.medium == MEMORY and os.path.ismount(path):
             return
-        table = mount_table()
-        for point in below(table, str(path)):
-            if point != str(path):
-                raise OSError(errno.EBUSY, f"cannot delete directory {point}: it is a mount point")
-        mount = containing(table, str(path))
-        if mount is not None and mount.path == str(path):
-            if mount.filesystem not in ("tmpfs", "hugetlbfs"):
-                raise OSError(errno.EBUSY, f"cannot delete directory {path}: it is a mount point")
-            unmount(path)
-        remove_tree(path)
+        if source.medium == "" and path.is_dir():
+            return
+        # Somebody removed it, or the machine was restarted and the tmpfs is gone.
+        (marker / _MARKER).unlink(missing_ok=True)
+    make_directory(path.parent, 0o755)
+    if not os.path.ismount(path):
+        make_directory(path, 0o777)
+        if source.medium == MEMORY:
+            mount_tmpfs(path, size=source.size)
+    if source.fs_group is not None:
+        with contextlib.suppress(OSError):  # so does the kubelet
+            give_to_group(path, source.fs_group)
+    make_directory(marker.parent, 0o750)
+    make_directory(marker, 0o750)
+    (marker / _MARKER).touch()
 
 
-def _give_to_group(path: Path, group: int) -> None:
-    """The fsGroup rule for a directory (volumes.md 11); new volumes hold nothing else. The kubelet ignores failures."""
-    try:
-        os.chown(path, -1, group)
-        path.chmod(stat.S_IMODE(path.stat().st_mode) | 0o660 | stat.S_ISGID | 0o110)
-    except OSError:
-        pass
+def is_ready(marker: Path) -> bool:
+    """It has been set up, and its teardown has not begun."""
+    return (marker / _MARKER).exists()
+
+
+def tear_down_at(path: Path, marker: Path) -> None:
+    """Marker, mount, content, in this order; what is absent is done. Raises OSError."""
+    remove_tree(marker)
+    if not path.is_dir():
+        return
+    table = mount_table()
+    for point in below(table, str(path)):
+        if point != str(path):
+            raise OSError(errno.EBUSY, f"cannot delete directory {point}: it is a mount point")
+    mount = containing(table, str(path))
+    if mount is not None and mount.path == str(path):
+        if mount.filesystem not in ("tmpfs", "hugetlbfs"):
+            raise OSError(errno.EBUSY, f"cannot delete directory {path}: it is a mount point")
+        unmount(path)
+    remove_tree(path)

@@ -10,6 +10,7 @@ from services.volume.adapters.tree_removal import remove_empty_directories, remo
 from services.volume.core.mountinfo import below
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
+_WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
 _ASIDE = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory on its way out
 _MODE = 0o750
 
@@ -45,6 +46,14 @@ class PodDirectories:
         except FileNotFoundError:
             return []
 
+    def files(self, uid: str, plugin: str, volume: str) -> Path:
+        """Where a volume of files lies; `plugin` as `kubernetes.io/secret`."""
+        return self.pod(uid) / "volumes" / plugin.replace("/", "~") / _component(volume)
+
+    def files_marker(self, uid: str, volume: str) -> Path:
+        """The directory of the ready marker of what holds its files."""
+        return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / f"{_WRAPPED}{_component(volume)}"
+
     def empty_dirs(self, uid: str) -> list[str]:
         """The names of the pod's emptyDirs: of a directory, or of a marker that a kill left behind."""
         names: set[str] = set()
@@ -52,7 +61,12 @@ class PodDirectories:
             folder = self.pod(uid) / kind / EMPTY_DIR_FOLDER
             if folder.is_dir():
                 names |= {entry.name for entry in folder.iterdir()}
-        return sorted(names)
+        return sorted(name for name in names if not name.startswith(_WRAPPED))
+
+    def volumes_of(self, uid: str, plugin: str) -> list[str]:
+        """The names of the pod's volumes of files of this plugin."""
+        folder = self.pod(uid) / "volumes" / plugin.replace("/", "~")
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self, uid: str) -> None:
         """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed.

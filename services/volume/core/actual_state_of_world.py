@@ -23,6 +23,7 @@ class ActualVolume:
     host_path: str = ""
     source: VolumeSource | None = None  # what it was set up as; None = found at start
     error: str = ""  # of the last operation
+    plugin: str = ""  # of a volume of files; what it holds stays in use while newer content cannot be had
 
 
 @dataclass

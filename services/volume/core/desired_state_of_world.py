@@ -31,6 +31,7 @@ class DesiredStateOfWorld:
     taken_away: set[str] = field(default_factory=set)
     complete: bool = False
     stale: bool = True
+    _admitted: dict[str, AdmittedPod] = field(default_factory=dict)
 
     @property
     def exhaustive(self) -> bool:
@@ -40,6 +41,7 @@ class DesiredStateOfWorld:
     def admit(self, admitted: AdmittedPod) -> None:
         """podsync says how far it is with this pod."""
         self.taken_away.discard(admitted.uid)
+        self._admitted[admitted.uid] = admitted
         self.pods[admitted.uid] = DesiredVolumes(
             uid=admitted.uid,
             name=admitted.name,
@@ -49,8 +51,14 @@ class DesiredStateOfWorld:
             volumes={name: self.source_of(admitted.pod, name) for name in admitted.volumes},
         )
 
+    def read_again(self) -> None:
+        """What `source_of` rests on beside the pods has changed."""
+        for admitted in list(self._admitted.values()):
+            self.admit(admitted)
+
     def withdraw(self, uid: str) -> None:
         """podsync has nothing of this pod any more: by its own word while its list is complete, else by its silence."""
+        self._admitted.pop(uid, None)
         if self.pods.pop(uid, None) is not None and self.complete:
             self.taken_away.add(uid)
 

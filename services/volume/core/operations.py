@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from services.volume.core.files_source import Files
 from services.volume.core.volume_source import EmptyDir, HostPath
 
 FIRST_WAIT = 0.5  # seconds
@@ -18,16 +19,17 @@ class MakePodDirectories:
 
 @dataclass(frozen=True)
 class MountVolume:
-    """Set the volume up; finds its own work done when it is repeated. Gives the host path."""
+    """Set the volume up, or bring its files up to date; finds its own work done when it is repeated. Gives the host
+    path."""
 
     uid: str
     volume: str
-    source: EmptyDir | HostPath
+    source: EmptyDir | HostPath | Files
 
 
 @dataclass(frozen=True)
 class UnmountVolume:
-    """Tear an emptyDir down, its content included."""
+    """Tear a volume that has a directory of its own down, its content included."""
 
     uid: str
     volume: str
@@ -84,16 +86,21 @@ class OperationBackoff:
         self._running.pop((operation.uid, operation.volume), None)
         self._attempts.pop((operation.uid, operation.volume), None)
 
-    def failed(self, operation: Operation, now: float) -> float:
-        """It failed; seconds until it may run again."""
+    def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
+        """It failed; seconds until it may run again. `growing` False: it waited long enough while it was running."""
         key = (operation.uid, operation.volume)
         self._running.pop(key, None)
         kind = type(operation).__name__
         before = self._attempts.get(key)
-        failures = before.failures + 1 if before is not None and before.kind == kind else 1
+        failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
         wait = min(FIRST_WAIT * 2.0 ** min(failures - 1, 16), LONGEST_WAIT)
         self._attempts[key] = _Attempts(kind, failures, now + wait)
         return wait
+
+    def hurry(self, uid: str, volume: str) -> None:
+        """What it failed for may have changed: it need not wait any more."""
+        if attempts := self._attempts.get((uid, volume)):
+            attempts.not_before = 0.0
 
     def forget(self, uid: str) -> None:
         """Nothing of this pod is left."""

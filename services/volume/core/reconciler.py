@@ -3,12 +3,14 @@
 Knows no paths and no kernel: it says what to do, is told how it went, and says what is mounted.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
-from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from bus.messages.volume import MountedVolumes
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from services.volume.core.files_source import Files
 from services.volume.core.operations import (
     MakePodDirectories,
     MountVolume,
@@ -17,11 +19,19 @@ from services.volume.core.operations import (
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.volume_source import EmptyDir, Refused
+from services.volume.core.outcome import Done, FoundVolume, Outcome
+from services.volume.core.payload import Patience
+from services.volume.core.refreshes import Key, Refreshes
+from services.volume.core.view import message, settling, usable, view
+from services.volume.core.volume_source import HostPath, Refused
 
 # A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
 # find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
 ORPHAN_GRACE = 2.0
+# Failures of LAGGING and UNANSWERED asks are not told for this long (seconds).
+QUIET = 10.0
+# What rests on the node's resources waits at most this long (seconds, after the start) for word of them.
+HOLD = 5.0
 
 
 @dataclass
@@ -34,12 +44,34 @@ class Reconciler:
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
     _refusals_said: set[tuple[str, str]] = field(default_factory=set)
     _unknown_since: dict[str, float] = field(default_factory=dict)
+    _failing_since: dict[Key, float] = field(default_factory=dict)
+    refreshes: Refreshes = field(default_factory=Refreshes)
+    hold_until: float = 0.0  # monotonic; see HOLD
 
-    def found(self, uid: str, volumes: tuple[str, ...]) -> None:
-        """At start `pods/<uid>` was found on disk, with the directories of these emptyDir volumes."""
+    def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
+        """At start `pods/<uid>` was found on disk, with the directories of these volumes."""
         self.actual.directories.add(uid)
-        for name in volumes:
-            self.actual.volumes.setdefault((uid, name), ActualVolume(state=MountState.UNCERTAIN, on_disk=True))
+        for volume in volumes:
+            state = MountState.MOUNTED if volume.whole else MountState.UNCERTAIN
+            self.actual.volumes.setdefault(
+                (uid, volume.name),
+                ActualVolume(state=state, on_disk=True, host_path=volume.host_path, plugin=volume.plugin),
+            )
+
+    def object_changed(self, changed: str, version: str) -> None:
+        """An object has this version now; `changed` is its key in `objects.changed`."""
+        for uid, pod in self.desired.pods.items():
+            for name, source in pod.volumes.items():
+                if isinstance(source, Files) and changed in map(str, source.objects):
+                    self._backoff.hurry(uid, name)
+                    if self.refreshes.used((uid, name), changed) != version:
+                        self.refreshes.ask((uid, name))
+
+    def refresh_all(self) -> None:
+        """The safety net: every mounted volume of files is to be compared with what it comes from."""
+        for key, volume in self.actual.volumes.items():
+            if volume.plugin and volume.state is MountState.MOUNTED:
+                self.refreshes.ask(key)
 
     def found_directory(self, uid: str) -> None:
         """A later look found `pods/<uid>` on disk."""
@@ -53,6 +85,8 @@ class Reconciler:
             for operation in self._due(uid, now):
                 if self._backoff.may_start(operation, now):
                     self._backoff.start(operation)
+                    if isinstance(operation, MountVolume):
+                        self.refreshes.begin((uid, operation.volume))
                     started.append(operation)
         self.desired.taken_away &= self.actual.uids()
         return started
@@ -80,87 +114,88 @@ class Reconciler:
         self._refusals_said = set(refused)
         return events
 
-    def done(self, operation: Operation, now: float, *, host_path: str = "", error: str = "") -> "Done":
-        """An operation ended; `error` is the kubelet's inner text, "" = success."""
-        wait = self._backoff.failed(operation, now) if error else 0.0
-        if not error:
+    def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
+        """An operation ended."""
+        outcome = outcome or Outcome()
+        error = outcome.error
+        wait = 0.0
+        if error:
+            wait = self._backoff.failed(operation, now, growing=outcome.patience is not Patience.UNANSWERED)
+        else:
             self._backoff.succeeded(operation)
+        quiet = self._is_quiet(operation, now, outcome)
         match operation:
             case MakePodDirectories(uid):
                 self.actual.directories.add(uid)
                 if not error:
                     self.actual.prepared.add(uid)
-            case MountVolume(uid, name, source):
+            case MountVolume(uid):
                 self.actual.directories.add(uid)
-                self.actual.volumes[uid, name] = ActualVolume(
-                    state=MountState.UNCERTAIN if error else MountState.MOUNTED,
-                    on_disk=isinstance(source, EmptyDir),
-                    host_path=host_path,
-                    source=source,
-                    error=_message(name, error) if error else "",
-                )
+                self._mount_done(operation, outcome, shown="" if quiet else error)
             case UnmountVolume(uid, name):
                 if not error:
                     self.actual.volumes.pop((uid, name), None)
+                    self.refreshes.forget((uid, name))
                 elif (uid, name) in self.actual.volumes:
                     self.actual.volumes[uid, name].state = MountState.UNCERTAIN
-                    self.actual.volumes[uid, name].error = _message(name, error, step="UnmountVolume.TearDown")
+                    self.actual.volumes[uid, name].error = message(name, error, step="UnmountVolume.TearDown")
             case RemovePodDirectory(uid):
                 self.actual.prepared.discard(uid)
                 if not error:
                     self.actual.directories.discard(uid)
                     self._unknown_since.pop(uid, None)
                     self._backoff.forget(uid)
+                    self.refreshes.forget_pod(uid)
         pod = self.desired.pods.get(operation.uid)
         event = None
-        if error and isinstance(operation, MountVolume) and pod is not None:
+        if error and not quiet and isinstance(operation, MountVolume) and pod is not None:
             event = _failed_mount(pod, operation.volume, error)
-        return Done(retry_in=wait, event=event)
+        return Done(retry_in=wait, event=event, quiet=quiet)
+
+    def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
+        """A failure that is expected to pass is told only when it has not passed for a while."""
+        key = (operation.uid, operation.volume)
+        if outcome.patience is Patience.NONE:
+            self._failing_since.pop(key, None)
+            return False
+        return now - self._failing_since.setdefault(key, now) < QUIET
+
+    def _mount_done(self, operation: MountVolume, outcome: Outcome, shown: str) -> None:
+        key, source = (operation.uid, operation.volume), operation.source
+        plugin = source.plugin if isinstance(source, Files) else ""
+        if not outcome.error:
+            self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
+        elif usable(self.actual.volumes.get(key), source):
+            return  # what it holds stays in use
+        self.actual.volumes[key] = ActualVolume(
+            state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
+            on_disk=not isinstance(source, HostPath),
+            host_path=outcome.host_path,
+            source=None if outcome.error and not shown else source,
+            error=message(operation.volume, shown) if shown else "",
+            plugin=plugin,
+        )
 
     def view(self, uid: str) -> MountedVolumes | None:
         """What followers are to know of this pod; None = nothing of it is mounted or wanted."""
-        desired = self.desired.pods.get(uid)
-        wanted = desired.volumes if desired is not None else {}
-        volumes: dict[str, MountedVolume] = {}
-        for name, source in wanted.items():
-            volume = self.actual.volumes.get((uid, name))
-            if isinstance(source, Refused):
-                volumes[name] = MountedVolume(state=VolumeState.ERROR, error=_message(name, source.reason))
-            elif isinstance(self._backoff.running(uid, name), UnmountVolume):
-                volumes[name] = MountedVolume(state=VolumeState.PENDING)  # wanted again while it is taken away
-            elif volume is None or (volume.source != source and not volume.error):
-                volumes[name] = MountedVolume(state=VolumeState.PENDING)
-            elif volume.error:
-                volumes[name] = MountedVolume(state=VolumeState.ERROR, error=volume.error)
-            else:
-                volumes[name] = MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path)
-        for name, volume in self.actual.of(uid):
-            if name not in wanted:
-                undecided = desired is None and uid not in self.desired.taken_away  # podsync may still speak of it
-                state = VolumeState.PENDING if undecided else VolumeState.UNMOUNTING
-                volumes[name] = MountedVolume(state=state, host_path=volume.host_path, error=volume.error)
-        return MountedVolumes(uid=uid, volumes=volumes) if volumes else None
+        return view(uid, self.desired, self.actual, self._backoff)
 
     def settling(self, uid: str) -> bool:
-        """A first attempt is under way and no error is known yet: its outcome is awaited before followers are told."""
-        view = self.view(uid)
-        states = {name: volume.state for name, volume in view.volumes.items()} if view is not None else {}
-        return VolumeState.ERROR not in states.values() and any(
-            state is VolumeState.PENDING and isinstance(self._backoff.running(uid, name), MountVolume)
-            for name, state in states.items()
-        )
+        """The outcome of a first attempt is awaited before followers are told."""
+        return settling(uid, self.view(uid), self._backoff)
 
     def next_attempt(self, now: float) -> float | None:
         """When `operations` is to be asked again though nothing changed."""
         orphans = (since + ORPHAN_GRACE for since in self._unknown_since.values() if since + ORPHAN_GRACE > now)
-        moments = [*orphans, *(m for m in [self._backoff.next_attempt(now)] if m is not None)]
+        known = (self._backoff.next_attempt(now), self.refreshes.next_at(now), self.hold_until)
+        moments = [*orphans, *(moment for moment in known if moment is not None and moment > now)]
         return min(moments, default=None)
 
     def _due(self, uid: str, now: float) -> list[Operation]:
         desired = self.desired.pods.get(uid)
-        return [*self._mounts(desired), *self._unmounts(uid, desired, now)]
+        return [*self._mounts(desired, now), *self._unmounts(uid, desired, now)]
 
-    def _mounts(self, desired: DesiredVolumes | None) -> list[Operation]:
+    def _mounts(self, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if desired is None or desired.finished:
             return []
         uid, operations = desired.uid, list[Operation]()
@@ -170,7 +205,14 @@ class Reconciler:
             if isinstance(source, Refused):
                 continue
             volume = self.actual.volumes.get((uid, name))
+            if isinstance(source, Files):
+                if usable(volume, source) and not desired.mounting:
+                    continue  # a pod that ends keeps what it has
+                if source.provisional and now < self.hold_until:
+                    continue
             mounted = volume is not None and volume.state is MountState.MOUNTED and volume.source == source
+            if self.refreshes.due((uid, name), now):
+                mounted = False
             if not mounted and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, source))
         return operations
@@ -201,23 +243,11 @@ class Reconciler:
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
 
 
-@dataclass(frozen=True)
-class Done:
-    """What follows from the end of an operation: seconds until it may run again, and an event to record."""
-
-    retry_in: float
-    event: KubeEvent | None
-
-
-def _message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
-    return f'{step} failed for volume "{volume}" : {error}'
-
-
 def _failed_mount(pod: DesiredVolumes, volume: str, error: str) -> KubeEvent:
     return KubeEvent(
         type="Warning",
         reason="FailedMount",
-        message=_message(volume, error),
+        message=message(volume, error),
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,

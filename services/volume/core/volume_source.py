@@ -1,11 +1,13 @@
-"""What one entry of spec.volumes asks for, as far as this version can give it (reference volumes.md 13.1, 13.2)."""
+"""What one entry of spec.volumes asks for, as far as this version can give it (reference volumes.md 9, 13.1, 13.2)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from services.volume.core.files_source import Files, files_source, fs_group
 from shared.model.objects import Object
 from shared.podspec.quantity import QuantityError, parse_quantity
-from shared.podspec.resources import main_containers, pod_level, pod_limits, resource_list
+from shared.podspec.resources import main_containers, parse_resources, pod_level, pod_limits, resource_list
 
 EMPTY_DIR = "kubernetes.io/empty-dir"
 MEMORY = "Memory"
@@ -16,7 +18,7 @@ class EmptyDir:
     """A directory of the pod's own. `size`: bytes of the tmpfs, medium Memory only, 0 = the kernel's default."""
 
     medium: str = ""
-    size: int = 0
+    size: int = field(default=0, compare=False)  # what the node can give may change under a mounted volume
     fs_group: int | None = None
 
 
@@ -35,24 +37,56 @@ class Refused:
     reason: str
 
 
-VolumeSource = EmptyDir | HostPath | Refused
+VolumeSource = EmptyDir | HostPath | Files | Refused
 
 
-def volume_source(pod: Object, name: str, *, node_memory: int) -> VolumeSource:
-    """The source of the named volume. `node_memory`: bytes a tmpfs may have at most, 0 = not known."""
+@dataclass(frozen=True)
+class Node:
+    """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
+    resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server."""
+
+    memory: int = 0
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    provisional: bool = False
+    alone: bool = False
+
+
+def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:
+    """The node with these resources."""
+    memory = parse_resources(allocatable).get("memory")
+    return Node(0 if memory is None else memory.base(), allocatable, provisional, alone)
+
+
+def volume_source(pod: Object, name: str, node: Node) -> VolumeSource:
+    """The source of the named volume. Whatever the object holds, it never raises."""
     spec = pod.get("spec") or {}
     volume = next((volume for volume in spec.get("volumes") or () if volume.get("name") == name), None)
     if volume is None:
         return Refused("the pod has no volume of that name")
+    if node.alone and (reason := _needs_api(volume, name)):
+        return Refused(reason)
     match volume:
         case {"emptyDir": dict() | None as source}:
-            return _empty_dir(pod, source or {}, node_memory)
+            return _empty_dir(pod, source or {}, node.memory)
         case {"hostPath": dict() as source}:
             return HostPath(path=str(source.get("path", "")), type=str(source.get("type") or ""))
+    size = _least(node.memory, _pod_memory_limit(pod))
+    files = files_source(pod, volume, allocatable=node.allocatable, provisional=node.provisional, size=size)
+    if files is not None:
+        return files
     types = sorted(key for key in volume if key != "name")
     if not types:
-        return EmptyDir(fs_group=_fs_group(pod))  # the API's default source
+        return EmptyDir(fs_group=fs_group(pod))  # the API's default source
     return Refused(f"volume type {types[0]} is not supported yet")
+
+
+def _needs_api(volume: Object, name: str) -> str:
+    """Why a node without an API server cannot give this volume; "" = it can."""
+    if "projected" in volume:
+        return f"cannot setup projected volume {name} because kube client is not configured"
+    if "secret" in volume or "configMap" in volume:
+        return "not supported due to running kubelet in standalone mode"
+    return ""
 
 
 def _empty_dir(pod: Object, source: dict[str, Any], node_memory: int) -> VolumeSource:
@@ -68,7 +102,7 @@ def _empty_dir(pod: Object, source: dict[str, Any], node_memory: int) -> VolumeS
         except QuantityError as error:
             return Refused(f"emptyDir sizeLimit: {error}")
         size = _least(node_memory, _pod_memory_limit(pod), limit)
-    return EmptyDir(medium=medium, size=size, fs_group=_fs_group(pod))
+    return EmptyDir(medium=medium, size=size, fs_group=fs_group(pod))
 
 
 def _least(*bounds: int) -> int:
@@ -84,8 +118,3 @@ def _pod_memory_limit(pod: Object) -> int:
         return 0
     total = pod_limits(pod).get("memory")
     return 0 if total is None else total.base()
-
-
-def _fs_group(pod: Object) -> int | None:
-    group = ((pod.get("spec") or {}).get("securityContext") or {}).get("fsGroup")
-    return group if isinstance(group, int) else None

@@ -26,7 +26,7 @@ from tests.fakes.heard import PATIENCE, Heard
 VOLUMES: list[dict[str, Any]] = [
     {"name": "cache", "emptyDir": {}},
     {"name": "logs", "emptyDir": {}},
-    {"name": "key", "secret": {"secretName": "s"}},
+    {"name": "key", "nfs": {"server": "s"}},
 ]
 
 
@@ -155,7 +155,7 @@ async def test_an_unsupported_volume_names_its_type(node: Node) -> None:
     async with node.volume():
         state = await node.mounted.until(bool)
         await node.events.until(bool)
-    assert state["u"].volumes["key"].error.endswith("volume type secret is not supported yet")
+    assert state["u"].volumes["key"].error.endswith("volume type nfs is not supported yet")
 
 
 async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: Node) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bus.messages.event import KubeEvent
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
@@ -15,22 +16,26 @@ from services.volume.core.operations import (
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.reconciler import ORPHAN_GRACE, Reconciler
-from services.volume.core.volume_source import volume_source
+from services.volume.core.outcome import FoundVolume, Outcome
+from services.volume.core.payload import Patience
+from services.volume.core.reconciler import ORPHAN_GRACE, QUIET, Reconciler
+from services.volume.core.volume_source import Node, volume_source
 
 VOLUMES = [
     {"name": "cache", "emptyDir": {}},
     {"name": "shm", "emptyDir": {"medium": "Memory"}},
     {"name": "host", "hostPath": {"path": "/srv"}},
-    {"name": "key", "secret": {"secretName": "s"}},
+    {"name": "key", "nfs": {"server": "s"}},
+    {"name": "cfg", "configMap": {"name": "x", "defaultMode": 0o644}},
 ]
+CFG = "ConfigMap/default/x"
 
 
 class World:
     """A reconciler, the time, and the pods it hears of."""
 
     def __init__(self) -> None:
-        desired = DesiredStateOfWorld(lambda pod, name: volume_source(pod, name, node_memory=0))
+        desired = DesiredStateOfWorld(lambda pod, name: volume_source(pod, name, Node()))
         self.reconciler = Reconciler(desired, ActualStateOfWorld())
         self.now = 100.0
         self.heard()
@@ -39,7 +44,8 @@ class World:
         self.reconciler.desired.heard(complete=complete, stale=stale)
 
     def admit(self, *volumes: str, state: PodState = PodState.SYNC, spec: list[dict[str, Any]] | None = None) -> None:
-        pod = {"spec": {"volumes": VOLUMES if spec is None else spec}}
+        metadata = {"name": "web", "namespace": "default", "uid": "u"}
+        pod = {"metadata": metadata, "spec": {"volumes": VOLUMES if spec is None else spec}}
         self.reconciler.desired.admit(
             AdmittedPod(uid="u", name="web", namespace="default", state=state, pod=pod, volumes=volumes)
         )
@@ -52,9 +58,8 @@ class World:
         return [f"{type(operation).__name__} {operation.volume}".strip() for operation in self.operations()]
 
     def finish(self, operation: Operation, error: str = "") -> list[str]:
-        done = self.reconciler.done(
-            operation, self.now, host_path="" if error else f"/p/{operation.volume}", error=error
-        )
+        outcome = Outcome(host_path="" if error else f"/p/{operation.volume}", error=error)
+        done = self.reconciler.done(operation, self.now, outcome)
         return [] if done.event is None else [done.event.message]
 
     def finish_all(self) -> None:
@@ -128,7 +133,7 @@ def test_an_error_is_told_at_once_though_other_volumes_are_still_under_way(world
 def test_an_unsupported_type_is_an_error_and_one_event_and_no_operation(world: World) -> None:
     world.admit("key", "cache")
     assert world.started() == ["MountVolume cache"]
-    message = 'MountVolume.SetUp failed for volume "key" : volume type secret is not supported yet'
+    message = 'MountVolume.SetUp failed for volume "key" : volume type nfs is not supported yet'
     assert [event.message for event in world.reconciler.refusals()] == [message]
     assert world.reconciler.refusals() == []
     assert (world.view() or {})["key"] == ("error", message)
@@ -298,7 +303,7 @@ def test_a_withdrawn_pod_is_cleaned_up_at_once(world: World) -> None:
 
 def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world: World) -> None:
     world.heard(complete=False, stale=False)
-    world.reconciler.found("u", ("cache",))
+    world.reconciler.found("u", [FoundVolume("cache")])
     world.now += 1000
     assert world.started() == []
     assert world.view() == {"cache": ("pending", "")}
@@ -306,20 +311,20 @@ def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world
 
 def test_what_was_found_and_is_wanted_is_set_up_again(world: World) -> None:
     world.heard(complete=False, stale=False)
-    world.reconciler.found("u", ("cache",))
+    world.reconciler.found("u", [FoundVolume("cache")])
     world.admit("cache")
     assert world.started() == ["MountVolume cache"]
 
 
 def test_what_was_found_of_a_terminating_pod_is_set_up_again_but_nothing_new_is_mounted(world: World) -> None:
-    world.reconciler.found("u", ("cache",))
+    world.reconciler.found("u", [FoundVolume("cache")])
     world.admit("cache", "host", state=PodState.TERMINATING)
     assert world.started() == ["MountVolume cache"]
 
 
 def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: World) -> None:
     world.heard(complete=False, stale=False)
-    world.reconciler.found("u", ("cache",))
+    world.reconciler.found("u", [FoundVolume("cache")])
     world.operations()
     world.heard()
     assert world.started() == []
@@ -372,4 +377,110 @@ def test_a_directory_that_cannot_be_removed_is_tried_again(world: World) -> None
     world.finish(removal, "not empty")
     assert world.started() == []
     world.now += 0.5
+    assert world.started() == ["RemovePodDirectory"]
+
+
+def shown(version: str = "1", refresh_at: float | None = None) -> Outcome:
+    return Outcome(host_path="/p/cfg", versions={CFG: version}, refresh_at=refresh_at)
+
+
+def with_files(world: World) -> None:
+    """A mounted configMap."""
+    world.admit("cfg")
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown())
+
+
+def test_a_changed_object_refreshes_once_and_a_version_that_is_shown_does_not(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "1")
+    world.reconciler.object_changed("ConfigMap/default/other", "2")
+    assert world.started() == []
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+    assert not world.reconciler.settling("u")
+    world.reconciler.done(operation, world.now, shown("2"))
+    assert world.started() == []
+
+
+def test_a_change_during_a_refresh_leads_to_another_one(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    world.reconciler.object_changed(CFG, "3")
+    world.reconciler.done(operation, world.now, shown("2"))
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_refresh_falls_due_by_age_and_by_the_safety_net(world: World) -> None:
+    with_files(world)
+    world.reconciler.refresh_all()
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown(refresh_at=world.now + 50))
+    assert world.reconciler.next_attempt(world.now) == world.now + 50
+    assert world.started() == []
+    world.now += 50
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_refresh_that_fails_keeps_the_volume_and_is_tried_again(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    assert world.finish(operation, "gone") == ['MountVolume.SetUp failed for volume "cfg" : gone']
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+    assert world.started() == []
+    world.now += 0.5
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_news_of_an_object_ends_the_wait_of_a_volume_that_lacks_it(world: World) -> None:
+    world.admit("cfg")
+    for _ in range(8):
+        (operation,) = world.operations()
+        world.finish(operation, "not found")
+        world.reconciler.object_changed(CFG, "1")
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_pod_that_ends_keeps_the_files_it_has(world: World) -> None:
+    with_files(world)
+    world.admit("cfg", state=PodState.TERMINATING)
+    world.reconciler.object_changed(CFG, "2")
+    assert world.started() == []
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+
+
+@pytest.mark.parametrize("patience", [Patience.LAGGING, Patience.UNANSWERED])
+def test_a_failure_that_is_expected_to_pass_is_told_only_after_a_while(world: World, patience: Patience) -> None:
+    world.admit("cfg")
+    began = world.now
+    told: list[KubeEvent] = []
+    while not told:
+        (operation,) = world.operations()
+        done = world.reconciler.done(operation, world.now, Outcome(error="away", patience=patience))
+        assert (done.event is None) is (done.quiet)
+        assert (world.view() or {})["cfg"][0] == ("pending" if done.quiet else "error")
+        told = [done.event] if done.event else []
+        if patience is Patience.UNANSWERED:
+            assert done.retry_in == 0.5
+        world.now += done.retry_in
+    assert world.now - began >= QUIET
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_found_at_start_are_mounted_if_they_are_whole_and_brought_up_to_date(world: World, whole: bool) -> None:
+    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", whole=whole)])
+    world.admit("cfg")
+    assert world.view() == {"cfg": ("mounted", "/p/cfg") if whole else ("pending", "")}
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_files_that_nobody_wants_any_more_are_torn_down_once(world: World) -> None:
+    with_files(world)
+    world.admit(state=PodState.FINISHED)
+    assert world.started() == ["UnmountVolume cfg"]
+    world.finish(UnmountVolume("u", "cfg"))
+    world.reconciler.refresh_all()
     assert world.started() == ["RemovePodDirectory"]

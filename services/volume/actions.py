@@ -1,0 +1,58 @@
+"""Hands each operation to the adapter that does it; called in a thread, blocking."""
+
+from services.volume.adapters import host_path
+from services.volume.adapters.empty_dir import EmptyDirs
+from services.volume.adapters.files_volumes import FilesVolumes
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.core.files_source import Files
+from services.volume.core.operations import (
+    MakePodDirectories,
+    MountVolume,
+    Operation,
+    RemovePodDirectory,
+    UnmountVolume,
+)
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered, make_payload
+from services.volume.core.volume_source import EmptyDir, HostPath
+from shared.clock import Clock
+
+
+class Actions:
+    """All that volume does to the disk and to mounts."""
+
+    def __init__(self, directories: PodDirectories, clock: Clock) -> None:
+        self._directories, self._clock = directories, clock
+        self._empty_dirs, self._files = EmptyDirs(directories), FilesVolumes(directories)
+
+    def perform(self, operation: Operation, gathered: Gathered) -> str:
+        """The host path of what was mounted, else "". Raises OSError, and ContentError where files are missing."""
+        match operation:
+            case MakePodDirectories(uid):
+                self._directories.make(uid)
+            case MountVolume(uid, volume, EmptyDir() as source):
+                return self._empty_dirs.set_up(uid, volume, source)
+            case MountVolume(uid, volume, Files() as source):
+                payload = make_payload(source, gathered)
+                return self._files.set_up(uid, volume, source, payload, wall=self._clock.wall())
+            case MountVolume(uid, _, HostPath() as source):
+                self._directories.make(uid)
+                return host_path.set_up(source)
+            case UnmountVolume(uid, volume):
+                self._empty_dirs.tear_down(uid, volume)
+                self._files.tear_down(uid, volume)
+            case RemovePodDirectory(uid):
+                self._directories.remove(uid)
+        return ""
+
+    def found(self, uid: str) -> list[FoundVolume]:
+        """Every volume of the pod that has a directory, after a restart."""
+        empty_dirs = [FoundVolume(name) for name in self._directories.empty_dirs(uid)]
+        return [*self._files.found(uid), *empty_dirs]
+
+
+def error_text(error: OSError) -> str:
+    """As Go words it: the path, then the reason in lower case; our own texts as they are."""
+    if error.filename is None:
+        return error.strerror or str(error)
+    return f"{error.filename}: {(error.strerror or '').lower()}"

@@ -1,0 +1,37 @@
+"""Gives a volume to the pod's fsGroup (reference volumes.md 11); blocking."""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
+    """The whole tree, children before their directory, the root last. Owners stay; links are chowned and never
+    followed. A file that cannot be changed is left as it is. Raises OSError when a directory cannot be listed."""
+    for directory, _, files in os.walk(root, topdown=False, onerror=_raise):
+        for name in [*files, *_links(Path(directory))]:
+            _give(Path(directory) / name, group, read_only=read_only)
+        _give(Path(directory), group, read_only=read_only)
+
+
+def _links(directory: Path) -> list[str]:
+    """Links to directories, which a walk counts as directories it does not enter."""
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in entries if entry.is_symlink() and entry.is_dir()]
+
+
+def _give(path: Path, group: int, *, read_only: bool) -> None:
+    with contextlib.suppress(OSError):
+        os.chown(path, -1, group, follow_symlinks=False)
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            return
+        bits = 0o440 if read_only else 0o660
+        if stat.S_ISDIR(mode):
+            bits |= stat.S_ISGID | 0o110
+        path.chmod(stat.S_IMODE(mode) | bits)
+
+
+def _raise(error: OSError) -> None:
+    raise error

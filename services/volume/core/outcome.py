@@ -1,0 +1,40 @@
+"""What the reconciler is told: what was found at start, and how an operation ended; and what follows from that."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bus.messages.event import KubeEvent
+from services.volume.core.payload import Patience
+
+
+@dataclass(frozen=True)
+class FoundVolume:
+    """A volume's directory as it was found at start. `plugin`: of a volume of files, else ""; `whole`: its content has
+    been complete once, so it can be used as it is."""
+
+    name: str
+    plugin: str = ""
+    host_path: str = ""
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions` and `refresh_at`
+    (monotonic) of a volume of files: the objects used, and when it falls due by age."""
+
+    host_path: str = ""
+    error: str = ""
+    patience: Patience = Patience.NONE
+    versions: Mapping[str, str] = field(default_factory=dict)
+    refresh_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """What follows from the end of an operation: seconds until it may run again, an event to record, and whether it is
+    too early to speak of it."""
+
+    retry_in: float
+    event: KubeEvent | None
+    quiet: bool = False

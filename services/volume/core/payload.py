@@ -1,0 +1,185 @@
+"""The files of a volume from what was found: keys, modes, owners, and the kubelet's words for what is missing
+(reference volumes.md 9). Pure. Content never shows in a text or a repr."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from services.volume.core.files_source import (
+    DownwardPart,
+    Files,
+    Item,
+    ObjectKey,
+    ObjectPart,
+    Part,
+    RefusedPart,
+    TokenPart,
+)
+from services.volume.core.token_cache import TokenKey
+from shared.model.objects import Object
+
+TOKEN_MODE = 0o600
+
+
+class Patience(IntEnum):
+    """What a failure says about the next attempt. LAGGING: the API server has not caught up with the binding of the
+    pod; UNANSWERED: the process that was asked is away. Both are expected to pass, and are not told at first."""
+
+    NONE = 0
+    LAGGING = 1
+    UNANSWERED = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a part has no content."""
+
+    text: str
+    patience: Patience = Patience.NONE
+
+
+class ContentError(Exception):
+    """The volume's content cannot be made; the text is the inner one of the FailedMount message."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        found = list(problems)
+        texts = list(dict.fromkeys(problem.text for problem in found))
+        super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+        self.patience = min((problem.patience for problem in found), default=Patience.NONE)
+
+
+@dataclass(frozen=True)
+class PayloadFile:
+    """One file. `mode`: permission bits; `owner`: a user ID, None = ours."""
+
+    content: bytes = field(repr=False)
+    mode: int
+    owner: int | None = None
+
+
+Payload = Mapping[str, PayloadFile]
+
+
+@dataclass(frozen=True)
+class FoundObject:
+    """A Secret or ConfigMap as it was found, or why not."""
+
+    object: Object | None = field(default=None, repr=False)
+    not_found: bool = False
+    problem: Problem | None = None
+
+    @property
+    def version(self) -> str:
+        """metadata.resourceVersion; "" = there is none."""
+        metadata = (self.object or {}).get("metadata")
+        return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
+
+
+@dataclass(frozen=True)
+class FoundToken:
+    """A token, or why not."""
+
+    token: str = field(default="", repr=False)
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All that one volume asked for. `refresh_at`: the monotonic moment its first token is to be renewed."""
+
+    objects: Mapping[ObjectKey, FoundObject] = field(default_factory=dict)
+    tokens: Mapping[TokenKey, FoundToken] = field(default_factory=dict)
+    refresh_at: float | None = None
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Key of `objects.changed` -> version used."""
+        return {str(key): found.version for key, found in self.objects.items()}
+
+
+def make_payload(source: Files, gathered: Gathered) -> Payload:
+    """Every file of the volume, a later part over an earlier one. Raises ContentError with all that is missing."""
+    if source.default_mode is None:
+        raise ContentError([Problem("no defaultMode used, not even the default value for it")])
+    payload: dict[str, PayloadFile] = {}
+    problems: list[Problem] = []
+    for part in source.parts:
+        try:
+            payload.update(_part(part, source, source.default_mode, gathered))
+        except _ProblemsError as error:
+            problems += error.problems
+    if problems:
+        raise ContentError(problems)
+    return payload
+
+
+class _ProblemsError(Exception):
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__()
+        self.problems = problems
+
+
+def _part(part: Part, source: Files, mode: int, gathered: Gathered) -> dict[str, PayloadFile]:
+    match part:
+        case ObjectPart(key):
+            return _object(part, mode, gathered.objects.get(key) or FoundObject())
+        case DownwardPart(files):
+            if failed := [Problem(file.error) for file in files if file.error]:
+                raise _ProblemsError(*failed)
+            return {file.path: PayloadFile(file.content, mode if file.mode is None else file.mode) for file in files}
+        case TokenPart(key, path):
+            found = gathered.tokens.get(key) or FoundToken(problem=Problem("failed to fetch token: not asked for"))
+            if found.problem is not None:
+                raise _ProblemsError(found.problem)
+            restricted = source.fs_user is not None or source.fs_group is not None
+            return {path: PayloadFile(found.token.encode(), TOKEN_MODE if restricted else mode, source.fs_user)}
+        case RefusedPart(reason):
+            raise _ProblemsError(Problem(reason))
+
+
+def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, PayloadFile]:
+    key = part.key
+    if found.object is None and not (found.not_found and part.optional):
+        raise _ProblemsError(found.problem or Problem(f'{key.kind.lower()} "{key.name}" not found'))
+    values = _values(key.kind, found.object or {})
+    items = part.items or tuple(Item(name, name) for name in values)
+    files = {}
+    for item in items:
+        value = values.get(item.key)
+        if value is None:
+            if part.optional:
+                continue
+            what = "references non-existent secret key"
+            if key.kind == "ConfigMap":
+                what = "configmap references non-existent config key"
+            raise _ProblemsError(Problem(f"{what}: {item.key}"))
+        if isinstance(value, Problem):
+            raise _ProblemsError(value)
+        files[item.path] = PayloadFile(value, mode if item.mode is None else item.mode)
+    return files
+
+
+def _values(kind: str, found: Object) -> dict[str, bytes | Problem]:
+    """Key -> content; a problem where the value is none that the API could have taken."""
+    values: dict[str, bytes | Problem] = {}
+    plain, encoded = ("data", "binaryData") if kind == "ConfigMap" else ("", "data")
+    for key, value in _entries(found, plain):
+        text = isinstance(value, str)
+        values[key] = str(value).encode("utf-8", "replace") if text else Problem(f"value of key {key} is not a string")
+    for key, value in _entries(found, encoded):
+        values.setdefault(key, _decoded(key, value))
+    return values
+
+
+def _entries(found: Object, member: str) -> list[tuple[str, object]]:
+    entries = found.get(member)
+    return [(str(key), value) for key, value in entries.items()] if isinstance(entries, dict) else []
+
+
+def _decoded(key: str, value: object) -> bytes | Problem:
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else Problem(f"key {key}: not base64")
+    except (binascii.Error, ValueError):
+        return Problem(f"value of key {key} is not base64")

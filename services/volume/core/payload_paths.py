@@ -1,0 +1,47 @@
+"""Which paths a payload may have, and what of a volume is not in step with it (reference volumes.md 9, steps 1-2)."""
+
+from collections.abc import Iterable
+from posixpath import normpath
+
+from services.volume.core.payload import ContentError, Payload, Problem
+
+LONGEST_PATH = 4096  # characters
+LONGEST_NAME = 255
+
+
+def checked(payload: Payload) -> Payload:
+    """The payload with clean paths. Raises ContentError when one could lead out of the volume or hide its own links."""
+    for path in payload:
+        if error := path_error(path):
+            raise ContentError([Problem(f"invalid path: {error}")])
+    return {normpath(path): file for path, file in payload.items()}
+
+
+def path_error(path: str) -> str:
+    """Why a file may not have this path; "" = it may."""
+    if not path:
+        return f'must not be empty: "{path}"'
+    if path.startswith("/"):
+        return f"must be relative path: {path}"
+    if len(path) > LONGEST_PATH:
+        return f"must be less than or equal to {LONGEST_PATH} characters"
+    parts = path.split("/")
+    if ".." in parts:
+        return f"must not contain '..': {path}"
+    if any(len(part) > LONGEST_NAME for part in parts):
+        return f"filenames must be less than or equal to {LONGEST_NAME} characters"
+    if parts[0].startswith(".."):
+        return f"must not start with '..': {path}"
+    if "\0" in path or normpath(path) == ".":
+        return f"must name a file: {path!a}"
+    return ""
+
+
+def tops(paths: Iterable[str]) -> set[str]:
+    """The first component of each path: what has a link at the top of the volume."""
+    return {path.partition("/")[0] for path in paths}
+
+
+def stale_links(links: Iterable[str], payload: Payload) -> list[str]:
+    """Links at the top of the volume that no file needs."""
+    return sorted(set(links) - tops(payload))

@@ -1,0 +1,123 @@
+"""When a service account token is asked for again, and what to do when that fails (reference volumes.md 10.1); pure.
+
+Tokens are kept in memory only. Moments called `wall` are seconds since the epoch, `now` those of a monotonic clock:
+a clock that is set back must not let a token expire unnoticed.
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+LONGEST_USE = 24 * 3600.0  # seconds
+JITTER = 10  # seconds, exclusive
+TRY_AGAIN = 30.0  # seconds after a refresh that failed while the old token is still good
+
+
+class TokenError(Exception):
+    """There is no token to use; the text is the kubelet's."""
+
+
+@dataclass(frozen=True)
+class TokenKey:
+    """One token: for whom, for what, bound to which pod. `seconds` None = as long as the API server likes."""
+
+    namespace: str
+    service_account: str
+    audiences: tuple[str, ...]
+    seconds: int | None
+    pod: str
+    pod_uid: str
+
+    def __str__(self) -> str:
+        """As the kubelet prints it."""
+        audiences = f"[]string{{{', '.join(map(json.dumps, self.audiences))}}}" if self.audiences else "[]string(nil)"
+        pod, uid = json.dumps(self.pod), json.dumps(self.pod_uid)
+        reference = f'v1.BoundObjectReference{{Kind:"Pod", APIVersion:"v1", Name:{pod}, UID:{uid}}}'
+        account, space = json.dumps(self.service_account), json.dumps(self.namespace)
+        return f"{account}/{space}/{audiences}/{self.seconds or 0}/{reference}"
+
+    @property
+    def request(self) -> dict[str, object]:
+        """The TokenRequestSpec."""
+        spec: dict[str, object] = {
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": self.pod, "uid": self.pod_uid}
+        }
+        if self.audiences:
+            spec["audiences"] = list(self.audiences)
+        if self.seconds is not None:
+            spec["expirationSeconds"] = self.seconds
+        return spec
+
+
+@dataclass(frozen=True)
+class CachedToken:
+    """A token as it was issued. `expires` is None where the API server did not say it in a way we understand."""
+
+    token: str = field(repr=False)
+    expires: float | None  # wall
+    received: float  # monotonic
+
+    def needs_refresh(self, seconds: int | None, *, wall: float, now: float, jitter: float) -> bool:
+        """Four fifths of its life, or a day, are over: by the clock that issued it, or by the time that has passed."""
+        if seconds is None:
+            return False
+        if now >= self.refresh_at(seconds, jitter):
+            return True
+        if self.expires is None:
+            return False
+        issued = self.expires - seconds
+        return wall > issued + LONGEST_USE - jitter or wall > self.expires - seconds / 5 - jitter
+
+    def refresh_at(self, seconds: int | None, jitter: float) -> float:
+        """The monotonic moment of the next refresh."""
+        if seconds is None:
+            return math.inf
+        return self.received + max(min(seconds * 0.8, LONGEST_USE) - jitter, 1.0)
+
+    def expired(self, *, wall: float) -> bool:
+        """The API server takes it no more."""
+        return self.expires is not None and self.expires < wall
+
+
+@dataclass
+class TokenCache:
+    """The tokens of mounted volumes."""
+
+    _tokens: dict[TokenKey, CachedToken] = field(default_factory=dict)
+
+    def fresh(self, key: TokenKey, *, wall: float, now: float, jitter: float) -> CachedToken | None:
+        """The token to use without asking; None = ask for one."""
+        cached = self._tokens.get(key)
+        if cached is None or cached.needs_refresh(key.seconds, wall=wall, now=now, jitter=jitter):
+            return None
+        return cached
+
+    def issued(self, key: TokenKey, token: str, expiration: str, *, now: float) -> CachedToken:
+        """A new token came; `expiration` is RFC 3339."""
+        cached = self._tokens[key] = CachedToken(token, _moment(expiration), now)
+        return cached
+
+    def after_failure(self, key: TokenKey, error: str, *, wall: float) -> CachedToken:
+        """The old token while it is good. Raises TokenError."""
+        cached = self._tokens.get(key)
+        if cached is None:
+            raise TokenError(f"failed to fetch token: {error}")
+        if cached.expired(wall=wall):
+            raise TokenError(f"token {key} expired and refresh failed: {error}")
+        return cached
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod's volumes are torn down."""
+        self._tokens = {key: token for key, token in self._tokens.items() if key.pod_uid != pod_uid}
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+
+def _moment(text: str) -> float | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,179 @@
+"""A node with volume at work and the others played: podsync admits, sources has objects, status issues tokens."""
+
+import asyncio
+import base64
+import contextlib
+import copy
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from bus.memory import MemoryNetwork
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.sources import ChangedObject, FoundObject, GetObject
+from bus.messages.status import IssuedToken, RequestToken
+from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.volume import MountedVolumes, VolumeState
+from services.launch import Context
+from services.volume.service import build
+from shared.clock import SystemClock
+from shared.config.effective import EffectiveConfig
+from tests.fakes.heard import Heard
+
+ACCESS = {
+    "name": "access",
+    "projected": {
+        "defaultMode": 0o644,
+        "sources": [
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+            {"configMap": {"name": "ca", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        ],
+    },
+}
+KEY = {"name": "key", "secret": {"secretName": "s", "defaultMode": 0o644}}
+CFG = {"name": "cfg", "configMap": {"name": "x", "defaultMode": 0o644}}
+LABELS = {
+    "name": "labels",
+    "downwardAPI": {
+        "defaultMode": 0o644,
+        "items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}],
+    },
+}
+LIMIT = {
+    "name": "limit",
+    "downwardAPI": {
+        "defaultMode": 0o644,
+        "items": [{"path": "memory", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory"}}],
+    },
+}
+CACHE: dict[str, Any] = {"name": "cache", "emptyDir": {}}
+VOLUMES = [ACCESS, KEY, CFG, LABELS, LIMIT, CACHE]
+FOLDERS = {
+    "access": "projected",
+    "key": "secret",
+    "cfg": "configmap",
+    "labels": "downward-api",
+    "limit": "downward-api",
+}
+
+
+class Cluster:
+    """What the others would say, as plain attributes. `silent`: services that take requests and never answer."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "root"
+        self.network = MemoryNetwork()
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.errors: dict[str, str] = {}  # key -> what sources says instead of the object
+        self.token = IssuedToken(token="jwt-1", expiration="2100-01-01T00:00:00Z")
+        self.silent: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.podsync = self.network.bus("podsync")
+        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.resources = self.podsync.own(NODE_RESOURCES)
+        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
+        self.events = Heard(self.podsync, events_of("volume"))
+
+    async def start(self) -> None:
+        await self.podsync.start()
+        await self.start_sources()
+        await self.start_status()
+
+    async def start_sources(self) -> None:
+        bus = self.network.bus("sources")
+        self.changed = bus.own(OBJECTS_CHANGED)
+        bus.answer(GetObject, self._get)
+        await bus.start()
+
+    async def start_status(self) -> None:
+        bus = self.network.bus("status")
+        bus.answer(RequestToken, self._issue)
+        await bus.start()
+
+    def put(self, kind: str, name: str, version: str, **data: str) -> None:
+        """An object of namespace `shop` as it is from now on, and the news of it."""
+        encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
+        content = encoded if kind == "Secret" else data
+        self.objects[f"{kind}/shop/{name}"] = {"metadata": {"resourceVersion": version}, "data": content}
+        self.changed.put(f"{kind}/shop/{name}", ChangedObject(resource_version=version))
+
+    def delete(self, kind: str, name: str) -> None:
+        del self.objects[f"{kind}/shop/{name}"]
+        self.changed.put(f"{kind}/shop/{name}", ChangedObject(resource_version=""))
+
+    def admit(
+        self, uid: str, *volumes: str, state: PodState = PodState.SYNC, labels: dict[str, str] | None = None
+    ) -> None:
+        metadata = {"name": f"web-{uid}", "namespace": "shop", "uid": uid, "labels": labels or {}}
+        spec = {
+            "volumes": copy.deepcopy(VOLUMES),
+            "containers": [{"name": "c"}],
+            "serviceAccountName": "builder",
+        }
+        pod = {"metadata": metadata, "spec": spec}
+        admitted = AdmittedPod(uid=uid, name=f"web-{uid}", namespace="shop", state=state, pod=pod, volumes=volumes)
+        self.admitted.put(uid, admitted)
+
+    @contextlib.asynccontextmanager
+    async def volume(self, *, sync_frequency: float = 3600.0) -> AsyncIterator[None]:
+        config = EffectiveConfig(
+            node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="", kubeconfig="k",
+            sync_frequency=sync_frequency,
+        )  # fmt: skip
+        bus = self.network.bus("volume")
+        service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        await bus.start()
+        running = asyncio.create_task(service.run())
+        try:
+            yield
+        finally:
+            self.network.kill("volume")
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    def directory(self, uid: str, volume: str) -> Path:
+        return self.root / "pods" / uid / "volumes" / f"kubernetes.io~{FOLDERS[volume]}" / volume
+
+    def read(self, uid: str, volume: str) -> dict[str, str]:
+        """The files of a volume as a container sees them."""
+        directory = self.directory(uid, volume)
+        found = {}
+        for entry in directory.iterdir():
+            if not entry.name.startswith(".."):
+                with contextlib.suppress(FileNotFoundError):  # a link of a file to come, or of one that has just gone
+                    found[entry.name] = entry.read_text()
+        return found
+
+    async def until_mounted(self, uid: str, volume: str) -> None:
+        await self.mounted.until(lambda state: uid in state and _is(state[uid], volume, VolumeState.MOUNTED))
+
+    async def until_shown(self, uid: str, volume: str, **content: str) -> None:
+        """Until the files are these; no stream tells of a refresh."""
+        async with asyncio.timeout(10):
+            while self.read(uid, volume) != content:
+                await asyncio.sleep(0)
+
+    async def _get(self, request: GetObject) -> FoundObject:
+        key = f"{request.kind}/{request.namespace}/{request.name}"
+        self.asked[key] += 1
+        if "sources" in self.silent:
+            await asyncio.Event().wait()
+        if key in self.errors:
+            return FoundObject(object=None, error=self.errors[key])
+        found = self.objects.get(key)
+        if found is None:
+            return FoundObject(object=None, not_found=True, error=f'{request.kind.lower()} "{request.name}" not found')
+        return FoundObject(object=found)
+
+    async def _issue(self, request: RequestToken) -> IssuedToken:
+        self.asked[f"token {request.service_account} {request.spec['boundObjectRef']['uid']}"] += 1
+        if "status" in self.silent:
+            await asyncio.Event().wait()
+        return self.token
+
+
+def _is(volumes: MountedVolumes, name: str, state: VolumeState) -> bool:
+    return name in volumes.volumes and volumes.volumes[name].state is state

@@ -1,0 +1,288 @@
+"""Volumes of files with the others played: content, refreshes, failures that pass, restarts, and silence on secrets."""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from bus.interface import Freshness
+from bus.messages.podsync import NodeResources, PodState
+from bus.messages.status import IssuedToken
+from bus.messages.volume import MountedVolume, VolumeState
+from services.volume import service
+from services.volume.adapters import cluster_content, empty_dir, root_dir
+from services.volume.core import operations, reconciler, token_cache
+from tests.service.volume.cluster import Cluster
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    mounts: set[str] = set()
+
+    def mount_tmpfs(path: Path, *, size: int) -> None:
+        mounts.add(str(path))
+
+    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
+    monkeypatch.setattr(empty_dir, "mount_tmpfs", mount_tmpfs)
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
+    cluster = Cluster(tmp_path)
+    await cluster.start()
+    cluster.put("ConfigMap", "ca", "1", **{"ca.crt": "CA"})
+    cluster.put("Secret", "s", "1", password="hunter2")
+    cluster.admitted.mark_complete()
+    return cluster
+
+
+async def test_the_default_service_account_volume(cluster: Cluster) -> None:
+    cluster.admit("u", "access", "key")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "access")
+    expected = {
+        name: MountedVolume(state=VolumeState.MOUNTED, host_path=str(cluster.directory("u", name)), read_only=True)
+        for name in ("access", "key")
+    }
+    assert cluster.mounted.state["u"].volumes == expected
+    assert cluster.read("u", "access") == {"token": "jwt-1", "ca.crt": "CA", "namespace": "shop"}
+    assert cluster.read("u", "key") == {"password": "hunter2"}
+    plugins = cluster.root / "pods" / "u" / "plugins" / "kubernetes.io~empty-dir"
+    assert sorted(entry.name for entry in plugins.iterdir()) == ["wrapped_access", "wrapped_key"]
+    assert not cluster.events.state
+
+
+async def test_a_changed_object_is_shown_at_once_and_only_its_volumes_are_asked_for(cluster: Cluster) -> None:
+    cluster.admit("u", "access", "key")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "key")
+        before = cluster.asked.copy()
+        cluster.put("Secret", "s", "2", password="changed", user="root")
+        await cluster.until_shown("u", "key", password="changed", user="root")
+        cluster.put("Secret", "s", "3", user="root")
+        await cluster.until_shown("u", "key", user="root")
+    assert cluster.asked - before == {"Secret/shop/s": 2}
+    assert len(cluster.mounted.said) == 1
+
+
+async def test_news_of_the_version_that_is_shown_asks_nobody(cluster: Cluster) -> None:
+    cluster.admit("u", "key")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "key")
+        cluster.changed.delete("Secret/shop/s")
+        cluster.put("Secret", "s", "1", password="hunter2")
+        await cluster.network.settle()
+    assert cluster.asked["Secret/shop/s"] == 1
+
+
+async def test_a_missing_object_is_told_and_found_as_soon_as_it_is_there(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operations, "FIRST_WAIT", 3600.0)
+    cluster.admit("u", "cfg")
+    text = 'MountVolume.SetUp failed for volume "cfg" : configmap "x" not found'
+    async with cluster.volume():
+        state = await cluster.mounted.until(bool)
+        assert state["u"].volumes == {"cfg": MountedVolume(state=VolumeState.ERROR, error=text)}
+        (event,) = (await cluster.events.until(bool)).values()
+        assert (event.type, event.reason, event.message, event.uid) == ("Warning", "FailedMount", text, "u")
+        cluster.put("ConfigMap", "x", "1", a="1")
+        await cluster.until_mounted("u", "cfg")
+    assert cluster.read("u", "cfg") == {"a": "1"}
+
+
+async def test_a_refresh_that_fails_is_told_and_leaves_the_volume_as_it_is(cluster: Cluster) -> None:
+    cluster.admit("u", "key")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "key")
+        cluster.delete("Secret", "s")
+        (event, *_) = (await cluster.events.until(bool)).values()
+    assert event.message == 'MountVolume.SetUp failed for volume "key" : secret "s" not found'
+    assert cluster.mounted.said == ["put u"]
+    assert cluster.read("u", "key") == {"password": "hunter2"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        'secrets "s" is forbidden: User "system:node:n" cannot get resource "secrets"',
+        "failed to sync secret cache: timed out waiting for the condition",
+        'object "shop"/"s" not registered',
+    ],
+)
+async def test_who_does_not_know_the_pod_yet_is_waited_for_in_silence(cluster: Cluster, error: str) -> None:
+    cluster.errors["Secret/shop/s"] = error
+    cluster.admit("u", "key")
+    async with cluster.volume():
+        await cluster.mounted.until(bool)
+        assert cluster.mounted.state["u"].volumes == {"key": MountedVolume(state=VolumeState.PENDING)}
+        cluster.errors.clear()
+        await cluster.until_mounted("u", "key")
+    assert not cluster.events.state
+
+
+async def test_what_does_not_pass_is_told_after_a_while(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconciler, "QUIET", 0.0)
+    cluster.errors["Secret/shop/s"] = 'secrets "s" is forbidden: no'
+    cluster.admit("u", "key")
+    async with cluster.volume():
+        await cluster.events.until(bool)
+        state = await cluster.mounted.until(bool)
+    assert state["u"].volumes["key"].state is VolumeState.ERROR
+
+
+async def test_sources_away_delays_its_volumes_alone_and_its_return_is_an_event(cluster: Cluster) -> None:
+    cluster.network.kill("sources")
+    cluster.admit("u", "key")
+    cluster.admit("v", "cache", "labels")
+    async with cluster.volume():
+        await cluster.until_mounted("v", "labels")
+        await cluster.start_sources()
+        await cluster.until_mounted("u", "key")
+    assert not cluster.events.state
+
+
+async def test_an_ask_without_an_answer_is_repeated(cluster: Cluster) -> None:
+    cluster.silent.add("sources")
+    cluster.admit("u", "key")
+    async with cluster.volume():
+        await until_asked(cluster)
+        await cluster.network.advance(cluster_content.SECONDS + 1)
+        cluster.silent.clear()
+        await cluster.until_mounted("u", "key")
+    assert not cluster.events.state
+
+
+async def test_a_pod_that_ends_does_not_wait_for_answers(cluster: Cluster) -> None:
+    cluster.silent.add("sources")
+    cluster.admit("u", "key", "cache")
+    async with cluster.volume():
+        await until_asked(cluster)
+        cluster.admit("u", state=PodState.TERMINATED)
+        await cluster.mounted.until(lambda state: not state)
+        cluster.admit("u", state=PodState.FINISHED)
+        async with asyncio.timeout(10):
+            while (cluster.root / "pods" / "u").exists():
+                await asyncio.sleep(0)
+
+
+async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster: Cluster) -> None:
+    cluster.admit("u", "labels", "key", labels={"a": "1"})
+    async with cluster.volume():
+        await cluster.until_mounted("u", "labels")
+        cluster.admit("u", "labels", "key", labels={"a": "2"})
+        await cluster.until_shown("u", "labels", labels='a="2"')
+        assert cluster.mounted.said == ["put u"]
+        cluster.admit("u", state=PodState.TERMINATED)
+        await cluster.mounted.until(lambda state: not state)
+        cluster.admit("u", state=PodState.FINISHED)
+        async with asyncio.timeout(10):
+            while (cluster.root / "pods" / "u").exists():
+                await asyncio.sleep(0)
+
+
+async def test_a_restart_with_everybody_away_tells_what_is_mounted_and_keeps_it(cluster: Cluster) -> None:
+    cluster.admit("u", "access", "key")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "access")
+    before, said = cluster.mounted.state, cluster.mounted.said
+    cluster.network.kill("sources")
+    cluster.network.kill("status")
+    cluster.token = IssuedToken(token="jwt-2", expiration="2100-01-01T00:00:00Z")
+    async with cluster.volume():
+        await cluster.mounted.until(lambda _: times_complete(cluster) == 2)
+        await cluster.network.settle()
+        assert cluster.read("u", "access")["token"] == "jwt-1"
+        await cluster.start_sources()
+        await cluster.start_status()
+        await cluster.until_shown("u", "access", **{"token": "jwt-2", "ca.crt": "CA", "namespace": "shop"})
+    assert cluster.mounted.state == before
+    assert set(cluster.mounted.said) == set(said)
+    assert not cluster.events.state
+
+
+async def until_asked(cluster: Cluster) -> None:
+    """Until a request has reached one of the others, played or silent."""
+    async with asyncio.timeout(10):
+        while not cluster.asked:
+            await asyncio.sleep(0)
+
+
+def times_complete(cluster: Cluster) -> int:
+    """How often volume has said that it knows all that is mounted."""
+    return len([change for change in cluster.mounted.changes if isinstance(change, Freshness) and change.complete])
+
+
+async def test_one_ask_for_all_that_want_the_same(cluster: Cluster) -> None:
+    for number in range(30):
+        cluster.admit(f"u{number}", "access")
+    async with cluster.volume():
+        await cluster.mounted.until(lambda state: len(state) == 30)
+    assert cluster.asked["ConfigMap/shop/ca"] == 1
+    assert sum(count for what, count in cluster.asked.items() if what.startswith("token")) == 30
+
+
+async def test_the_safety_net_finds_a_change_that_nobody_told_of(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "TURN", 0.01)
+    cluster.admit("u", "key")
+    async with cluster.volume(sync_frequency=0.02):
+        await cluster.until_mounted("u", "key")
+        cluster.objects["Secret/shop/s"]["data"] = {"password": "bmV3"}
+        await cluster.until_shown("u", "key", password="new")
+
+
+async def test_a_token_is_renewed_before_it_expires_and_kept_when_that_fails(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_cache, "LONGEST_USE", 0.05)
+    monkeypatch.setattr(token_cache.CachedToken, "refresh_at", lambda self, seconds, jitter: self.received + 0.05)
+    monkeypatch.setattr(cluster_content, "TRY_AGAIN", 0.05)
+    cluster.admit("u", "access")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "access")
+        cluster.token = IssuedToken(error="the server is not well")
+        before = cluster.asked.total()
+        async with asyncio.timeout(10):
+            while cluster.asked.total() < before + 2:
+                await asyncio.sleep(0)
+        assert cluster.read("u", "access")["token"] == "jwt-1"
+        cluster.token = IssuedToken(token="jwt-2", expiration="2100-01-01T00:00:00Z")
+        await cluster.until_shown("u", "access", **{"token": "jwt-2", "ca.crt": "CA", "namespace": "shop"})
+    assert not cluster.events.state
+
+
+async def test_a_first_token_that_cannot_be_had_is_told(cluster: Cluster) -> None:
+    cluster.token = IssuedToken(not_found=True, error='serviceaccounts "builder" not found')
+    cluster.admit("u", "access")
+    async with cluster.volume():
+        (event, *_) = (await cluster.events.until(bool)).values()
+    assert event.message == (
+        'MountVolume.SetUp failed for volume "access" : failed to fetch token: serviceaccounts "builder" not found'
+    )
+
+
+async def test_what_rests_on_the_node_waits_for_word_of_it_and_follows_it(cluster: Cluster) -> None:
+    cluster.admit("u", "limit")
+    async with cluster.volume():
+        state = await cluster.mounted.until(bool)
+        assert state["u"].volumes["limit"].state is VolumeState.PENDING
+        cluster.resources.put("node", NodeResources(capacity={}, allocatable={"cpu": "1", "memory": "1000"}))
+        await cluster.until_mounted("u", "limit")
+        assert cluster.read("u", "limit") == {"memory": "1000"}
+        cluster.resources.put("node", NodeResources(capacity={}, allocatable={"cpu": "1", "memory": "2000"}))
+        await cluster.until_shown("u", "limit", memory="2000")
+
+
+async def test_no_content_is_in_any_log_event_or_stream(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster.admit("u", "access", "key")
+    cluster.admit("v", "cfg")
+    async with cluster.volume():
+        await cluster.until_mounted("u", "key")
+        await cluster.events.until(bool)
+        cluster.put("Secret", "s", "2", password="hunter3")
+        await cluster.until_shown("u", "key", password="hunter3")
+    told = f"{caplog.text} {cluster.mounted.changes} {cluster.events.changes}"
+    assert "MountVolume u/key" in caplog.text
+    assert not any(secret in told for secret in ("hunter", "aHVudGVy", "jwt-1"))
