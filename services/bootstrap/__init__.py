@@ -2,21 +2,24 @@
 
 Purpose
     Reads flags and configuration, refuses what cannot work with one readable line per problem, sees to the serving
-    certificate, and says where everyone is found. Starts the embedded containerd where the configuration asks for it.
+    certificate, resolves the kubeconfig, and says where everyone is found. Starts the embedded containerd where the
+    configuration asks for it.
 Owns
-    Stream `certificates`; the files config.json, manifest.json and containerd/ in the run directory; the self-signed
-    pair in the certificate directory; supervisord's program `containerd`.
+    Stream `certificates`; config.json, manifest.json, credentials/ and containerd/ in the run directory; the
+    self-signed pair in the certificate directory; supervisord's program `containerd`.
 Follows
-    No stream. The files: configuration, flags, serving pair, its own two files and their directories, by inotify.
+    No stream. The files: configuration, flags, serving pair, kubeconfig and the files it names, its own two files and
+    their directories, by inotify. What an exec plugin gave is renewed before it ends.
 Answers
     GetManifest.
 Persists
-    config.json and manifest.json (0600, atomic), in the run directory; the self-signed pair.
+    config.json, manifest.json and credentials/ (0600, atomic), in the run directory; the self-signed pair.
 On restart
     Evaluates everything again and writes the files anew: that is how an edit takes effect, for each service as it
     restarts (`supervisorctl restart all`). While running, a good edit is only reported, and a bad one is reported and
     changes nothing; its own two files are written anew when somebody removes or changes them. Restarted alone, under
     the same supervisord or while services of an earlier one still run, a configuration that has become bad leaves the
-    last good one in force; on a fresh start it ends supervisord.
+    last good one in force; on a fresh start it ends supervisord. Credentials are written only when they differ; a
+    kubeconfig that has become bad, or a plugin that fails, leaves those in force and is tried again.
     Nobody needs bootstrap alive: killed, it leaves all files behind for the others.
 """

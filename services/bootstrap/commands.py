@@ -1,10 +1,13 @@
 """The command `bulkhead`: what an operator asks at a prompt. Reads and prints; starts nothing."""
 
 import sys
+import tempfile
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 import click
 
+from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flags import FIELD_FLAGS, OWN_FLAGS
 from shared.config.loader import evaluate
@@ -39,6 +42,8 @@ def check(flags: tuple[str, ...]) -> None:
     """
     try:
         resolved = evaluate(list(flags) or find_arguments(find_places()))
+        if problems := _kubeconfig_problems(resolved.config.kubeconfig):
+            raise ConfigurationRefusedError(problems)
     except ConfigurationRefusedError as error:
         for line in error.lines:
             click.echo(line, err=True)
@@ -51,6 +56,14 @@ def check(flags: tuple[str, ...]) -> None:
     if resolved.without_effect:
         click.echo(f"note: accepted, but without effect yet: {', '.join(resolved.without_effect)}")
     click.echo(f"{resolved.config.config_file or 'the flags'}: good")
+
+
+def _kubeconfig_problems(kubeconfig: str) -> tuple[str, ...]:
+    """What is wrong with the kubeconfig and the files it names; plugins are not run."""
+    if not kubeconfig:
+        return ()
+    with tempfile.TemporaryDirectory() as scratch:
+        return resolve_in_child(kubeconfig, Path(scratch), patience=0).problems
 
 
 @config.command("flags")

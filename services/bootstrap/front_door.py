@@ -15,6 +15,8 @@ from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manif
 from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import machine, ports, supervisord
+from services.bootstrap.adapters.credential_files import CredentialFiles
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.generation import supervisor_generation
@@ -91,6 +93,8 @@ class BootstrapDoor:
         self._generation = supervisor_generation()
         self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
         self.pair = PairReport()
+        self.kubeconfig = KubeconfigReport()
+        self.credentials = CredentialFiles(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
 
@@ -109,6 +113,7 @@ class BootstrapDoor:
         self.evaluated_at = time.time()
         try:
             evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder)
+            self._settle_credentials(evaluation.resolved.config)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
             if kept is None:
@@ -123,6 +128,24 @@ class BootstrapDoor:
         self._write(config)
         _remark(evaluation)
         return config
+
+    def _settle_credentials(self, config: EffectiveConfig) -> None:
+        """Resolve the kubeconfig and write what came out. Raises ConfigurationRefusedError, OperatorError."""
+        try:
+            if not config.joins_cluster:
+                self.credentials.remove()
+                return
+            self.credentials.prepare()
+            self.kubeconfig = resolve_in_child(config.kubeconfig, self.credentials.directory)
+            if self.kubeconfig.material is not None:
+                self.credentials.put(self.kubeconfig.material)
+                return
+            kept = self._last_good()
+            if kept is None or kept.kubeconfig != config.kubeconfig or self.credentials.present() is None:
+                raise ConfigurationRefusedError(self.kubeconfig.problems)
+            report_kept_credentials(self.kubeconfig.problems)
+        except OSError as error:
+            raise _unwritable(error, self.credentials.directory) from error
 
     def log_dir(self) -> str:
         """Where the log goes when the configuration was refused: the default, for no flag can be trusted."""
@@ -151,10 +174,7 @@ class BootstrapDoor:
             write_manifest(self._manifest(config))
             crash_point("bootstrap.published")
         except OSError as error:
-            where = str(error.filename or self._run_dir)
-            raise OperatorError(
-                f"cannot be written: {error.strerror}", where=where, remedy="make room or mend it"
-            ) from error
+            raise _unwritable(error, self._run_dir) from error
 
     def _write_config(self, config: EffectiveConfig) -> None:
         self._in_force = config, encode_effective(config, self._generation)
@@ -214,6 +234,11 @@ class BootstrapDoor:
         return any(_parent_of(pid) != ours for pid in holders if pid is not None)
 
 
+def _unwritable(error: OSError, where: Path) -> OperatorError:
+    where_exactly = str(error.filename or where)
+    return OperatorError(f"cannot be written: {error.strerror}", where=where_exactly, remedy="make room or mend it")
+
+
 def write_containerd_files(config: EffectiveConfig) -> None:
     """config.toml, the CNI list and the directories they speak of. Raises OSError."""
     embedded = config.embedded_containerd
@@ -249,6 +274,20 @@ def report_kept(lines: tuple[str, ...]) -> None:
     for line in lines:
         log.error("%s", line)
     log.error("the configuration was refused; the last good one stays in force")
+
+
+def changed_since(path: Path, wall: float) -> bool:
+    """Whether the file was touched since; in doubt (time stamps are some milliseconds behind) yes."""
+    try:
+        return path.stat().st_ctime > wall - 0.05
+    except OSError:
+        return False
+
+
+def report_kept_credentials(lines: tuple[str, ...]) -> None:
+    """Log why credentials were not renewed."""
+    for line in lines:
+        log.error("%s; the credentials in force stay", line)
 
 
 def _remark(evaluation: Evaluation) -> None:

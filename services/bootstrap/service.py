@@ -4,6 +4,7 @@ Decides nothing about values; a good edit is reported as waiting for a restart, 
 """
 
 import asyncio
+import contextlib
 import logging
 import signal
 from pathlib import Path
@@ -17,13 +18,21 @@ from bus.messages.bootstrap import CertificateState, GetManifest, Manifest
 from bus.messages.streams import CERTIFICATES
 from services.bootstrap import front_door
 from services.bootstrap.adapters.serving_pair import settle_in_child
-from services.bootstrap.front_door import BootstrapDoor, certificate_state, pair_request, start_containerd
+from services.bootstrap.front_door import (
+    BootstrapDoor,
+    certificate_state,
+    changed_since,
+    pair_request,
+    start_containerd,
+)
+from services.bootstrap.kubeconfig_follower import KubeconfigFollower
 from services.launch import Context
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.places import find_places
 
 log = logging.getLogger(__name__)
 
+_TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
 _RETRY = 30.0  # seconds between attempts to have supervisord start containerd; it tells us of nothing
 _MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
@@ -60,6 +69,9 @@ class Bootstrap:
         async with asyncio.TaskGroup() as tasks:
             if self._config.embedded_containerd:
                 tasks.create_task(self._start_containerd(), name="containerd")
+            if self._config.joins_cluster:
+                follower = KubeconfigFollower(self._context, self._door)
+                tasks.create_task(follower.run(), name="kubeconfig")
             tasks.create_task(self._watch(), name="watch")
             tasks.create_task(self._react(), name="react")
             tasks.create_task(self._keep_files(), name="files")
@@ -81,7 +93,7 @@ class Bootstrap:
                 if directory.is_dir():
                     inotify.add_watch(directory, _CHANGES)
             ours = set(self._watched())
-            self._changed |= {path for path in ours if _changed_since(path, self._evaluated_at)}
+            self._changed |= {path for path in ours if changed_since(path, self._evaluated_at)}
             if self._changed:
                 self._reload.set()  # edited after they were read and before we looked
             self._files_changed.set()
@@ -117,7 +129,11 @@ class Bootstrap:
     async def _react(self) -> None:
         while True:
             self._context.bus.progress("reload")
-            await self._reload.wait()
+            with contextlib.suppress(TimeoutError):  # idle is not hung: whoever judges us looks at our last turn
+                async with asyncio.timeout(_TURN):
+                    await self._reload.wait()
+            if not self._reload.is_set():
+                continue
             while self._reload.is_set():  # an editor's burst of changes is one edit
                 self._reload.clear()
                 await asyncio.sleep(_SETTLE)
@@ -156,11 +172,3 @@ class Bootstrap:
         self._last_lines = lines
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         self._context.bus.trouble("configuration", f"configuration refused: {lines[0]}{more}")
-
-
-def _changed_since(path: Path, wall: float) -> bool:
-    """Whether the file was touched since; in doubt (time stamps are some milliseconds behind) yes."""
-    try:
-        return path.stat().st_ctime > wall - 0.05
-    except OSError:
-        return False

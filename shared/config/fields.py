@@ -124,6 +124,9 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 DURATION_RANGES: dict[str, tuple[float, float]] = {
+    "nodeStatusUpdateFrequency": (0.1, 1e12), "nodeStatusReportFrequency": (0.1, 1e12),
+    "authentication.webhook.cacheTTL": (0, 1e12), "authorization.webhook.cacheAuthorizedTTL": (0, 1e12),
+    "authorization.webhook.cacheUnauthorizedTTL": (0, 1e12), "streamingConnectionIdleTimeout": (0, 1e12),
     "syncFrequency": (1, 1e12), "fileCheckFrequency": (1, 1e12), "runtimeRequestTimeout": (1, 1e12),
     "imageMinimumGCAge": (0, 1e12), "imageMaximumGCAge": (0, 1e12),
     "containerLogMonitorInterval": (3, 1e12), "crashLoopBackOff.maxContainerRestartPeriod": (1, 300),
@@ -158,7 +161,12 @@ WITH_EFFECT = frozenset(
         "podLogsDir", "seccompDefault", "crashLoopBackOff.maxContainerRestartPeriod", "clusterDomain", "clusterDNS",
         "resolvConf", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "maxPods",
         "podPidsLimit", "evictionHard", "mergeDefaultEvictionSettings", "evictionPressureTransitionPeriod",
-        "logging.verbosity", "runOnce",
+        "logging.verbosity", "runOnce", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
+        "registerNode", "registerWithTaints", "providerID", "enableControllerAttachDetach", "podsPerCore",
+        "systemReserved", "kubeReserved", "reservedSystemCPUs", "localStorageCapacityIsolation",
+        "allowedUnsafeSysctls", "configMapAndSecretChangeDetectionStrategy", "kubeAPIQPS", "kubeAPIBurst",
+        "eventRecordQPS", "eventBurst", "authentication.webhook.cacheTTL", "authorization.webhook.cacheAuthorizedTTL",
+        "authorization.webhook.cacheUnauthorizedTTL", "streamingConnectionIdleTimeout",
     )
 )  # fmt: skip
 

@@ -13,15 +13,18 @@ from shared.config.document import cannot_stand, check_fields, closest
 from shared.config.durations import parse_duration
 from shared.config.fields import KUBELET_CONFIGURATION
 from shared.config.findings import ConfigurationRefusedError, Findings
+from shared.config.node_settings import parse_taints
 
 # What a flag's text becomes. "map<" is the eviction grammar `signal<value,…`.
 OWN_FLAGS = {
     "config": "string", "root-dir": "string", "hostname-override": "string", "kubeconfig": "string",
-    "cert-dir": "string", "run-dir": "string", "log-dir": "string",
+    "cert-dir": "string", "run-dir": "string", "log-dir": "string", "node-ip": "string", "node-labels": "string",
+    "cloud-provider": "string",
 }  # fmt: skip
 
 FIELD_FLAGS: dict[str, tuple[str, str]] = {
-    "address": ("address", "string"), "anonymous-auth": ("authentication.anonymous.enabled", "bool"),
+    "address": ("address", "string"), "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "strings"),
+    "anonymous-auth": ("authentication.anonymous.enabled", "bool"),
     "authentication-token-webhook": ("authentication.webhook.enabled", "bool"),
     "authentication-token-webhook-cache-ttl": ("authentication.webhook.cacheTTL", "duration"),
     "authorization-mode": ("authorization.mode", "string"), "cgroup-driver": ("cgroupDriver", "string"),
@@ -50,6 +53,8 @@ FIELD_FLAGS: dict[str, tuple[str, str]] = {
     "image-service-endpoint": ("imageServiceEndpoint", "string"), "kube-api-burst": ("kubeAPIBurst", "int"),
     "kube-api-qps": ("kubeAPIQPS", "int"), "kube-reserved": ("kubeReserved", "map"),
     "kube-reserved-cgroup": ("kubeReservedCgroup", "string"), "kubelet-cgroups": ("kubeletCgroups", "string"),
+    "kube-api-content-type": ("contentType", "string"),
+    "local-storage-capacity-isolation": ("localStorageCapacityIsolation", "bool"),
     "logging-format": ("logging.format", "string"), "make-iptables-util-chains": ("makeIPTablesUtilChains", "bool"),
     "manifest-url": ("staticPodURL", "string"), "max-open-files": ("maxOpenFiles", "int"),
     "max-pods": ("maxPods", "int"), "memory-manager-policy": ("memoryManagerPolicy", "string"),
@@ -60,6 +65,7 @@ FIELD_FLAGS: dict[str, tuple[str, str]] = {
     "pod-max-pids": ("podPidsLimit", "int"), "pods-per-core": ("podsPerCore", "int"), "port": ("port", "int"),
     "protect-kernel-defaults": ("protectKernelDefaults", "bool"), "provider-id": ("providerID", "string"),
     "read-only-port": ("readOnlyPort", "int"), "register-node": ("registerNode", "bool"),
+    "register-with-taints": ("registerWithTaints", "taints"),
     "registry-burst": ("registryBurst", "int"), "registry-qps": ("registryPullQPS", "int"),
     "reserved-cpus": ("reservedSystemCPUs", "string"), "resolv-conf": ("resolvConf", "string"),
     "rotate-certificates": ("rotateCertificates", "bool"), "rotate-server-certificates": ("serverTLSBootstrap", "bool"),
@@ -116,7 +122,7 @@ def parse_flags(arguments: list[str]) -> Flags:
         if not texts:
             continue
         if name in OWN_FLAGS:
-            flags.own[name] = texts[-1]
+            flags.own[name] = ",".join(texts) if name == "node-labels" else texts[-1]  # labels accumulate (1.1)
         elif not (name in ("address", "healthz-bind-address") and not texts[-1]):  # "" is silently ignored (1.3)
             key = FIELD_FLAGS[name][0]
             flags.fields[key] = _value(name, kind, texts)
@@ -169,6 +175,8 @@ def _value(name: str, kind: str, texts: tuple[str, ...]) -> Any:
                 return text
             case "strings":
                 return [item for part in texts for item in part.split(",") if item]
+            case "taints":
+                return parse_taints(text)
             case "map" | "map<" | "gates":
                 pairs = _pairs(texts, "<" if kind == "map<" else "=")
                 return (

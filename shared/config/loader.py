@@ -16,6 +16,7 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 
 if TYPE_CHECKING:
+    from shared.config.findings import Findings
     from shared.config.resolve import Resolved
 
 CONFIG_NAME = "config.json"
@@ -35,11 +36,26 @@ def evaluate(arguments: list[str]) -> "Resolved":
     file = flags.own.get("config", "")
     documents = read_documents(_read(file), file, findings) if file else []
     resolved = resolve(documents, flags, find_places(), socket.gethostname(), findings)
+    _check_reserved_cpus(resolved.config.document.get("reservedSystemCPUs") or "", findings)
     resolv_conf = resolved.config.resolv_conf
     if resolv_conf and not Path(resolv_conf).exists():
         remark = f"resolvConf: {resolv_conf} does not exist: pods with the node's DNS cannot start (create it)"
         return replace(resolved, remarks=(*resolved.remarks, remark))
     return resolved
+
+
+def _check_reserved_cpus(text: str, findings: "Findings") -> None:
+    """reservedSystemCPUs are CPUs that are there (reference config.md 2.3). Raises ConfigurationRefusedError."""
+    from shared.config.node_settings import parse_cpus
+
+    try:
+        online = parse_cpus(Path("/sys/devices/system/cpu/online").read_text(encoding="ascii"))
+    except OSError:
+        return
+    if text and online and (missing := (parse_cpus(text) or frozenset()) - online):
+        what = f'is "{text}", but CPU {min(missing)} is not online'
+        findings.add("reservedSystemCPUs", what, "name CPUs of /sys/devices/system/cpu/online")
+        findings.refuse_if_any()
 
 
 def _read(file: str) -> str:

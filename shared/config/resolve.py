@@ -14,6 +14,7 @@ from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.fields import BULKHEAD_CONFIGURATION, KUBELET_CONFIGURATION, RELATIVE_PATHS, WITH_EFFECT
 from shared.config.findings import Findings
 from shared.config.flags import Flags, put_value
+from shared.config.node_settings import check_sysctls, check_taints, node_ips, node_labels, reservations
 from shared.config.places import Places
 from shared.config.rules import check_listeners, check_pod_logs_dir, check_rules, value_of
 
@@ -45,18 +46,21 @@ def resolve(documents: list[Document], flags: Flags, places: Places, hostname: s
     findings.refuse_if_any()  # the rules below rely on the types
     data = _without_nulls(data)
     _rebase_paths(data, file)
+    report_frequency = _report_frequency(data)
     gates = {**data.get("featureGates", {}), **flags.fields.get("featureGates", {})}
     for key, value in flags.fields.items():
         put_value(data, key, gates if key == "featureGates" else value)
         findings.places[key] = flags.places[key]
     check_rules(data, findings)
-    own = _own_flags(flags, places, hostname, findings)
+    own, remarks = _own_flags(flags, places, hostname, findings)
     fields = _fields(data, from_file=bool(file), places=places, findings=findings)
+    fields["node_status_report_frequency"] = report_frequency
     if embedded and "containerRuntimeEndpoint" not in data:
         fields["container_runtime_endpoint"] = f"unix://{embedded.socket}"
-    remarks = _settle_tls(fields, own)
+    remarks += _settle_tls(fields, own)
     config = EffectiveConfig(**own, **fields, embedded_containerd=embedded, document=data)
-    _check_standalone(config, findings)
+    if not config.joins_cluster:
+        _check_standalone(config, findings)
     listeners = [("port", config.address, config.port if config.enable_server else 0)]
     listeners.append(("readOnlyPort", config.address, config.read_only_port))
     listeners.append(("healthzPort", config.healthz_bind_address, config.healthz_port))
@@ -105,13 +109,16 @@ def _join(directory: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(directory, path))
 
 
-def _own_flags(flags: Flags, places: Places, hostname: str, findings: Findings) -> dict[str, Any]:
+def _own_flags(flags: Flags, places: Places, hostname: str, findings: Findings) -> tuple[dict[str, Any], list[str]]:
+    """EffectiveConfig's fields that only flags can set, and remarks."""
     own = flags.own
     node_name = (own.get("hostname-override") or hostname).strip().lower()
     if not node_name or len(node_name) > 253 or any(c.isspace() or c in "/%" for c in node_name):
         findings.add("", f'node name "{node_name}" cannot be used', "give another", place="--hostname-override")
-    if own.get("kubeconfig"):
-        findings.add("", "joining a cluster is not built yet", "leave it empty to run alone", place="--kubeconfig")
+    provider = own.get("cloud-provider", "")
+    if provider not in ("", "external"):
+        findings.add("", f'is "{provider}", must be empty or external', "leave it out", place="--cloud-provider")
+    ips, remarks = node_ips(own.get("node-ip", ""), findings)
     run_dir = posixpath.abspath(own.get("run-dir") or places.run_dir)
     if run_dir != places.run_dir:
         remedy = f"set BULKHEAD_RUN_DIR={run_dir} for supervisord, or leave out the flag"
@@ -119,15 +126,26 @@ def _own_flags(flags: Flags, places: Places, hostname: str, findings: Findings) 
     root = own.get("root-dir", places.root_dir)
     if not root or posixpath.normpath(root) != root:
         findings.add("", f'is "{root}", must be a path in its shortest form', "no //, ., .. or final /", "--root-dir")
-    return {
+    fields = {
         "node_name": node_name,
         "root_dir": posixpath.abspath(root),
         "run_dir": run_dir,
         "log_dir": posixpath.abspath(own.get("log-dir") or places.log_dir),
         "cert_dir": posixpath.abspath(own.get("cert-dir") or places.cert_dir),
-        "kubeconfig": own.get("kubeconfig", ""),
+        "kubeconfig": posixpath.abspath(own["kubeconfig"]) if own.get("kubeconfig") else "",
         "config_file": posixpath.abspath(own["config"]) if own.get("config") else "",
+        "node_labels": node_labels(own.get("node-labels", ""), findings),
+        "node_ips": ips,
+        "external_cloud_provider": provider == "external",
     }
+    return fields, remarks
+
+
+def _report_frequency(data: dict[str, Any]) -> float:
+    """Seconds; follows the update frequency where the file sets that one alone (reference config.md 2.2)."""
+    given = (data.get(key) or "0" for key in ("nodeStatusReportFrequency", "nodeStatusUpdateFrequency"))
+    report, update = (parse_duration(text) for text in given)
+    return report or update or 300.0
 
 
 def _fields(data: dict[str, Any], *, from_file: bool, places: Places, findings: Findings) -> dict[str, Any]:
@@ -145,6 +163,7 @@ def _fields(data: dict[str, Any], *, from_file: bool, places: Places, findings: 
 
     pod_logs_dir = nonzero("podLogsDir", places.pod_logs_dir)
     check_pod_logs_dir(pod_logs_dir, findings)
+    system_reserved, kube_reserved = reservations(data, findings)
     parallel = kept("maxParallelImagePulls", 0)
     pids = kept("podPidsLimit", -1)
     return {
@@ -177,6 +196,22 @@ def _fields(data: dict[str, Any], *, from_file: bool, places: Places, findings: 
         "eviction_hard": _eviction_hard(data, from_file),
         "eviction_pressure_transition_period": seconds("evictionPressureTransitionPeriod", 300.0),
         "node_status_update_frequency": seconds("nodeStatusUpdateFrequency", 10.0),
+        "node_status_max_images": kept("nodeStatusMaxImages", 50),
+        "node_lease_duration": float(kept("nodeLeaseDurationSeconds", 40)),
+        "register_node": kept("registerNode", True),
+        "register_with_taints": check_taints(data, findings),
+        "provider_id": kept("providerID", ""),
+        "controller_attach_detach": kept("enableControllerAttachDetach", True),
+        "pods_per_core": kept("podsPerCore", 0),
+        "system_reserved": system_reserved,
+        "kube_reserved": kube_reserved,
+        "local_storage_capacity_isolation": kept("localStorageCapacityIsolation", True),
+        "allowed_unsafe_sysctls": check_sysctls(data, findings),
+        "change_detection_strategy": nonzero("configMapAndSecretChangeDetectionStrategy", "Watch"),
+        "kube_api_qps": kept("kubeAPIQPS", 50),
+        "kube_api_burst": nonzero("kubeAPIBurst", 100),
+        "event_record_qps": kept("eventRecordQPS", 50),
+        "event_burst": nonzero("eventBurst", 100),
         "enable_server": kept("enableServer", True),
         "address": nonzero("address", "0.0.0.0"),
         "port": nonzero("port", 10250),
@@ -191,6 +226,10 @@ def _fields(data: dict[str, Any], *, from_file: bool, places: Places, findings: 
         "anonymous_auth": kept("authentication.anonymous.enabled", not from_file),
         "authorization_mode": nonzero("authorization.mode", "Webhook" if from_file else "AlwaysAllow"),
         "webhook_authentication": kept("authentication.webhook.enabled", from_file),
+        "webhook_authentication_cache_ttl": seconds("authentication.webhook.cacheTTL", 120.0),
+        "webhook_authorized_cache_ttl": seconds("authorization.webhook.cacheAuthorizedTTL", 300.0),
+        "webhook_unauthorized_cache_ttl": seconds("authorization.webhook.cacheUnauthorizedTTL", 30.0),
+        "streaming_connection_idle_timeout": seconds("streamingConnectionIdleTimeout", 14400.0),
         "enable_debugging_handlers": kept("enableDebuggingHandlers", True),
     }
 

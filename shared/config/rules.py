@@ -12,7 +12,10 @@ from shared.config.durations import parse_duration
 from shared.config.fields import CHOICES, DURATION_RANGES, EVICTION_SIGNALS, RANGES, TLS_CIPHER_SUITES
 from shared.config.findings import Findings
 
-_ZERO_IS_UNSET = ("port", "maxOpenFiles", "syncFrequency", "fileCheckFrequency", "runtimeRequestTimeout")
+_ZERO_IS_UNSET = (
+    "port", "maxOpenFiles", "syncFrequency", "fileCheckFrequency", "runtimeRequestTimeout",
+    "nodeStatusUpdateFrequency", "nodeStatusReportFrequency",
+)  # fmt: skip
 _SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
 _QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([numkKMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
 

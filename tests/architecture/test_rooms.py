@@ -16,9 +16,9 @@ WHO_MAY_IMPORT = {
     "grpc": ("shared/cri/",),
     "cri_api": ("shared/cri/",),
     "google": ("shared/cri/",),
-    "kubernetes": (),
+    "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/", "services/server/adapters/"),
-    "aiohttp": ("services/server/",),
+    "aiohttp": ("services/server/", "shared/kube/"),
     "asyncinotify": (
         "services/awaiting.py",
         "services/bootstrap/",

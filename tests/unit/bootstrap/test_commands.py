@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from services.bootstrap.commands import main
+from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, write
 
 GOOD = (
     "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhairpinMode: none\n"
@@ -42,3 +43,13 @@ def test_the_version_is_printed() -> None:
 
 def test_the_flags_are_listed_with_their_keys() -> None:
     assert "--read-only-port" in CliRunner().invoke(main, ["config", "flags"]).output
+
+
+def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path) -> None:
+    file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
+    result = CliRunner().invoke(main, ["config", "check", f"--kubeconfig={file}"])
+    assert (result.exit_code, (tmp_path / "ran").exists()) == (0, False)
+    write(file, kubeconfig({"tokenFile": "none"}))
+    result = CliRunner().invoke(main, ["config", "check", f"--kubeconfig={file}"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"--kubeconfig: {file}: tokenFile: {tmp_path}/none cannot be read: No such file")

@@ -234,7 +234,7 @@ def test_alone_without_saying_so_names_both_keys_to_change(tmp_path: Path) -> No
         (["--config", "/a\0b"], "flags: argument 2 holds a NUL byte (remove it)"),
         (["start"], 'unknown command "start" (flags begin with --)'),
         (["--anonymous-auth", "false"], 'unknown command "false" (flags begin with --)'),
-        (["--kubeconfig=/x"], "--kubeconfig: joining a cluster is not built yet (leave it empty to run alone)"),
+        (["--cloud-provider=aws"], '--cloud-provider: is "aws", must be empty or external (leave it out)'),
         (["--root-dir=/a/"], '--root-dir: is "/a/", must be a path in its shortest form (no //, ., .. or final /)'),
         (["--hostname-override=a b"], '--hostname-override: node name "a b" cannot be used (give another)'),
         (["--config=/does/not/exist"], "--config: /does/not/exist cannot be read: No such file or"),

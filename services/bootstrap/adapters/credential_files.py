@@ -1,0 +1,98 @@
+"""`<run dir>/credentials/`: the resolved credentials as files that services load. Written only when they differ.
+
+New content gets new names, then credentials.json names them: a crash at any line leaves the old or the new ones whole.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from services.bootstrap.adapters.material import Material
+from shared.crash import crash_point
+from shared.errors import OperatorError
+from shared.files import write_atomically
+from shared.kube.credentials import Credentials, credentials_path, encode_credentials, load_credentials
+
+_PIECES = {
+    "ca_file": ("ca", "ca.crt"), "client_certificate_file": ("certificate", "client.crt"),
+    "client_key_file": ("key", "client.key"), "token_file": ("token", "token"),
+}  # fmt: skip
+
+
+class CredentialFiles:
+    """The files of one run directory; bootstrap alone writes them."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self.directory = credentials_path(run_dir).parent
+
+    def prepare(self) -> None:
+        """Make the directory, and remove what killed children left in it. Raises OSError."""
+        self.directory.mkdir(mode=0o700, exist_ok=True)
+        self.directory.chmod(0o700)
+        for left in self.directory.glob(".resolving.*"):
+            shutil.rmtree(left, ignore_errors=True)
+        for left in self.directory.glob(".*.tmp"):
+            left.unlink(missing_ok=True)
+
+    def present(self) -> Credentials | None:
+        """The credentials in force, None where there are none that can be used."""
+        try:
+            return load_credentials(self._run_dir)
+        except (OSError, OperatorError):
+            return None
+
+    def put(self, material: Material) -> bool:
+        """Bring credentials into force; False when they are already. Raises OSError."""
+        before = self.present()
+        if before is not None and _says_the_same(before, material):
+            return False
+        version = max([before.version if before else 0, *self._versions()]) + 1
+        after = Credentials(
+            version=version,
+            server=material.server,
+            insecure_skip_tls_verify=material.insecure_skip_tls_verify,
+            tls_server_name=material.tls_server_name,
+            proxy_url=material.proxy_url,
+        )
+        for name, (piece, stem) in _PIECES.items():
+            if text := getattr(material, piece):
+                path = self.directory / f"{version}.{stem}"
+                write_atomically(path, text.encode())
+                after = replace(after, **{name: str(path)})  # type: ignore[arg-type]  # all of _PIECES are str
+                crash_point("bootstrap.credentials.piece")
+        write_atomically(self.directory / credentials_path(self._run_dir).name, encode_credentials(after))
+        crash_point("bootstrap.credentials.written")
+        self._remove_all_but(after, before)
+        return True
+
+    def remove(self) -> None:
+        """The node runs alone now."""
+        credentials_path(self._run_dir).unlink(missing_ok=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _versions(self) -> list[int]:
+        """Of files that a crash may have left unnamed: their names are not used again."""
+        heads = (path.name.partition(".")[0] for path in self.directory.iterdir())
+        return [int(head) for head in heads if head.isdecimal()]
+
+    def _remove_all_but(self, *kept: Credentials | None) -> None:
+        """A reader that holds the set before this one may still open its files; older ones are nobody's."""
+        names = {Path(getattr(one, name)).name for one in kept if one for name in _PIECES}
+        for path in self.directory.iterdir():
+            if path.name.partition(".")[0].isdecimal() and path.name not in names:
+                path.unlink(missing_ok=True)
+
+
+def _says_the_same(present: Credentials, material: Material) -> bool:
+    plain = ("server", "insecure_skip_tls_verify", "tls_server_name", "proxy_url")
+    if any(getattr(present, name) != getattr(material, name) for name in plain):
+        return False
+    try:
+        texts = {
+            piece: Path(file).read_bytes() if (file := getattr(present, name)) else b""
+            for name, (piece, _) in _PIECES.items()
+        }
+    except OSError:
+        return False
+    return all(getattr(material, piece).encode() == text for piece, text in texts.items())

@@ -1,0 +1,70 @@
+"""Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child; asks nobody anything."""
+
+import base64
+import signal
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from services.bootstrap.adapters.material import Material, OutOfTimeError, ProblemError, check_material
+from services.bootstrap.core.kubeconfig import Shape
+from shared.timestamps import parse_rfc3339
+
+PLUGIN_PATIENCE = 30  # seconds
+_SHOWN = 200  # characters of what a plugin says about its failure
+
+
+def run_plugin_for(material: Material, shape: Shape, base: str, patience: int) -> tuple[Material, float]:
+    """Run the exec plugin for at most `patience` seconds; what it says takes the place of the user's own.
+
+    With the wall seconds at which that ends, 0 = never. Raises ProblemError. `base` is the kubeconfig's directory.
+    """
+    from kubernetes.config.config_exception import ConfigException
+    from kubernetes.config.exec_provider import ExecProvider
+    from kubernetes.config.kube_config import ConfigNode
+
+    plugin = {key: value for key, value in shape.user["exec"].items() if value is not None}
+    command = plugin["command"]
+    cluster = {key: value for key, value in shape.cluster.items() if key != "certificate-authority"}
+    if material.ca:
+        cluster["certificate-authority-data"] = base64.b64encode(material.ca.encode()).decode()
+    hint = " ".join(str(plugin.get("installHint") or "see that it is installed and executable").split())[:_SHOWN]
+    signal.alarm(patience)
+    try:
+        provider = ExecProvider(ConfigNode("exec", plugin), base, ConfigNode("cluster", cluster))
+        status = provider.run()
+    except OutOfTimeError:
+        what = f"exec: {command} did not end within {patience} s (run it by hand; it must not ask anybody)"
+        raise ProblemError(what) from None
+    except OSError as error:
+        raise ProblemError(f"exec: {command} cannot be run: {error.strerror} ({hint})") from None
+    except ConfigException as error:
+        said = " ".join(str(error).removeprefix("exec: ").split())[:_SHOWN]
+        raise ProblemError(f"exec: {command}: {said} (run it by hand)") from None
+    finally:
+        signal.alarm(0)
+    if not isinstance(status, dict):
+        raise ProblemError(f"exec: {command} gave no status (it must print an ExecCredential)")
+    texts = {}
+    for name in ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"):
+        value = status.get(name) or ""
+        if not isinstance(value, str):
+            raise ProblemError(f"exec: {command} gave a {name} that is no text (it must print an ExecCredential)")
+        texts[name] = value
+    if not texts["token"] and not texts["clientCertificateData"]:
+        raise ProblemError(f"exec: {command} gave neither token nor clientCertificateData (run it by hand)")
+    fields = asdict(material)
+    if texts["token"]:
+        fields["token"] = texts["token"].strip()
+    if texts["clientCertificateData"] or texts["clientKeyData"]:
+        fields |= {"certificate": texts["clientCertificateData"], "key": texts["clientKeyData"]}
+    made = Material(**fields)
+    ends = check_material(made, f"exec: {command}: ")
+    expires = [ends] if texts["clientCertificateData"] and ends else []
+    if texts["expirationTimestamp"]:
+        moment = parse_rfc3339(texts["expirationTimestamp"])
+        if moment is None:
+            raise ProblemError(f"exec: {command} gave an expirationTimestamp that is no time (run it by hand)")
+        expires.append(moment)
+    if expires and min(expires) <= datetime.now(UTC).timestamp():
+        raise ProblemError(f"exec: {command} gave credentials that have expired (check its cache, and the clock)")
+    return made, min(expires, default=0.0)

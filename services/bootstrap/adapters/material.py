@@ -1,0 +1,80 @@
+"""Resolved credentials and what can be wrong with them; `cryptography` is imported in the child alone."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+_LARGEST = 2**23  # bytes of a kubeconfig, or of a file it names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Resolved credentials; secret. PEM texts, "" = none."""
+
+    server: str
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    token: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+
+    def __repr__(self) -> str:
+        return f"Material(server={self.server!r}, …)"
+
+
+class ProblemError(Exception):
+    """One line: what (remedy)."""
+
+
+class OutOfTimeError(Exception):
+    """The alarm rang."""
+
+
+def file_text(path: str, key: str) -> str:
+    """The text of a file that `key` of the kubeconfig names, "" = the kubeconfig itself."""
+    named = f"{key}: {path} " if key else ""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise ProblemError(f"{named}is larger than {_LARGEST >> 20} MiB (is it the right file?)")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        remedy = "give the path of a readable file" if key else "give the path of a kubeconfig, or leave out the flag"
+        raise ProblemError(f"{named}cannot be read: {error.strerror} ({remedy})") from None
+    except UnicodeDecodeError:
+        raise ProblemError(f"{named}is not text (PEM and YAML are)") from None
+
+
+def check_material(material: Material, by: str = "") -> float:
+    """The wall seconds at which the client certificate ends, 0 without one."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+    from cryptography.x509 import load_pem_x509_certificates
+
+    if material.token and not (material.token.isascii() and material.token.isprintable()):
+        raise ProblemError(f"{by}the token holds characters that no token has (is it the right file?)")
+    if material.ca:
+        try:
+            load_pem_x509_certificates(material.ca.encode())
+        except ValueError:
+            raise ProblemError(f"{by}certificate-authority holds no PEM certificate (put the CA's there)") from None
+    if not material.certificate and not material.key:
+        return 0.0
+    try:
+        leaf = load_pem_x509_certificates(material.certificate.encode())[0]
+    except ValueError:
+        raise ProblemError(f"{by}client-certificate holds no PEM certificate (replace it)") from None
+    try:
+        key = load_pem_private_key(material.key.encode(), password=None)
+    except (ValueError, TypeError):
+        raise ProblemError(f"{by}client-key holds no unencrypted PEM private key (replace it)") from None
+    form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    if leaf.public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
+        raise ProblemError(f"{by}client-key is not the key of client-certificate (replace one of them)")
+    ends = leaf.not_valid_after_utc
+    if ends <= datetime.now(UTC):
+        remedy = "renew it, and check this machine's clock"
+        raise ProblemError(f"{by}client-certificate has expired on {ends:%Y-%m-%d %H:%M:%S} UTC ({remedy})")
+    return ends.timestamp()

@@ -1,0 +1,116 @@
+"""Follows the kubeconfig, the files it names and the end of what a plugin gave; brings new credentials into force.
+
+A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again.
+"""
+
+import asyncio
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
+from services.bootstrap.core.renewal import retry_delay, seconds_until_renewal
+from services.bootstrap.front_door import BootstrapDoor, changed_since, report_kept_credentials
+from services.launch import Context
+
+log = logging.getLogger(__name__)
+
+_SETTLE = 0.2  # seconds without a further change before the files are looked at
+_CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
+
+
+class KubeconfigFollower:
+    """One loop; `door` has resolved the kubeconfig once, or kept earlier credentials."""
+
+    def __init__(self, context: Context, door: BootstrapDoor) -> None:
+        self._context, self._door = context, door
+        self._kubeconfig = context.config.kubeconfig
+        self._report = replace(door.kubeconfig, material=None)
+        self._read_at = door.evaluated_at  # wall seconds; what changed later has not been read
+        self._failures = 0 if door.kubeconfig.material else 1  # not looked at yet is one, too
+        self._last_problems = door.kubeconfig.problems
+        if self._last_problems:
+            context.bus.trouble("kubeconfig", self._last_problems[0])
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Forever."""
+        while True:
+            with Inotify() as inotify:
+                watched = self._watch(inotify)
+                listening = asyncio.create_task(self._listen(inotify, watched))
+                try:
+                    while watched == self._files():
+                        await self._wait()
+                        await self._look()
+                finally:
+                    listening.cancel()
+                    await asyncio.gather(listening, return_exceptions=True)
+
+    def _files(self) -> set[Path]:
+        """Names and what they point to: a certificate is often a link to its newest file."""
+        named = {Path(self._kubeconfig), *map(Path, self._report.files)}
+        return named | {Path(os.path.realpath(file)) for file in named}
+
+    def _watch(self, inotify: Inotify) -> set[Path]:
+        """Watch the directories, for files are replaced whole; what was changed before we watched is a change, too."""
+        files = self._files()
+        for directory in {file.parent for file in files}:
+            if directory.is_dir():
+                inotify.add_watch(directory, _CHANGES)
+        if any(changed_since(file, self._read_at) for file in files):
+            self._changed.set()
+        return files
+
+    async def _listen(self, inotify: Inotify, files: set[Path]) -> None:
+        async for event in inotify:
+            # `..data` is how a mounted Secret replaces all of its files at once
+            if event.path is not None and (event.path in files or event.path.name.startswith("..")):
+                self._changed.set()
+
+    async def _wait(self) -> None:
+        """Until a file changes, or it is time to renew or to try again."""
+        self._context.bus.progress("kubeconfig")
+        wall = self._context.clock.wall()
+        delay = retry_delay(self._failures) or seconds_until_renewal(self._report.expires_at, wall)
+        try:
+            async with asyncio.timeout(delay):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+        while self._changed.is_set():  # a burst of changes is one
+            self._changed.clear()
+            await asyncio.sleep(_SETTLE)
+
+    async def _look(self) -> None:
+        self._read_at = self._context.clock.wall()
+        credentials = self._door.credentials
+        try:
+            await asyncio.to_thread(credentials.prepare)
+            report = await asyncio.to_thread(resolve_in_child, self._kubeconfig, credentials.directory)
+            changed = report.material is not None and await asyncio.to_thread(credentials.put, report.material)
+        except OSError as error:
+            line = f"{credentials.directory}: cannot be written: {error.strerror} (make room or mend it)"
+            report, changed = KubeconfigReport(problems=(line,), files=self._report.files), False
+        if report.problems:
+            self._keep(report)
+            return
+        if self._failures:
+            log.info("%s is good again", self._kubeconfig)
+        if changed:
+            log.info("new credentials for the API server are in force")
+        self._context.bus.trouble("kubeconfig", None)
+        self._report, self._failures, self._last_problems = replace(report, material=None), 0, ()
+
+    def _keep(self, report: KubeconfigReport) -> None:
+        """The credentials in force stay; the files of the good kubeconfig stay watched."""
+        self._failures += 1
+        if report.problems != self._last_problems:
+            report_kept_credentials(report.problems)
+        self._last_problems = report.problems
+        self._context.bus.trouble("kubeconfig", report.problems[0])
+        files = tuple(dict.fromkeys((*report.files, *self._report.files[:16])))
+        self._report = KubeconfigReport(files=files, expires_at=self._report.expires_at)

@@ -1,0 +1,168 @@
+"""What the configuration says of the Node object: labels, taints, addresses, reservations (reference config.md 2, 3.8).
+
+Pure: texts in; settings out, problems into the findings.
+"""
+
+import ipaddress
+import re
+from typing import Any
+
+from shared.config.findings import Findings
+from shared.podspec.names import label_value, qualified_name
+from shared.podspec.quantity import parse_quantity
+
+_LABEL_KEYS = frozenset(
+    (
+        "kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os",
+        "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type",
+        "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/zone",
+        "failure-domain.beta.kubernetes.io/region",
+    )
+)  # fmt: skip
+_LABEL_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+_SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
+
+
+def node_labels(text: str, findings: Findings) -> dict[str, str]:
+    """`--node-labels`: `key=value,…`, a key alone has the empty value."""
+    place = "--node-labels"
+    labels: dict[str, str] = {}
+    for item in (part.strip() for part in text.split(",")):
+        if item:
+            key, _, value = item.partition("=")
+            labels[key.strip()] = value.strip()
+    if unknown := sorted(key for key in labels if _is_reserved(key)):
+        remedy = f"only these may be set: {', '.join(sorted(_LABEL_KEYS))}, and keys below {_LABEL_NAMESPACES[0]}"
+        what = f"{', '.join(unknown)}: in a domain that belongs to Kubernetes"
+        findings.add("", what, f"{remedy} or {_LABEL_NAMESPACES[1]}", place=place)
+        return labels
+    for key, value in labels.items():
+        for problem in qualified_name(key):
+            findings.add("", f'key "{key}": {problem}', "write key=value,key=value", place=place)
+        for problem in label_value(value):
+            findings.add("", f'value "{value}": {problem}', "write key=value,key=value", place=place)
+    return labels
+
+
+def _is_reserved(key: str) -> bool:
+    namespace = key.partition("/")[0] if "/" in key else ""
+    if not _is_within(namespace, ("kubernetes.io", "k8s.io")):
+        return False
+    return key not in _LABEL_KEYS and not _is_within(namespace, _LABEL_NAMESPACES)
+
+
+def _is_within(namespace: str, domains: tuple[str, ...]) -> bool:
+    return any(namespace == domain or namespace.endswith(f".{domain}") for domain in domains)
+
+
+def parse_taints(text: str) -> list[dict[str, str]]:
+    """`--register-with-taints`: `key[=value]:effect,…`; items ending in `-` are dropped. Raises ValueError."""
+    taints = []
+    for item in (part.strip() for part in text.split(",")):
+        if not item or item.endswith("-"):
+            continue
+        head, colon, effect = item.rpartition(":")
+        key, _, value = head.partition("=")
+        if not colon or not key or not effect:
+            raise ValueError("write it as key=value:effect,key:effect")
+        taints.append({"key": key, "value": value, "effect": effect})
+    return taints
+
+
+def check_taints(data: dict[str, Any], findings: Findings) -> tuple[dict[str, str], ...]:
+    """`registerWithTaints`, each with key, value and effect."""
+    place, seen, taints = findings.place_of("registerWithTaints"), set(), []
+    for index, given in enumerate(data.get("registerWithTaints") or ()):
+        dotted = f"registerWithTaints[{index}]" if not place.startswith("--") else f"taint {index + 1}"
+
+        def add(what: str, remedy: str, dotted: str = dotted) -> None:
+            findings.add("", f"{dotted}: {what}", remedy, place=place)
+
+        taint = {name: given.get(name) or "" for name in ("key", "value", "effect")}
+        for problem in qualified_name(taint["key"]):
+            add(f'key "{taint["key"]}": {problem}', "such as example.com/dedicated")
+        for problem in label_value(taint["value"]):
+            add(f'value "{taint["value"]}": {problem}', "a value is like that of a label")
+        if taint["effect"] not in _EFFECTS:
+            add(f'effect is "{taint["effect"]}", must be one of {", ".join(_EFFECTS)}', "names are case-sensitive")
+        if given.get("timeAdded"):
+            add("timeAdded is set, which only the cluster may", "remove it")
+        if (taint["key"], taint["effect"]) in seen:
+            add(f"a second taint {taint['key']}:{taint['effect']}", "remove one of them")
+        seen.add((taint["key"], taint["effect"]))
+        taints.append(taint)
+    return tuple(taints)
+
+
+def node_ips(text: str, findings: Findings) -> tuple[tuple[str, ...], list[str]]:
+    """`--node-ip`: the addresses in the order given, and remarks about what is none."""
+    place = "--node-ip"
+    parsed: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = []
+    remarks = []
+    for item in (part.strip() for part in text.split(",")):
+        try:
+            if item:
+                parsed.append(ipaddress.ip_address(item))
+        except ValueError:
+            remarks.append(f'{place}: "{item}" is no IP address and is ignored')
+    if len(parsed) > 2 or (len(parsed) == 2 and parsed[0].version == parsed[1].version):
+        findings.add("", f'is "{text}", must be one address, or one IPv4 and one IPv6', "leave out the others", place)
+    elif len(parsed) == 2 and any(address.is_unspecified for address in parsed):
+        findings.add("", f'is "{text}": two addresses must both be concrete', "name both, or give one", place)
+    return tuple(str(address) for address in parsed), remarks
+
+
+def reservations(data: dict[str, Any], findings: Findings) -> tuple[dict[str, str], dict[str, str]]:
+    """`systemReserved` and `kubeReserved`, as reservedSystemCPUs changes them."""
+    found = []
+    for key in ("systemReserved", "kubeReserved"):
+        reserved: dict[str, str] = data.get(key) or {}
+        for resource, text in reserved.items():
+            dotted = f"{key}.{resource}"
+            if resource not in _RESERVABLE:
+                findings.add(dotted, f'cannot reserve "{resource}" resource', f"known are {', '.join(_RESERVABLE)}")
+            elif not _is_amount(text):
+                findings.add(dotted, f'is "{text}", must be a quantity that is not negative', 'such as "500m" or "1Gi"')
+        found.append(dict(reserved))
+    system, kube = found
+    if listed := data.get("reservedSystemCPUs"):
+        cpus = parse_cpus(listed)
+        if cpus is None:
+            findings.add("reservedSystemCPUs", f'is "{listed}", must be a list of CPUs', 'such as "0-1,4"')
+        else:
+            kube.pop("cpu", None)
+            system["cpu"] = str(len(cpus))
+        for key in ("systemReservedCgroup", "kubeReservedCgroup"):
+            if data.get(key):
+                findings.add(key, "cannot be set together with reservedSystemCPUs", "remove one of them")
+    return system, kube
+
+
+def parse_cpus(text: str) -> frozenset[int] | None:
+    """The CPUs of a list such as `0-3,8`; None when it is none."""
+    cpus: set[int] = set()
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip(), re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            return None
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(cpus)
+
+
+def check_sysctls(data: dict[str, Any], findings: Findings) -> tuple[str, ...]:
+    """`allowedUnsafeSysctls`: names, or prefixes that end in `*`."""
+    place, patterns = findings.place_of("allowedUnsafeSysctls"), tuple(data.get("allowedUnsafeSysctls") or ())
+    for pattern in patterns:
+        if len(pattern) > 253 or not _SYSCTL.fullmatch(pattern):
+            what = f'"{pattern}" is neither the name of a sysctl nor a prefix with *'
+            findings.add("allowedUnsafeSysctls", what, "such as kernel.msg* or net.core.somaxconn", place)
+    return patterns
+
+
+def _is_amount(text: str | None) -> bool:
+    try:
+        return text is not None and parse_quantity(text).nanos >= 0
+    except ValueError:
+        return False
