@@ -6,11 +6,9 @@ What the events say is the service's; who writes them down is status.
 from dataclasses import replace
 
 from bus.interface import OwnedStream
-from bus.messages.event import KubeEvent
+from bus.messages.event import KEPT, KubeEvent
 from shared.clock import Clock
 from shared.timestamps import rfc3339_micro
-
-KEPT = 200
 
 
 class EventRecorder:
@@ -19,6 +17,7 @@ class EventRecorder:
     def __init__(self, stream: OwnedStream[KubeEvent], clock: Clock) -> None:
         self._stream, self._clock = stream, clock
         self._number = 0
+        stream.mark_complete()  # those of an earlier incarnation are no more: a follower need not keep them
 
     def record(self, event: KubeEvent, *, cause: str = "") -> KubeEvent:
         """Publish; the time is filled in when the event has none. The event as published."""

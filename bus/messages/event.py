@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+KEPT = 200  # events on the stream of each writer
+
 
 @dataclass(frozen=True, kw_only=True)
 class KubeEvent:
-    """Key: a number that grows within the writer's incarnation; a writer keeps the newest 200."""
+    """Key: a number that grows within the writer's incarnation; a writer keeps the newest `KEPT`."""
 
     type: str  # Normal | Warning
     reason: str

@@ -1,24 +1,31 @@
-"""What the node and its pods are reported to be; the one process that will write to the API server.
+"""What the node and its pods are reported to be; the one process that writes to the API server.
 
 Purpose
     Judges the node's Ready condition from what pleg observed and from the beats of all processes, joins it with the
-    pressure conditions podsync judges, confirms pod statuses, and writes every Kubernetes Event to the log.
+    pressure conditions podsync judges, and writes every Kubernetes Event to the log. With an API server it registers
+    the node, keeps its status and its lease, writes pod statuses, mirror pods and Events; alone it confirms pod
+    statuses as they come.
 
 Owns
     `node.status`, `status.written` and `events/status`.
 
 Follows
-    `pods.status`, `node.conditions`, `node.observed`, every `events/<service>`, and all beats.
+    `pods.status`, `pods.admitted`, `pods.desired`, `pods.mirrors`, `node.conditions`, `node.observed`, `node.object`,
+    `node.resources`, `node.images`, every `events/<service>`, and all beats.
 
 Answers
-    Nothing.
+    ReviewToken, ReviewAccess, RequestToken: what the API server says to them.
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their
-    transition times. With no API server nobody else keeps them.
+    transition times: alone nobody else keeps them. And under which supervisord the agent's start was last recorded.
+    `<run dir>/events/recorded.json`: which events have been recorded; without it some are sent again.
 
 On restart
-    Transition times come from the record. Nothing about Ready is said before it is known: a process that has not been
-    heard of for less than 30 s since the start, or facts that are not in yet, hold the first word back. Pod statuses
-    are confirmed again from their stream. Events older than the start are taken as logged by the life before.
+    The lease is renewed first and waits for nothing. Transition times come from the record and from the Node as the
+    API server has it. Nothing about Ready is said before it is known: a process that has not been heard of for less
+    than 30 s since the start, or facts that are not in yet, hold the first word back, and what the Node says stays.
+    Pod statuses are confirmed again from their stream. Events older than the start are taken as logged by the life
+    before. What it had not recorded is still on the writers' streams and is sent, under names that are the same in
+    every life: nothing is counted twice. Its own events that were not sent yet are lost.
 """

@@ -1,1 +1,1 @@
-"""How status reaches the outside. Empty while there is no API server to write to."""
+"""How status reaches the outside: the machine and its network. The API server is behind `shared.kube`."""

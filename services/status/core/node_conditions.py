@@ -62,3 +62,23 @@ def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignor
         return [{key: value for key, value in c.items() if key not in ignored} for c in conditions]
 
     return reduced(before) == reduced(after)
+
+
+def adopted(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
+    """Ours on the baseline of the API server's list: a condition that we have not judged yet is taken over from it,
+    one of the same status takes its transition time. `theirs` may be anything; what is no condition is left out."""
+    known = {c["type"]: c for c in theirs if is_condition(c)} if isinstance(theirs, list) else {}
+    kept = []
+    for condition in ours:
+        theirs_of_it = known.pop(condition["type"], None)
+        same = theirs_of_it is not None and theirs_of_it["status"] == condition["status"]
+        moment = theirs_of_it["lastTransitionTime"] if theirs_of_it is not None and same else None
+        kept.append({**condition, "lastTransitionTime": moment} if moment else condition)
+    taken = [{k: v for k, v in c.items() if isinstance(v, str)} for c in known.values() if c["type"] in _ORDER]
+    return tuple(sorted([*kept, *taken], key=lambda c: _ORDER.index(c["type"]) if c["type"] in _ORDER else -1))
+
+
+def is_condition(value: object) -> bool:
+    """It has the fields of a condition, as text."""
+    fields = ("type", "status", "reason", "message", "lastTransitionTime")
+    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in fields)

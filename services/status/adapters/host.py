@@ -1,0 +1,139 @@
+"""Reads what the Node tells of its machine and its network: files, the resolver, the routing table. Sends nothing."""
+
+import asyncio
+import os
+import platform
+import re
+import socket
+from pathlib import Path
+from typing import Protocol
+
+from services.status.core.node_facts import HostNetwork, MachineFacts
+
+_ARCHITECTURES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i686": "386",
+    "ppc64le": "ppc64le",
+    "s390x": "s390x",
+    "riscv64": "riscv64",
+}
+_MACHINE_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
+_SYSTEM_UUIDS = (
+    "sys/class/dmi/id/product_uuid",
+    "proc/device-tree/system-id",
+    "proc/device-tree/vm,uuid",
+    "etc/machine-id",
+)
+_OS_RELEASES = ("etc/os-release", "usr/lib/os-release")
+_PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # reserved: nobody has these addresses
+
+
+class Host(Protocol):
+    """The machine as the Node shows it."""
+
+    async def machine(self) -> MachineFacts:
+        """What stays while the process lives."""
+        ...
+
+    async def network(self, name: str) -> HostNetwork:
+        """The addresses now; `name` is looked up unless it is "". May take as long as the resolver does."""
+        ...
+
+
+class ThisHost:
+    """The machine we run on."""
+
+    async def machine(self) -> MachineFacts:
+        """Read from files."""
+        return await asyncio.to_thread(read_machine, Path("/"))
+
+    async def network(self, name: str) -> HostNetwork:
+        """Read from the kernel's tables and the resolver."""
+        return await asyncio.to_thread(_network, name)
+
+
+def read_machine(root: Path) -> MachineFacts:
+    """The facts below `root`; those that cannot be read are empty (reference node.md 1.6, nodeInfo sources)."""
+    machine = platform.machine()
+    return MachineFacts(
+        machine_id=_first(root, _MACHINE_IDS),
+        system_uuid=_first(root, _SYSTEM_UUIDS),
+        boot_id=_first(root, ("proc/sys/kernel/random/boot_id",)),
+        kernel_version=os.uname().release,
+        os_image=_os_image(root),
+        architecture=_ARCHITECTURES.get(machine, machine),
+        swap_capacity=_swap(root),
+    )
+
+
+def assigned_addresses(root: Path) -> frozenset[str]:
+    """The addresses of the host's interfaces, from the kernel's tables below `root`; IPv6 in the shortest form."""
+    found = set()
+    address = ""
+    for line in _text(root / "proc/net/fib_trie").splitlines():
+        if leaf := re.match(r"\s*\|-- (\S+)", line):
+            address = leaf[1]
+        elif line.strip() == "/32 host LOCAL":
+            found.add(address)
+    for line in _text(root / "proc/net/if_inet6").splitlines():
+        digits = line.split(" ", 1)[0]
+        if len(digits) == 32:
+            found.add(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return frozenset(found)
+
+
+def _network(name: str) -> HostNetwork:
+    return HostNetwork(
+        assigned=assigned_addresses(Path("/")),
+        resolved=_resolved(name) if name else (),
+        default_routes=_default_routes(),
+    )
+
+
+def _resolved(name: str) -> tuple[str, ...]:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _default_routes() -> tuple[str, ...]:
+    found = []
+    for family, remote in _PROBES:
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((remote, 9))  # of a datagram socket: only asks for the route
+                found.append(str(probe.getsockname()[0]))
+        except OSError:
+            continue
+    return tuple(ip for ip in found if not ip.startswith(("127.", "::1", "fe80:")))
+
+
+def _first(root: Path, names: tuple[str, ...]) -> str:
+    return next((text for name in names if (text := _text(root / name).strip("\0 \t\r\n"))), "")
+
+
+def _os_image(root: Path) -> str:
+    for name in _OS_RELEASES:
+        for line in _text(root / name).splitlines():
+            if line.startswith("PRETTY_NAME="):
+                return line.partition("=")[2].strip().strip("\"'") or "Linux"
+    return "Linux"
+
+
+def _swap(root: Path) -> int:
+    for line in _text(root / "proc/meminfo").splitlines():
+        if line.startswith("SwapTotal:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

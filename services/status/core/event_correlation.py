@@ -1,0 +1,126 @@
+"""Which Event object an event becomes: combined with similar ones, counted with equal ones, dropped as spam.
+
+Pure; reference pods.md 13.1. The same events in the same order with the same times give the same objects again: that is
+how a restarted status finds out what the life before had written. `now` is wall seconds, the event's own time.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from bus.messages.event import KubeEvent
+
+V = TypeVar("V")
+
+REMEMBERED = 4096  # keys of each kind
+SIMILAR, SIMILAR_FOR = 10, 600.0  # different messages; seconds since the last one
+BURST, REFILL = 25.0, 300.0  # events; seconds for one more
+COMBINED = "(combined from similar events): "
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """The Event object an event is written to: a new one (`count` 1) or the first one of its kind, counted up."""
+
+    name: str
+    message: str
+    count: int
+    first_time: float  # wall seconds
+    last_time: float
+    is_spam: bool  # counted, and not to be written
+
+
+class EventCorrelator:
+    """Remembers the newest 4096 keys of each kind. Our source is the same in all of them and in no key."""
+
+    def __init__(self) -> None:
+        self._similar: _Recent[_Similar] = _Recent()
+        self._observed: _Recent[Correlated] = _Recent()
+        self._buckets: _Recent[_Bucket] = _Recent()
+
+    def correlate(self, event: KubeEvent, name: str, now: float) -> Correlated:
+        """`name`: of the Event object, should this be the first of its kind."""
+        about = (event.kind, event.namespace, event.name, event.uid)
+        message = event.message
+        similar_key = _digest(*about, event.type, event.reason)
+        if self._is_combined(similar_key, message, now):
+            key, message = similar_key, f"{COMBINED}{message}"
+        else:
+            key = _digest(*about, event.type, event.reason, event.field_path, message)
+        first = self._observed.get(key)
+        counted = Correlated(
+            name=name if first is None else first.name,
+            message=message,
+            count=1 if first is None else first.count + 1,
+            first_time=now if first is None else first.first_time,
+            last_time=now,
+            is_spam=self._is_spam(_digest(*about, event.type), now),
+        )
+        self._observed.put(key, counted)
+        return counted
+
+    def _is_combined(self, key: bytes, message: str, now: float) -> bool:
+        similar = self._similar.get(key)
+        if similar is None or now - similar.last > SIMILAR_FOR:
+            similar = _Similar()
+        similar.last = now
+        self._similar.put(key, similar)
+        digest = _digest(message)
+        if digest in similar.messages:
+            return False
+        if len(similar.messages) + 1 >= SIMILAR:
+            return True  # nor does it join them: a message of the first nine keeps its own object
+        similar.messages.add(digest)
+        return False
+
+    def _is_spam(self, key: bytes, now: float) -> bool:
+        bucket = self._buckets.get(key) or _Bucket(at=now)
+        self._buckets.put(key, bucket)
+        bucket.left = min(BURST, bucket.left + max(0.0, now - bucket.at) / REFILL)
+        bucket.at = now
+        if bucket.left < 1.0:
+            return True
+        bucket.left -= 1.0
+        return False
+
+
+@dataclass
+class _Similar:
+    last: float = 0.0
+    messages: set[bytes] = field(default_factory=set)
+
+
+@dataclass
+class _Bucket:
+    at: float
+    left: float = BURST
+
+
+class _Recent(Generic[V]):
+    """The most recently used keys."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[bytes, V] = OrderedDict()
+
+    def get(self, key: bytes) -> V | None:
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: bytes, value: V) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > REMEMBERED:
+            self._values.popitem(last=False)
+
+
+def _digest(*parts: str) -> bytes:
+    """Sixteen bytes for a key, however long its messages."""
+    return hashlib.blake2b(_joined(parts), digest_size=16).digest()
+
+
+def _joined(parts: Iterable[str]) -> bytes:
+    return "\0".join(parts).encode("utf-8", "surrogatepass")

@@ -1,0 +1,68 @@
+"""Which events have been dealt with, so that a restarted status goes on where the life before stopped. Pure.
+
+Per writer twice as many as it keeps on its stream: what is forgotten here is gone there.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from bus.messages.event import KEPT
+from bus.messages.streams import SERVICES
+
+_REMEMBERED = 2 * KEPT  # of each writer
+
+
+class Standing(Enum):
+    """What is to be done with an event that comes from a stream."""
+
+    NEW = "write it"
+    DONE_BEFORE = "a life before has dealt with it"
+    KNOWN = "it was here in this life"
+
+
+class EventMarks:
+    """`done` = written, or dropped for good."""
+
+    def __init__(self, saved: Any = None) -> None:
+        self._done: dict[str, OrderedDict[str, None]] = {writer: OrderedDict() for writer in SERVICES}
+        self._taken: dict[str, OrderedDict[str, None]] = {writer: OrderedDict() for writer in SERVICES}
+        for writer, identities in _readable(saved):
+            for identity in identities:
+                self.done(writer, identity)
+
+    def take(self, writer: str, identity: str) -> Standing:
+        """An event came; the second time it does it is KNOWN."""
+        taken = self._taken[writer]
+        if identity in taken:
+            return Standing.KNOWN
+        _remember(taken, identity)
+        return Standing.DONE_BEFORE if identity in self._done[writer] else Standing.NEW
+
+    def done(self, writer: str, identity: str) -> None:
+        """Nothing is left to do for it."""
+        _remember(self._done[writer], identity)
+
+    def to_save(self) -> dict[str, list[str]]:
+        """By writer what is done, oldest first: some 50 KiB at the most."""
+        return {writer: list(done) for writer, done in self._done.items() if done}
+
+
+def _remember(known: OrderedDict[str, None], identity: str) -> None:
+    known[identity] = None
+    known.move_to_end(identity)
+    while len(known) > _REMEMBERED:
+        known.popitem(last=False)
+
+
+def _readable(saved: Any) -> list[tuple[str, list[str]]]:
+    """What of a record makes sense."""
+    if not isinstance(saved, Mapping):
+        return []
+    found = [(writer, saved.get(writer)) for writer in SERVICES]
+    return [
+        (writer, [identity for identity in identities if isinstance(identity, str)])
+        for writer, identities in found
+        if isinstance(identities, list)
+    ]

@@ -1,0 +1,76 @@
+"""The Node object we register, and what of an existing one a start sets right (reference node.md 1.2, 1.3)."""
+
+import copy
+
+from services.status.core.node_capacity import without_vanished_hugepages
+from services.status.core.node_facts import NodeFacts
+from services.status.core.node_status import part, with_status
+from shared.model.objects import Object
+
+MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
+EXTERNAL_CLOUD_TAINT = {
+    "key": "node.cloudprovider.kubernetes.io/uninitialized",
+    "value": "true",
+    "effect": "NoSchedule",
+}
+# The labels a start corrects on a Node that exists; all others count at its creation only.
+RECONCILED_LABELS = (
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "node.kubernetes.io/windows-build",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+)
+
+
+def initial_node(facts: NodeFacts) -> Object:
+    """The Node to create, all setters applied."""
+    identity, arch = facts.identity, facts.machine.architecture
+    labels = {
+        "kubernetes.io/hostname": identity.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": arch,
+        **identity.labels,
+    }
+    metadata: Object = {"name": identity.name, "labels": labels}
+    if identity.controller_attach_detach:
+        metadata["annotations"] = {MANAGED_ATTACH: "true"}
+    taints = [dict(taint) for taint in identity.taints]
+    if identity.external_cloud_provider:
+        taints.append(dict(EXTERNAL_CLOUD_TAINT))
+    spec: Object = {}
+    if taints:
+        spec["taints"] = taints
+    if identity.provider_id:
+        spec["providerID"] = identity.provider_id
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+    return with_status(node, facts)[0]
+
+
+def reconciled(node: Object, facts: NodeFacts) -> Object:
+    """A copy of an existing Node with what a start sets right on it: annotation, default labels, huge pages."""
+    node = copy.deepcopy(node)
+    metadata = part(node, "metadata")
+    annotations, labels = part(metadata, "annotations"), part(metadata, "labels")
+    if facts.identity.controller_attach_detach:
+        annotations[MANAGED_ATTACH] = "true"
+    else:
+        annotations.pop(MANAGED_ATTACH, None)
+    fresh = initial_node(facts)["metadata"]["labels"]
+    for label in RECONCILED_LABELS:
+        if fresh.get(label):
+            labels[label] = fresh[label]
+        elif label in fresh:
+            labels.pop(label, None)
+    if facts.resources is not None:
+        without_vanished_hugepages(part(node, "status"), facts.resources)
+    return node

@@ -1,0 +1,91 @@
+"""Which key is worked on next: each once at a time, in turn, after its back-off, none while the API server is away.
+
+Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, however often it changed.
+"""
+
+FIRST_RETRY, LAST_RETRY = 0.5, 10.0  # seconds; a key that is refused
+FIRST_PROBE, LAST_PROBE = 0.25, 3.0  # seconds; the API server does not answer: one request tries again, all follow
+
+
+class KeyQueue:
+    """Keys that changed, in the order in which they did."""
+
+    def __init__(self, parallel: int) -> None:
+        self._parallel = parallel
+        self._ready: dict[str, None] = {}
+        self._later: dict[str, float] = {}
+        self._failures: dict[str, int] = {}
+        self._under_way: set[str] = set()
+        self._again: set[str] = set()
+        self._held_until = 0.0
+        self._probe = 0.0  # seconds to the next probe; 0 = the API server answers
+
+    def add(self, key: str) -> None:
+        """The key changed; one in its back-off is worked on when that ends."""
+        if key in self._under_way:
+            self._again.add(key)
+        elif key not in self._later:
+            self._ready.setdefault(key)
+
+    def take(self, now: float) -> str | None:
+        """The next key; it is under way until `done`, `refused` or `unanswered`."""
+        if self._busy or now < self._held_until:
+            return None
+        for key in [key for key, when in self._later.items() if when <= now]:
+            del self._later[key]
+            self._ready.setdefault(key)
+        if not self._ready:
+            return None
+        key = next(iter(self._ready))
+        del self._ready[key]
+        self._under_way.add(key)
+        return key
+
+    def done(self, key: str, *, answered: bool = True) -> None:
+        """`answered`: the API server was asked, so it is there."""
+        self._failures.pop(key, None)
+        if answered:
+            self._probe = self._held_until = 0.0
+        self._returned(key, None)
+
+    def refused(self, key: str, now: float) -> None:
+        """The API server answers, and will not have it: this key waits, the others go on."""
+        self._probe = self._held_until = 0.0
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._returned(key, now + min(FIRST_RETRY * 2 ** min(failures - 1, 10), LAST_RETRY))
+
+    def unanswered(self, key: str, now: float, retry_after: float = 0.0) -> None:
+        """The API server is away, or asks to be left alone for so long: every key waits. This one waits a little longer
+        each time: it may be the one thing the API server fails at."""
+        if now >= self._held_until:
+            self._probe = min(self._probe * 2 or FIRST_PROBE, LAST_PROBE)
+            self._held_until = now + self._probe
+        self._held_until = max(self._held_until, now + retry_after)
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._returned(key, now + min(FIRST_PROBE * 2 ** min(failures - 1, 10), LAST_PROBE))
+
+    def wake_at(self) -> float | None:
+        """When `take` has something again without an `add`; None = not before one, or `done`."""
+        if self._busy:
+            return None
+        if self._ready:
+            return self._held_until
+        return max(self._held_until, min(self._later.values())) if self._later else None
+
+    @property
+    def away(self) -> bool:
+        """The API server did not answer when it was last asked."""
+        return bool(self._probe)
+
+    @property
+    def _busy(self) -> bool:
+        return len(self._under_way) >= (1 if self._probe else self._parallel)
+
+    def _returned(self, key: str, later: float | None) -> None:
+        self._under_way.discard(key)
+        again = key in self._again
+        self._again.discard(key)
+        if later is not None:
+            self._later[key] = later
+        elif again:
+            self._ready.setdefault(key)

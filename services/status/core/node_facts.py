@@ -1,0 +1,74 @@
+"""What this node is at one moment, as far as its Node object says it: plain data, read or followed beforehand.
+
+Knows nothing of how a fact is read. None = not known (yet): what the Node already says then stays.
+"""
+
+from dataclasses import dataclass, field
+
+from bus.messages.pleg import NodeImage, NodeObserved
+from bus.messages.podsync import NodeResources
+from services.status.core.node_conditions import Condition
+
+# Clients parse kubeletVersion as a semantic version and compare it with the API server's: it has to begin with the
+# Kubernetes release whose behaviour we keep. Our own version goes behind the dash, where an order of releases that
+# anybody would act on is not looked for.
+KUBERNETES_RELEASE = "v1.36.0"
+
+
+def kubelet_version(own: str) -> str:
+    """The `kubeletVersion` of version `own` of this agent: `v1.36.0-bulkhead.0.1.0`."""
+    kept = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in own)
+    return f"{KUBERNETES_RELEASE}-bulkhead.{kept.strip('.-') or '0'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFacts:
+    """What stays while the process lives (reference node.md 1.6, nodeInfo sources)."""
+
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    kernel_version: str = ""
+    os_image: str = "Linux"
+    architecture: str = "amd64"  # as Go names it
+    swap_capacity: int = 0  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostNetwork:
+    """The host's addresses as text. `resolved`: what the node's name resolves to, in the resolver's order;
+    `default_routes`: the addresses that the default routes use, at most one of each family."""
+
+    assigned: frozenset[str] = frozenset()
+    resolved: tuple[str, ...] = ()
+    default_routes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeIdentity:
+    """What the configuration says of the node; the same for the whole life of the process."""
+
+    name: str
+    kubelet_version: str
+    port: int = 10250
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[dict[str, str], ...] = ()
+    provider_id: str = ""
+    node_ips: tuple[str, ...] = ()
+    external_cloud_provider: bool = False
+    controller_attach_detach: bool = True
+    max_images: int = 50  # -1 = all
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """What the setters of `node_status` write."""
+
+    identity: NodeIdentity
+    machine: MachineFacts
+    now: str  # RFC3339
+    network: HostNetwork | None = None
+    resources: NodeResources | None = None
+    observed: NodeObserved | None = None
+    images: tuple[NodeImage, ...] | None = None
+    conditions: tuple[Condition, ...] = ()

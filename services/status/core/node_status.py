@@ -1,0 +1,185 @@
+"""The status setters of the Node, in the kubelet's order (reference node.md 1.6): an existing Node and the facts go in,
+the Node as it should be comes out. What is not known is left as it is; a setter that fails does not stop the others.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from services.status.core.node_addresses import (
+    PROVIDED_NODE_IP,
+    AddressError,
+    existing_addresses,
+    node_addresses,
+    provided_node_ip,
+)
+from services.status.core.node_capacity import set_capacity
+from services.status.core.node_conditions import Condition
+from services.status.core.node_facts import NodeFacts
+from shared.model.objects import Object
+
+NAMES_PER_IMAGE = 5
+OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
+
+
+def with_status(node: Object, facts: NodeFacts) -> tuple[Object, tuple[str, ...]]:
+    """A copy of the Node with the status that the facts make it have, and what went wrong, one line each."""
+    node = copy.deepcopy(node)
+    problems = []
+    status = part(node, "status")
+    for setter in _SETTERS:
+        try:
+            setter(node, status, facts)
+        except AddressError as error:
+            problems.append(str(error))
+    return node, tuple(problems)
+
+
+def part(obj: Object, key: str) -> Object:
+    """The map under `key`, made where there is none (or something that is not a map)."""
+    if not isinstance(obj.get(key), dict):
+        obj[key] = {}
+    found: Object = obj[key]
+    return found
+
+
+def rebooted(node: Object, facts: NodeFacts) -> str:
+    """The message of the event Rebooted when the Node tells another boot id than the machine; "" otherwise."""
+    status = node.get("status")
+    info = status.get("nodeInfo") if isinstance(status, dict) else None
+    before, now = info.get("bootID") if isinstance(info, dict) else "", facts.machine.boot_id
+    if not before or not now or before == now:
+        return ""
+    return f"Node {facts.identity.name} has been rebooted, boot id: {now}"
+
+
+def is_unschedulable(node: Object) -> bool:
+    """The Node is cordoned."""
+    spec = node.get("spec")
+    return isinstance(spec, dict) and spec.get("unschedulable") is True
+
+
+def _set_addresses(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.network is None:
+        return
+    addresses = node_addresses(facts.identity, facts.network, existing_addresses(status))
+    if facts.identity.external_cloud_provider:
+        annotations = part(part(node, "metadata"), "annotations")
+        if provided := provided_node_ip(facts.identity):
+            annotations[PROVIDED_NODE_IP] = provided
+        else:
+            annotations.pop(PROVIDED_NODE_IP, None)
+    status["addresses"] = addresses
+
+
+def _set_machine(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.resources is not None:
+        set_capacity(status, facts.resources)
+    machine, info = facts.machine, part(status, "nodeInfo")
+    info |= {"machineID": machine.machine_id, "systemUUID": machine.system_uuid, "bootID": machine.boot_id}
+    if machine.swap_capacity:
+        info["swap"] = {"capacity": machine.swap_capacity}
+    else:
+        info.pop("swap", None)
+
+
+def _set_versions(node: Object, status: Object, facts: NodeFacts) -> None:
+    machine, info, observed = facts.machine, part(status, "nodeInfo"), facts.observed
+    info |= {"kernelVersion": machine.kernel_version, "osImage": machine.os_image}
+    if observed is not None and observed.runtime_name:
+        info["containerRuntimeVersion"] = f"{observed.runtime_name}://{observed.runtime_version or 'Unknown'}"
+    info.setdefault("containerRuntimeVersion", "")
+    info |= {"kubeletVersion": facts.identity.kubelet_version, "kubeProxyVersion": ""}
+
+
+def _set_daemon_endpoints(node: Object, status: Object, facts: NodeFacts) -> None:
+    part(status, "daemonEndpoints")["kubeletEndpoint"] = {"Port": facts.identity.port}
+
+
+def _set_images(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.images is None:
+        return
+    shown = facts.images if facts.identity.max_images < 0 else facts.images[: facts.identity.max_images]
+    images: list[dict[str, Any]] = []
+    for image in shown:
+        names = list(image.names[:NAMES_PER_IMAGE])
+        images.append({**({"names": names} if names else {}), "sizeBytes": image.size_bytes})
+    if images:
+        status["images"] = images
+    else:
+        status.pop("images", None)
+
+
+def _set_platform(node: Object, status: Object, facts: NodeFacts) -> None:
+    part(status, "nodeInfo").update(operatingSystem="linux", architecture=facts.machine.architecture)
+    labels = part(part(node, "metadata"), "labels")
+    labels.update(zip(OS_LABELS, ("linux", facts.machine.architecture), strict=True))
+
+
+def _set_runtime_handlers(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.observed is None or facts.observed.runtime_handlers is None:
+        return
+    handlers = [
+        {
+            "name": handler.name,
+            "features": {
+                "recursiveReadOnlyMounts": handler.recursive_read_only_mounts,
+                "userNamespaces": handler.user_namespaces,
+            },
+        }
+        for handler in facts.observed.runtime_handlers
+    ]
+    if handlers:
+        status["runtimeHandlers"] = handlers
+    else:
+        status.pop("runtimeHandlers", None)
+
+
+def _set_features(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.observed is not None and facts.observed.supplemental_groups_policy is not None:
+        status["features"] = {"supplementalGroupsPolicy": facts.observed.supplemental_groups_policy}
+
+
+def _set_conditions(node: Object, status: Object, facts: NodeFacts) -> None:
+    known = status.get("conditions")
+    conditions = [c for c in known if isinstance(c, dict)] if isinstance(known, list) else []
+    for ours in facts.conditions:
+        places = [number for number, c in enumerate(conditions) if c.get("type") == ours["type"]]
+        written = _written(conditions[places[0]] if places else None, ours, facts.now)
+        if places:
+            conditions[places[0]] = written
+        else:
+            conditions.append(written)
+    if conditions:
+        status["conditions"] = conditions
+
+
+def _written(existing: Object | None, ours: Condition, now: str) -> Object:
+    """Our condition with the moment of its last transition: the API server's, where the status is the same."""
+    written: Object = {**ours, "lastHeartbeatTime": now, "lastTransitionTime": now}
+    if existing is None:
+        return {**written, "lastTransitionTime": ours.get("lastTransitionTime") or now}
+    if existing.get("status") != ours["status"]:
+        return written
+    kept = ("lastTransitionTime",) if ours["type"] == "Ready" else ("lastTransitionTime", "reason", "message")
+    return {**written, **{name: existing[name] for name in kept if isinstance(existing.get(name), str)}}
+
+
+def _set_declared_features(node: Object, status: Object, facts: NodeFacts) -> None:
+    # None of the features that are declared by name is there yet; a Go kubelet before us may have left its list.
+    status.pop("declaredFeatures", None)
+
+
+# volumesInUse stays as it is: no volume here is attachable yet.
+_SETTERS: tuple[Callable[[Object, Object, NodeFacts], None], ...] = (
+    _set_addresses,
+    _set_machine,
+    _set_versions,
+    _set_daemon_endpoints,
+    _set_images,
+    _set_platform,
+    _set_runtime_handlers,
+    _set_features,
+    _set_conditions,
+    _set_declared_features,
+)

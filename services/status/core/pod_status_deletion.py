@@ -1,0 +1,29 @@
+"""When the API object of a pod that is being deleted may go (reference pods.md 8.6). Pure."""
+
+from bus.messages.podsync import AdmittedPod
+from services.status.core.pod_status_baseline import metadata
+from services.status.core.pod_status_merge import is_terminal, status_of
+from shared.model.objects import Object
+from shared.podspec.static_pod import MIRROR
+
+
+def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all: bool) -> bool:
+    """`pod` as the API server last had it, `admitted` what podsync says of it, None = nothing.
+
+    `admitted_is_all`: podsync's word is fresh and complete. Without that nothing is deleted, whatever else is known.
+    """
+    if not admitted_is_all or not metadata(pod).get("deletionTimestamp") or not is_terminal(status_of(pod)):
+        return False
+    if MIRROR in (metadata(pod).get("annotations") or {}):
+        return False
+    return admitted is None or admitted.finished
+
+
+def delete_now(uid: str) -> Object:
+    """DeleteOptions: at once, and only this very object."""
+    return {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "gracePeriodSeconds": 0,
+        "preconditions": {"uid": uid},
+    }

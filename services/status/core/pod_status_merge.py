@@ -1,0 +1,142 @@
+"""What the API server should show of a pod: podsync's status laid over what others wrote (reference pods.md 9.4, 9.5).
+
+Pure; statuses are raw PodStatus objects, and odd ones raise nothing.
+"""
+
+from typing import Any
+
+from services.status.core.strategic_patch import POD, two_way_patch, without_nulls
+from shared.model.objects import Object
+
+TERMINAL = ("Succeeded", "Failed")
+
+_OWN_CONDITIONS = frozenset(
+    {
+        "PodReadyToStartContainers",
+        "Initialized",
+        "Ready",
+        "ContainersReady",
+        "PodScheduled",
+        "PodResizePending",
+        "PodResizeInProgress",
+        "AllContainersRestarting",
+    }
+)
+_DISRUPTION = "DisruptionTarget"  # shared: its other writers are controllers
+_OWN_FIELDS = frozenset(
+    {
+        "observedGeneration",
+        "phase",
+        "reason",
+        "message",
+        "startTime",
+        "hostIP",
+        "hostIPs",
+        "podIP",
+        "podIPs",
+        "qosClass",
+        "initContainerStatuses",
+        "containerStatuses",
+        "ephemeralContainerStatuses",
+        "resources",
+        "allocatedResources",
+        "resize",
+    }
+)
+_ORDER = "$setElementOrder/"
+
+
+def status_of(pod: Object) -> Object:
+    """The object's status; {} when it has none."""
+    status = pod.get("status")
+    return status if isinstance(status, dict) else {}
+
+
+def is_terminal(status: Object) -> bool:
+    """The phase is Succeeded or Failed."""
+    return status.get("phase") in TERMINAL
+
+
+def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
+    """The status to be written over `api` when podsync says `wanted`; `now` is RFC3339.
+
+    Fields and conditions that are not the node's stay. A terminal phase is never left again, and makes the pod unready.
+    """
+    api, wanted = without_nulls(api), without_nulls(wanted)
+    merged = {key: value for key, value in api.items() if key not in _OWN_FIELDS}
+    merged |= {key: value for key, value in wanted.items() if key in _OWN_FIELDS}
+    if api.get("qosClass"):
+        merged["qosClass"] = api["qosClass"]  # decided at creation; a newer API server refuses a change
+    if _text(api, "startTime") and _text(api, "startTime") < (_text(wanted, "startTime") or "~"):
+        merged["startTime"] = api["startTime"]  # the first acknowledgement counts, for activeDeadlineSeconds
+    if _number(api, "observedGeneration") > _number(wanted, "observedGeneration"):
+        merged["observedGeneration"] = api["observedGeneration"]
+    if is_terminal(api) and wanted.get("phase") != api["phase"]:
+        for key in ("phase", "reason", "message"):
+            merged.pop(key, None)
+        merged |= {key: api[key] for key in ("phase", "reason", "message") if key in api}
+    for key in ("containerStatuses", "ephemeralContainerStatuses"):
+        if key in merged:
+            merged[key] = sorted(merged[key], key=_name) if isinstance(merged[key], list) else []
+    conditions = _merged_conditions(api, wanted, now=now)
+    if is_terminal(merged):
+        conditions = [_unready(condition, merged["phase"], now=now) for condition in conditions]
+    merged.pop("conditions", None)
+    return {**merged, "conditions": conditions} if conditions or "conditions" in api else merged
+
+
+def status_patch(api: Object, wanted: Object, *, now: str) -> Object | None:
+    """The `status` of the patch that makes the API object show `wanted`; None when it does already. Conditions in
+    another order are no difference worth a request."""
+    before = status_of(api)
+    patch = two_way_patch({"status": before}, {"status": merged_status(before, wanted, now=now)}, POD)
+    changes: Object = patch.get("status") or {}
+    return changes if any(not key.startswith(_ORDER) for key in changes) else None
+
+
+def _merged_conditions(api: Object, wanted: Object, *, now: str) -> list[Object]:
+    before = {condition["type"]: condition for condition in _conditions(api)}
+    ended_now = is_terminal(wanted) and not is_terminal(api)
+    foreign = [c for kind, c in before.items() if kind not in _OWN_CONDITIONS and kind != _DISRUPTION]
+    own = [_scheduled(c, before) for c in _conditions(wanted) if c["type"] in _OWN_CONDITIONS]
+    disruption = next((c for c in _conditions(wanted) if c["type"] == _DISRUPTION), None)
+    if disruption is not None and ended_now:
+        return [*foreign, *own, {**disruption, "lastTransitionTime": now}]
+    return [*foreign, *own, *([before[_DISRUPTION]] if _DISRUPTION in before else [])]
+
+
+def _scheduled(condition: Object, before: dict[str, Object]) -> Object:
+    """The scheduler said PodScheduled first; repeating it moves no transition time."""
+    said = before.get("PodScheduled", {})
+    if condition["type"] != "PodScheduled" or said.get("status") != condition.get("status"):
+        return condition
+    return condition | {key: said[key] for key in ("lastTransitionTime",) if key in said}
+
+
+def _unready(condition: Object, phase: str, *, now: str) -> Object:
+    if condition["type"] not in ("Ready", "ContainersReady") or condition.get("status") == "False":
+        return condition
+    kept = {key: value for key, value in condition.items() if key != "message"}
+    reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    return kept | {"status": "False", "reason": reason, "lastTransitionTime": now}
+
+
+def _conditions(status: Object) -> list[Object]:
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return []
+    return [c for c in conditions if isinstance(c, dict) and isinstance(c.get("type"), str)]
+
+
+def _text(status: Object, key: str) -> str:
+    value = status.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(status: Object, key: str) -> int:
+    value = status.get(key)
+    return value if isinstance(value, int) else 0
+
+
+def _name(status: Any) -> str:
+    return str(status.get("name", "")) if isinstance(status, dict) else ""

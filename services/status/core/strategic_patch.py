@@ -1,0 +1,91 @@
+"""The strategic merge patch between two objects, as small as it can be (reference pods.md B.3, node.md 2). Pure.
+
+Only what the server has to change is said, so that what others write to the same object meanwhile stays.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.model.objects import Object
+
+Schema = Mapping[str, str]
+"""Dotted path of a list that is merged element by element -> the field that names an element. Every other list is one
+value and replaced whole."""
+
+REPLACED = ""  # in a schema: the list is a merged one for the server, but always said whole
+POD: Schema = {"status.conditions": "type", "status.podIPs": "ip", "status.hostIPs": "ip"}
+NODE: Schema = {"status.conditions": "type", "status.addresses": REPLACED}  # two addresses may share a type
+
+_ORDER = "$setElementOrder/"
+
+
+def two_way_patch(old: Object, new: Object, schema: Schema) -> Object:
+    """What makes `new` of `old`; {} when nothing does. A null in either is the same as no field.
+
+    An element that is only in `old` is named for deletion; the order of a merged list that changes is said in full.
+    A merged list that names an element twice, or not at all, cannot be said by element and is replaced.
+    """
+    return _maps(without_nulls(old), without_nulls(new), "", schema)
+
+
+def without_nulls(value: Any) -> Any:
+    """A copy in which no field of any object, however deep, is null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(inner) for inner in value]
+    return value
+
+
+def _maps(old: Object, new: Object, path: str, schema: Schema) -> Object:
+    patch: Object = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if key in old and _same(before, value):
+            continue
+        below = f"{path}.{key}" if path else key
+        if isinstance(before, dict) and isinstance(value, dict):
+            patch[key] = _maps(before, value, below, schema)
+        elif isinstance(before, list) and isinstance(value, list) and below in schema:
+            patch |= _lists(key, before, value, below, schema)
+        else:
+            patch[key] = value
+    return patch
+
+
+def _lists(key: str, old: list[Any], new: list[Any], path: str, schema: Schema) -> Object:
+    name = schema[path]
+    before, after = _by_name(old, name), _by_name(new, name)
+    if before is None or after is None:
+        return {key: [*new, {"$patch": "replace"}]}
+    elements = []
+    for named, element in after.items():
+        if named not in before:
+            elements.append(element)
+        elif change := _maps(before[named], element, path, schema):
+            elements.append({**change, name: named})
+    elements += [{"$patch": "delete", name: named} for named in before if named not in after]
+    order = {f"{_ORDER}{key}": [{name: named} for named in after]}
+    return {**order, key: elements} if elements else order
+
+
+def _by_name(elements: list[Any], name: str) -> dict[str, Object] | None:
+    """Elements by what names them; None when one has no name or two have the same."""
+    if name == REPLACED:
+        return None
+    named: dict[str, Object] = {}
+    for element in elements:
+        key = element.get(name) if isinstance(element, dict) else None
+        if not isinstance(key, str) or key in named:
+            return None
+        named[key] = element
+    return named
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal as JSON: true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

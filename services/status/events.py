@@ -1,0 +1,227 @@
+"""Events on their way to the API server: correlated, queued, sent one at a time; they never hold up anything else.
+
+Reference pods.md 13.1. What a life of status leaves unsent is on the writers' streams, and the next one sends it under
+the same names: a request that was repeated finds its object there, or counts it to where it is counted already.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bus.messages.event import KubeEvent
+from services.status.adapters.event_marks_file import EventMarksFile
+from services.status.core.event_correlation import EventCorrelator
+from services.status.core.event_marks import EventMarks, Standing
+from services.status.core.event_object import (
+    event_object,
+    event_patch,
+    identity_of,
+    is_recorded,
+    name_of,
+    namespace_of,
+    time_of,
+)
+from services.status.core.event_queue import EventQueue, Write
+from services.status.core.event_refusal import is_namespace_gone
+from shared.clock import Clock
+from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError
+
+_log = logging.getLogger(__name__)
+
+REQUEST_TIMEOUT = 10.0  # seconds, of one request
+PERIOD = 8.0  # seconds from one try to the next while the API server is away: all is well again within ten
+SHORTEST_PAUSE = 1.0  # seconds, after a try that took long itself
+LONGEST_WAIT = 300.0  # seconds, whatever Retry-After says
+GATHERING = 1.0  # seconds at the start in which the streams come in: their events are taken in the order of their times
+OLDEST = 3600.0  # seconds: an API server keeps events no longer either
+INTAKE = 5000  # events that came in one turn of the loop
+SAVING = 1.0  # seconds between two writes of the marks
+
+
+class EventSink:
+    """Takes events by `offer`, which never waits. `chance`: a number of [0, 1) for the first pause."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        node_name: str,
+        run_dir: Path,
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._client, self._clock, self._node_name, self._chance = client, clock, node_name, chance
+        self._file = EventMarksFile(run_dir)
+        self._marks = EventMarks()
+        self._marks_read = False
+        self._correlator, self._queue = EventCorrelator(), EventQueue()
+        self._intake: list[tuple[str, str, KubeEvent]] = []
+        self._came, self._queued, self._to_save = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._dropped = 0  # since the queue was empty
+        self._away = False
+        self._refused_with: tuple[int, str] | None = None
+
+    def offer(self, writer: str, key: str, event: KubeEvent) -> None:
+        """An event of this writer; one that was recorded before is told by (writer, key, event)."""
+        if len(self._intake) >= INTAKE:
+            self._overflows()
+            return
+        self._intake.append((writer, key, event))
+        self._came.set()
+
+    async def run(self) -> None:
+        """Until cancelled; may be run again after a failure."""
+        if not self._marks_read:
+            self._marks = EventMarks(await asyncio.to_thread(self._file.read))
+            self._marks_read = True
+            await asyncio.sleep(GATHERING)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._take_in(), name="events taken in")
+            tasks.create_task(self._send(), name="events sent")
+            tasks.create_task(self._save(), name="events marked")
+
+    async def _take_in(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came.clear()
+            batch, self._intake = self._intake, []
+            now = self._clock.wall()
+            for when, writer, _, key, event in sorted(_by_time(batch, now), key=lambda known: known[:3]):
+                self._take_one(writer, key, event, when, now)
+
+    def _take_one(self, writer: str, key: str, event: KubeEvent, when: float, now: float) -> None:
+        identity = identity_of(writer, key, event)
+        standing = self._marks.take(writer, identity)
+        if standing is Standing.KNOWN or not is_recorded(event):
+            return
+        correlated = self._correlator.correlate(event, name_of(event, identity, when), when)
+        if standing is Standing.DONE_BEFORE:
+            return  # it was only to be counted
+        if correlated.is_spam or now - when > OLDEST:
+            self._done(((writer, identity),))
+            return
+        body = event_object(event, correlated, self._node_name)
+        write = Write(
+            namespace=namespace_of(event),
+            name=correlated.name,
+            body=body,
+            is_new=correlated.count == 1,
+            occurrences=((writer, identity),),
+        )
+        if self._queue.add(write):
+            self._queued.set()
+        else:
+            self._overflows()
+            self._done(write.occurrences)
+
+    async def _send(self) -> None:
+        while True:
+            self._queued.clear()
+            write = self._queue.take()
+            if write is None:
+                self._emptied()
+                await self._queued.wait()
+                continue
+            began = self._clock.monotonic()
+            wait = await self._attempt(write)
+            if wait is not None:
+                await asyncio.sleep(max(began + wait - self._clock.monotonic(), SHORTEST_PAUSE))
+
+    async def _attempt(self, write: Write) -> float | None:
+        """Write it, or give it up; seconds from the beginning of this try to the next one, None = go on at once."""
+        try:
+            await self._write(write)
+        except ApiStatusError as error:
+            self._answered()
+            if error.code != 429 or error.retry_after is None:
+                self._refused(write, error)
+                return None
+            return self._brought_back(write, error, min(error.retry_after, LONGEST_WAIT))
+        except ApiError as error:
+            wait = PERIOD if write.tries else PERIOD * self._chance()
+            if not self._away:
+                self._away = True
+                _log.warning("events wait until the API server answers: %s", error)
+            return self._brought_back(write, error, wait)
+        except Exception as error:  # one that nobody thought of: the others go on
+            _log.error("event %s/%s cannot be sent: %s", write.namespace, write.name, type(error).__name__)
+        else:
+            self._answered()
+            self._refused_with = None
+        self._done(write.occurrences)
+        return None
+
+    async def _write(self, write: Write) -> None:
+        """Raises ApiError. An object that is not as we thought, there or not there, is written the other way."""
+        if write.is_new:
+            try:
+                await self._create(write)
+                return
+            except ApiStatusError as error:
+                if not error.already_exists:
+                    raise
+            if write.body["count"] == 1:
+                return
+        try:
+            path = paths.event(write.namespace, write.name)
+            await self._client.patch(path, event_patch(write.body), timeout=REQUEST_TIMEOUT)
+        except ApiStatusError as error:
+            if not error.not_found:
+                raise
+            await self._create(write)
+
+    async def _create(self, write: Write) -> None:
+        await self._client.create(paths.events(write.namespace), write.body, timeout=REQUEST_TIMEOUT)
+
+    def _brought_back(self, write: Write, error: ApiError, wait: float) -> float | None:
+        if self._queue.bring_back(write):
+            return wait
+        _log.warning("event %s/%s is given up: %s", write.namespace, write.name, error)
+        self._done(write.occurrences)
+        return wait
+
+    def _refused(self, write: Write, error: ApiStatusError) -> None:
+        """Logged when the API server begins to refuse, not once per event."""
+        kind = (error.code, error.reason)
+        quiet = is_namespace_gone(error) or self._refused_with == kind
+        if not is_namespace_gone(error):
+            self._refused_with = kind
+        level = logging.DEBUG if quiet else logging.WARNING
+        _log.log(level, "event %s/%s is refused and dropped: %s", write.namespace, write.name, error)
+        self._done(write.occurrences)
+
+    def _answered(self) -> None:
+        if self._away:
+            self._away = False
+            _log.info("the API server answers again; %d events wait", len(self._queue))
+
+    def _overflows(self) -> None:
+        self._dropped += 1
+        if self._dropped == 1:
+            _log.warning("more events wait for the API server than are kept: the newest are dropped")
+
+    def _emptied(self) -> None:
+        if self._dropped:
+            _log.warning("%d events were dropped while too many waited for the API server", self._dropped)
+            self._dropped = 0
+
+    def _done(self, occurrences: tuple[tuple[str, str], ...]) -> None:
+        for writer, identity in occurrences:
+            self._marks.done(writer, identity)
+        self._to_save.set()
+
+    async def _save(self) -> None:
+        while True:
+            await self._to_save.wait()
+            self._to_save.clear()
+            await asyncio.to_thread(self._file.write, self._marks.to_save())
+            await asyncio.sleep(SAVING)
+
+
+def _by_time(batch: list[tuple[str, str, KubeEvent]], now: float) -> Iterator[tuple[float, str, int, str, KubeEvent]]:
+    """With (when, writer, number) in front, to sort by: a snapshot lists a stream's keys as words."""
+    for writer, key, event in batch:
+        yield time_of(event, now), writer, int(key) if key.isdecimal() else 0, key, event

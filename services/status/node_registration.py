@@ -1,0 +1,31 @@
+"""Creates our Node, or finds that somebody has: tried until it works (reference node.md 1.1)."""
+
+import asyncio
+from collections.abc import Callable
+
+from services.status.core.initial_node import initial_node
+from services.status.core.node_facts import NodeFacts
+from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError
+from shared.model.objects import Object
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 7.0  # seconds
+
+
+async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None]) -> Object:
+    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` hears failures."""
+    pause = FIRST_PAUSE
+    while True:
+        known = facts()
+        try:
+            return await client.create(paths.NODES, initial_node(known))
+        except ApiError as error:
+            failure = error
+        if isinstance(failure, ApiStatusError) and (failure.already_exists or failure.forbidden):
+            try:
+                return await client.get(paths.node(known.identity.name))
+            except ApiError as error:
+                failure = error if not failure.forbidden else failure
+        note(f"the node cannot be registered: {failure}")
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)

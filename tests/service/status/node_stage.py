@@ -1,0 +1,250 @@
+"""Status as a cluster member on virtual time: the API server's double, the other processes played by the test."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bus.memory import MemoryNetwork
+from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
+from bus.messages.podsync import NodeConditions, NodeResources
+from bus.messages.sources import NodeObject
+from bus.messages.streams import NODE_CONDITIONS, NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES, events_of
+from services.launch import Context
+from services.status.clients import Clients
+from services.status.core.node_facts import HostNetwork, MachineFacts
+from services.status.service import Status
+from shared.config.effective import EffectiveConfig
+from shared.kube import paths
+from shared.kube.interface import ApiError, PatchType
+from shared.model.objects import Object
+from tests.fakes.api_resources import NEWEST, OlderServer
+from tests.fakes.api_server import FakeApiServer, FakeClient
+from tests.fakes.heard import Heard
+from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
+
+NAME = "n1"
+USER = "system:node:n1"
+NODE, LEASE = paths.node(NAME), paths.lease(NAME)
+WELL = NodeObserved(
+    observed_at=0,
+    runtime_reachable=True,
+    runtime_name="containerd",
+    runtime_version="1.7.1",
+    runtime_ready=True,
+    network_ready=True,
+    network_message="",
+    last_relist_at=1,
+    cpus=2,
+    memory_capacity=1,
+    nodefs_capacity=1,
+    supplemental_groups_policy=True,
+)
+RESOURCES = NodeResources(
+    capacity={"cpu": "2", "memory": "8Gi", "pods": "110", "ephemeral-storage": "100Gi"},
+    allocatable={"cpu": "1800m", "memory": "7Gi", "pods": "110", "ephemeral-storage": "90Gi"},
+)
+NO_DISK_PRESSURE = {
+    "type": "DiskPressure",
+    "status": "False",
+    "reason": "KubeletHasNoDiskPressure",
+    "message": "kubelet has no disk pressure",
+    "lastTransitionTime": "2023-11-14T22:00:00Z",
+}
+DISK_PRESSURE = NO_DISK_PRESSURE | {"status": "True", "reason": "KubeletHasDiskPressure"}
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Runs what is given to a thread on the spot: a disk takes no virtual time."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class HeartbeatClient(FakeClient):
+    """With the time limit that the heartbeat client has."""
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        timeout: float | None,
+        *,
+        query: Mapping[str, str] | None = None,
+        kind: PatchType = PatchType.STRATEGIC,
+    ) -> Object:
+        limit = 10.0 if timeout is None else timeout
+        return await super()._send(method, path, body, limit, query=query, kind=kind)
+
+
+class StillHost:
+    """A machine that does not change, unless a test changes it."""
+
+    def __init__(self) -> None:
+        self.facts = MachineFacts(
+            machine_id="m", system_uuid="s", boot_id="b1", kernel_version="6.1", os_image="Debian"
+        )
+        self.addresses = HostNetwork(assigned=frozenset({"192.0.2.7"}), default_routes=("192.0.2.7",))
+        self.resolver_hangs = False
+
+    async def machine(self) -> MachineFacts:
+        return self.facts
+
+    async def network(self, name: str) -> HostNetwork:
+        if self.resolver_hangs:
+            await asyncio.Event().wait()
+        return self.addresses
+
+
+class NodeStage:
+    """One API server, the neighbours' streams, and lives of status one after the other."""
+
+    def __init__(self, directory: Path, drops: OlderServer, **config: Any) -> None:
+        asyncio.get_running_loop().set_default_executor(AtOnce())
+        self.network = MemoryNetwork(virtual_clock())
+        self.clock = self.network.clock
+        self.api = FakeApiServer(self.clock, drops=drops)
+        self.host = StillHost()
+        self.config = EffectiveConfig(
+            node_name=NAME,
+            root_dir=str(directory / "root"),
+            run_dir=str(directory / "run"),
+            log_dir="",
+            cert_dir="",
+            **config,
+        )
+        self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
+        self.buses["pleg"] = self.network.bus("pleg")
+        self.node_object = self.buses["sources"].own(NODE_OBJECT)
+        self.resources = self.buses["podsync"].own(NODE_RESOURCES)
+        self.pressure = self.buses["podsync"].own(NODE_CONDITIONS)
+        self.observed = self.buses["pleg"].own(NODE_OBSERVED)
+        self.images = self.buses["pleg"].own(NODE_IMAGES)
+        self.events = Heard(self.buses["server"], events_of("status"))
+        self.heartbeat = HeartbeatClient(self.api, USER)
+        self.lease_ages: list[float] = []  # how old the lease was, at every second
+        self._tasks: list[asyncio.Task[None]] = []
+        self._life: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """The neighbours live; status does not yet."""
+        for bus in self.buses.values():
+            await bus.start()
+        self._tasks = [asyncio.create_task(self._sources()), asyncio.create_task(self._lives())]
+
+    def is_well(self) -> None:
+        """pleg and podsync say what they have to."""
+        self.observed.put("node", replace(WELL, last_relist_at=self.clock.monotonic()))
+        self.resources.put("node", RESOURCES)
+        self.pressure.put("node", NodeConditions(conditions=(NO_DISK_PRESSURE,)))
+        self.images.put("node", NodeImages(images=(NodeImage(id="i", names=("a:1",), size_bytes=5),)))
+
+    async def start(self, generation: str = "g1") -> None:
+        """A new life of status."""
+        bus = self.network.bus("status")
+        clients = Clients(FakeClient(self.api, USER), self.heartbeat, FakeClient(self.api, USER))
+        context = Context("status", self.config, bus, self.clock, asyncio.Event())
+        service = Status(context, clients, host=self.host, generation=generation, chance=lambda: 0.5)
+        await bus.start()
+        self._life = asyncio.create_task(service.run())
+        await self.network.settle()
+
+    async def kill(self) -> None:
+        """SIGKILL of status."""
+        if self._life is not None:
+            self.network.kill("status")
+            await ended(self._life)
+            self._life = None
+
+    async def close(self) -> None:
+        await self.kill()
+        for task in self._tasks:
+            await ended(task)
+        for bus in self.buses.values():
+            await bus.stop()
+
+    async def pass_time(self, seconds: float) -> None:
+        await pass_time(self.network, seconds)
+
+    async def until(self, holds: Callable[[], object], within: float) -> float:
+        return await until(self.network, lambda: bool(holds()), within)
+
+    @property
+    def node(self) -> Object:
+        """The Node as the API server has it; {} = none."""
+        return self.api.get(NODE) or {}
+
+    @property
+    def lease(self) -> Object:
+        return self.api.get(LEASE) or {}
+
+    def condition(self, kind: str) -> dict[str, str]:
+        """A condition of the Node; {} = it has none."""
+        found = [c for c in self.node.get("status", {}).get("conditions", []) if c["type"] == kind]
+        return found[0] if found else {}
+
+    def ready(self) -> bool:
+        return self.condition("Ready").get("status") == "True"
+
+    def node_requests(self, since: int = 0) -> list[tuple[str, str]]:
+        """(method, path) of what was asked of the API server, but for the lease and Events."""
+        asked = [request for request in self.api.requests[since:] if request[1] not in (LEASE, paths.LEASES)]
+        return [request for request in asked if not request[1].startswith(paths.events("default"))]
+
+    def reasons(self) -> list[str]:
+        """Reasons of the events recorded, in order."""
+        return [change.value.reason for change in self.events.changes if hasattr(change, "value")]
+
+    async def _sources(self) -> None:
+        """sources: the Node as a watch of the API server shows it."""
+        client = self.api.client()
+        while True:
+            with contextlib.suppress(ApiError):
+                listed = await client.get(paths.NODES, timeout=5)
+                for node in listed["items"]:
+                    self.node_object.put("node", NodeObject(node=node))
+                if not listed["items"]:
+                    self.node_object.delete("node")
+                self.node_object.mark_complete()
+                query = {"resourceVersion": listed["metadata"]["resourceVersion"]}
+                async with client.watch(paths.NODES, query, timeout=300) as events:
+                    async for event in events:
+                        if event.type == "DELETED":
+                            self.node_object.delete("node")
+                        else:
+                            self.node_object.put("node", NodeObject(node=event.object))
+            await asyncio.sleep(1)
+
+    async def _lives(self) -> None:
+        while True:
+            for bus in self.buses.values():
+                bus.progress("relist" if bus.service == "pleg" else "loop")
+            if self.lease:
+                renewed = datetime.fromisoformat(self.lease["spec"]["renewTime"])
+                self.lease_ages.append(self.clock.wall() - renewed.timestamp())
+            await asyncio.sleep(1)
+
+
+@contextlib.asynccontextmanager
+async def node_stage(
+    directory: Path, *, drops: OlderServer = NEWEST, well: bool = True, **config: Any
+) -> AsyncIterator[NodeStage]:
+    """A stage that is cleared at the end; `well`: the node has all it needs to be Ready."""
+    stage = NodeStage(directory, drops, **config)
+    await stage.open()
+    if well:
+        stage.is_well()
+    try:
+        yield stage
+    finally:
+        await stage.close()

@@ -1,0 +1,145 @@
+"""The Lease: renewed through everything, never older than two renewal intervals."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from bus.memory import ManualClock
+from services.status.node import Node
+from shared.kube import paths
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.status.node_stage import LEASE, NAME, NODE, NodeStage, node_stage
+
+INTERVAL = 10.4
+
+
+@on_virtual_time
+async def test_the_lease_belongs_to_the_node_and_is_renewed_every_ten_seconds(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(lambda: stage.lease, within=2)
+        await stage.pass_time(300)
+        lease = stage.lease
+        owner = {"apiVersion": "v1", "kind": "Node", "name": NAME, "uid": stage.node["metadata"]["uid"]}
+        assert lease["metadata"]["ownerReferences"] == [owner]
+        assert lease["spec"].keys() == {"holderIdentity", "leaseDurationSeconds", "renewTime"}
+        assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseDurationSeconds"]) == (NAME, 40)
+        assert 28 <= _renewals(stage) <= 31
+        assert max(stage.lease_ages) < INTERVAL
+
+
+@on_virtual_time
+async def test_without_a_node_there_is_no_lease(tmp_path: Path) -> None:
+    async with node_stage(tmp_path, register_node=False) as stage:
+        await stage.start()
+        await stage.pass_time(25)
+        assert stage.lease == {}
+
+
+@on_virtual_time
+async def test_kills_of_status_itself_leave_no_gap(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        for number in range(8):
+            await stage.start()
+            await stage.pass_time(3 + 2 * number)
+            await stage.kill()
+            await stage.pass_time(2)
+        assert max(stage.lease_ages) < INTERVAL + 2
+
+
+@on_virtual_time
+async def test_it_depends_on_no_other_process(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(5)
+        for name in list(stage.buses):
+            if name != "server":
+                stage.network.kill(name)
+        await stage.pass_time(120)
+        assert max(stage.lease_ages) < INTERVAL
+        assert not stage.ready()
+
+
+@on_virtual_time
+async def test_a_bug_in_the_node_status_does_not_reach_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Node) -> NoReturn:
+        raise KeyError("metadata")
+
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(5)
+        monkeypatch.setattr(Node, "_pause", broken)
+        await stage.pass_time(100)
+        assert max(stage.lease_ages) < INTERVAL
+        monkeypatch.undo()
+        await stage.pass_time(70)
+        assert stage.ready()
+
+
+@on_virtual_time
+async def test_slow_writes_stay_within_two_intervals(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(5)
+        stage.api.slow(9)
+        await stage.pass_time(200)
+        assert max(stage.lease_ages) < 2 * INTERVAL
+
+
+@on_virtual_time
+async def test_after_an_outage_it_is_renewed_within_ten_seconds(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        stage.api.pause()
+        await stage.pass_time(100)
+        stage.api.down()
+        stage.api.resume()
+        await stage.pass_time(60)
+        stage.api.up()
+        before = stage.lease["spec"]["renewTime"]
+        assert await stage.until(lambda: stage.lease["spec"]["renewTime"] != before, within=20) < 10
+
+
+@on_virtual_time
+async def test_a_lease_that_somebody_changed_or_removed_is_renewed_all_the_same(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(12)
+        labelled = {**stage.lease["metadata"], "labels": {"a": "b"}}
+        await stage.api.client().update(LEASE, {**stage.lease, "metadata": labelled})
+        await stage.pass_time(21)
+        assert stage.lease["metadata"]["labels"] == {"a": "b"}
+        assert max(stage.lease_ages) < INTERVAL
+        stage.api.delete(LEASE)
+        await stage.until(lambda: stage.lease, within=INTERVAL)
+
+
+@on_virtual_time
+async def test_a_step_of_the_clock_changes_no_interval(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        for hours in (1, -2):
+            stage.clock._wall += hours * 3600
+            before = _renewals(stage)
+            await stage.pass_time(51)
+            assert _renewals(stage) - before == 5
+            assert stage.ready()
+        assert isinstance(stage.clock, ManualClock)
+
+
+@on_virtual_time
+async def test_a_lease_without_an_owner_is_renewed_while_the_node_cannot_be_read(tmp_path: Path) -> None:
+    async with node_stage(tmp_path, register_node=False) as stage:
+        stage.api.put(LEASE, {"spec": {"holderIdentity": NAME, "renewTime": "2020-01-01T00:00:00.000000Z"}})
+        await stage.start()
+        await stage.pass_time(1)
+        assert stage.lease["spec"]["renewTime"] > "2023"
+        stage.api.put(NODE, {"metadata": {}})
+        await stage.until(lambda: stage.lease["metadata"].get("ownerReferences"), within=3)
+
+
+def _renewals(stage: NodeStage) -> int:
+    return stage.api.requests.count(("PUT", LEASE)) + stage.api.requests.count(("POST", paths.LEASES))

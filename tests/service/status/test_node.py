@@ -1,0 +1,253 @@
+"""The Node in the API server: registered, reported, and right again after whatever happened to it or to us."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bus.messages.pleg import NodeImage, NodeImages
+from bus.messages.podsync import NodeConditions
+from tests.fakes.api_resources import V1_20
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, WELL, node_stage
+
+STATUS = f"{NODE}/status"
+
+
+@on_virtual_time
+async def test_a_new_node_is_registered_with_labels_taints_and_status(tmp_path: Path) -> None:
+    taints = ({"key": "dedicated", "value": "db", "effect": "NoSchedule"},)
+    config: dict[str, Any] = {
+        "node_labels": {"disk": "ssd"},
+        "register_with_taints": taints,
+        "provider_id": "cloud://1",
+    }
+    async with node_stage(tmp_path, **config) as stage:
+        await stage.start()
+        assert await stage.until(stage.ready, within=10) < 1
+        node, status = stage.node, stage.node["status"]
+    assert node["metadata"]["labels"] == {
+        "kubernetes.io/hostname": NAME,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "disk": "ssd",
+    }
+    assert node["spec"]["taints"][0] == taints[0] and node["spec"]["providerID"] == "cloud://1"
+    assert status["addresses"] == [
+        {"type": "InternalIP", "address": "192.0.2.7"},
+        {"type": "Hostname", "address": NAME},
+    ]
+    assert (status["capacity"]["cpu"], status["allocatable"]["cpu"]) == ("2", "1800m")
+    assert status["nodeInfo"]["containerRuntimeVersion"] == "containerd://1.7.1"
+    assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert status["images"] == [{"names": ["a:1"], "sizeBytes": 5}]
+    assert status["features"] == {"supplementalGroupsPolicy": True}
+
+
+@on_virtual_time
+async def test_a_node_that_exists_is_kept_and_set_right(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        labels = {"kubernetes.io/hostname": "other", "team": "blue"}
+        before = stage.api.put(
+            NODE,
+            {
+                "metadata": {"labels": labels},
+                "spec": {"unschedulable": True},
+                "status": {"capacity": {"example.com/gpu": "2"}},
+            },
+        )
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        node = stage.node
+        assert node["metadata"]["uid"] == before["metadata"]["uid"]
+        assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NAME
+        assert node["metadata"]["labels"]["team"] == "blue"
+        assert node["status"]["capacity"]["example.com/gpu"] == node["status"]["allocatable"]["example.com/gpu"] == "2"
+        assert "NodeNotSchedulable" in stage.reasons()
+
+
+@on_virtual_time
+async def test_a_node_that_is_not_to_be_registered_is_reported_once_somebody_has(tmp_path: Path) -> None:
+    async with node_stage(tmp_path, register_node=False) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        assert stage.node == {} and ("POST", "/api/v1/nodes") not in stage.api.requests
+        stage.api.put(NODE, {"metadata": {}})
+        assert await stage.until(stage.ready, within=10) < 2
+
+
+@on_virtual_time
+async def test_a_node_deleted_under_us_is_registered_again_and_owns_the_lease(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(lambda: stage.ready() and stage.lease, within=10)
+        stage.api.delete(NODE)
+        await stage.until(stage.ready, within=5)
+        uid = stage.node["metadata"]["uid"]
+        await stage.until(lambda: stage.lease["metadata"]["ownerReferences"][0]["uid"] == uid, within=5)
+        assert len(stage.lease["metadata"]["ownerReferences"]) == 1
+
+
+@on_virtual_time
+async def test_an_idle_node_asks_nothing_between_reports(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(60)
+        asked = len(stage.api.requests)
+        heartbeat = stage.condition("Ready")["lastHeartbeatTime"]
+        await stage.pass_time(240)
+        assert stage.node_requests(asked) == []
+        await stage.pass_time(70)
+        assert stage.node_requests(asked) == [("PATCH", STATUS)]
+        assert stage.condition("Ready")["lastHeartbeatTime"] > heartbeat
+
+
+@on_virtual_time
+async def test_fields_that_an_older_server_drops_do_not_make_every_sync_a_patch(tmp_path: Path) -> None:
+    async with node_stage(tmp_path, drops=V1_20) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        asked = len(stage.api.requests)
+        assert "features" not in stage.node["status"]
+        await stage.pass_time(200)
+        assert stage.node_requests(asked) == []
+        stage.images.put("node", NodeImages(images=(NodeImage(id="j", names=("b:1",), size_bytes=6),)))
+        await stage.pass_time(30)
+        assert stage.node_requests(asked) == [("PATCH", STATUS)]
+        assert stage.node["status"]["images"][0]["names"] == ["b:1"]
+
+
+@on_virtual_time
+async def test_ready_and_pressure_are_written_at_once_with_their_events(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(33)
+        before = stage.condition("DiskPressure")["lastTransitionTime"]
+        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        assert await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=10) < 1.5
+        assert stage.condition("DiskPressure")["lastTransitionTime"] > before
+        stage.observed.put("node", replace(WELL, network_ready=False, network_message="reason:R message:M"))
+        assert await stage.until(lambda: not stage.ready(), within=10) < 1.5
+        stage.observed.put("node", WELL)
+        assert await stage.until(stage.ready, within=10) < 1.5
+        assert stage.reasons()[-3:] == ["NodeHasDiskPressure", "NodeNotReady", "NodeReady"]
+
+
+@on_virtual_time
+async def test_a_node_that_flaps_is_not_written_without_end(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        asked = len(stage.api.requests)
+        for _ in range(100):
+            stage.observed.put("node", replace(WELL, network_ready=False, network_message="reason:R message:M"))
+            await stage.pass_time(0.3)
+            stage.observed.put("node", WELL)
+            await stage.pass_time(0.3)
+        assert len(stage.node_requests(asked)) < 50
+        assert await stage.until(stage.ready, within=11) < 11
+
+
+@on_virtual_time
+async def test_after_an_outage_the_node_is_right_within_ten_seconds(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        stage.api.down()
+        await stage.pass_time(5)
+        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        await stage.pass_time(120)
+        stage.api.up()
+        took = await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=20)
+        assert took < 10
+
+
+@on_virtual_time
+async def test_a_server_that_is_slow_or_throttles_is_written_to_all_the_same(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        stage.api.slow(3)
+        await stage.start()
+        await stage.until(stage.ready, within=30)
+        stage.api.refuse(3, 429, retry_after=1)
+        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=30)
+
+
+@on_virtual_time
+async def test_idle_connections_are_dropped_from_the_second_failed_try_on(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(30)
+        assert stage.heartbeat.connections_dropped == 0
+        stage.api.down()
+        await stage.pass_time(11)
+        assert stage.heartbeat.connections_dropped >= 4
+
+
+@on_virtual_time
+async def test_a_killed_status_never_makes_the_node_unready(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        moved = stage.condition("Ready")["lastTransitionTime"]
+        versions = []
+        for number in range(5):
+            await stage.pass_time(7 * number)
+            await stage.kill()
+            stage.observed.delete("node")  # pleg went down with it
+            await stage.pass_time(1.5)
+            await stage.start()
+            await stage.pass_time(4)
+            versions.append(stage.ready())
+            stage.observed.put("node", WELL)
+            await stage.pass_time(3)
+            versions.append(stage.ready())
+        assert all(versions)
+        assert stage.condition("Ready")["lastTransitionTime"] == moved
+        assert "NodeNotReady" not in stage.reasons()
+
+
+@on_virtual_time
+async def test_the_start_of_the_agent_is_recorded_once_under_one_supervisord(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        for generation in ("g1", "g1", "g2"):
+            await stage.start(generation)
+            await stage.pass_time(5)
+            await stage.kill()
+        assert stage.reasons().count("Starting") == 2
+
+
+@on_virtual_time
+async def test_a_reboot_is_recorded_once(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.pass_time(5)
+        await stage.kill()
+        stage.host.facts = replace(stage.host.facts, boot_id="b2")
+        await stage.start("g2")
+        await stage.pass_time(30)
+        assert stage.reasons().count("Rebooted") == 1
+        assert stage.node["status"]["nodeInfo"]["bootID"] == "b2"
+
+
+@on_virtual_time
+async def test_a_resolver_that_hangs_delays_nothing_for_long(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        stage.host.resolver_hangs = True
+        await stage.start()
+        await stage.until(stage.ready, within=5)
+        await stage.pass_time(60)
+        assert "addresses" not in stage.node["status"]
+
+
+@on_virtual_time
+async def test_a_node_object_with_odd_fields_stops_nobody(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        conditions = [{"type": "Ready"}, {"type": "Mine", "status": "True"}]
+        odd = {"conditions": conditions, "capacity": None, "nodeInfo": None, "addresses": None}
+        stage.api.put(NODE, {"metadata": {"labels": None}, "status": odd})
+        await stage.start()
+        await stage.pass_time(15)
+        assert stage.ready() and stage.node["status"]["capacity"]["cpu"] == "2"
+        assert stage.condition("Mine") == {"type": "Mine", "status": "True"}

@@ -1,0 +1,108 @@
+"""What the other processes ask the API server through status: reviews and tokens, and no secret in any log."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
+from services.launch import Context
+from services.status.reviews import Reviews
+from tests.fakes.virtual_time import on_virtual_time, pass_time
+from tests.service.status.cluster import Cluster
+
+SECRET = "s3cr3t-t0ken"
+
+
+async def asked(cluster: Cluster, request: Any, answer: type[Any], seconds: float = 10) -> Any:
+    asking = asyncio.create_task(cluster.podsync.ask("status", request, answer, timeout=60))
+    await pass_time(cluster.network, seconds)
+    assert asking.done()
+    return asking.result()
+
+
+@on_virtual_time
+async def test_a_token_is_reviewed(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    user = {"username": "jane", "groups": ["dev"]}
+    cluster.server.answer(
+        "TokenReview", lambda review: {"authenticated": review["spec"]["token"] == SECRET, "user": user}
+    )
+    reviewed = await asked(cluster, ReviewToken(token=SECRET, audiences=("api",)), Reviewed)
+    assert reviewed == Reviewed(status={"authenticated": True, "user": user})
+    assert cluster.server.received[-1].body["spec"] == {"token": SECRET, "audiences": ["api"]}
+    assert not (await asked(cluster, ReviewToken(token="x"), Reviewed)).status["authenticated"]
+    assert cluster.server.received[-1].body["spec"] == {"token": "x"}
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_access_is_reviewed(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    cluster.server.answer("SubjectAccessReview", lambda review: {"allowed": review["spec"]["user"] == "jane"})
+    for user, allowed in (("jane", True), ("joe", False)):
+        reviewed = await asked(cluster, ReviewAccess(spec={"user": user}), Reviewed)
+        assert reviewed == Reviewed(status={"allowed": allowed})
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_a_review_is_tried_five_times_with_growing_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    cluster.server.refuse(4, 500)
+    assert (await asked(cluster, ReviewToken(token=SECRET), Reviewed)).error == ""
+    before = len(cluster.sent())
+    assert before == 5
+    cluster.server.refuse(0, 500)
+    asking = asyncio.create_task(cluster.podsync.ask("status", ReviewToken(token=SECRET), Reviewed, timeout=60))
+    await pass_time(cluster.network, 0.5 + 0.75 + 1.125 + 1.6875 - 0.01)
+    assert not asking.done()
+    await pass_time(cluster.network, 0.02)
+    assert (await asking) == Reviewed(status={}, error="refused with 500")
+    cluster.server.up()
+    cluster.server.refuse(1, 403)
+    assert (await asked(cluster, ReviewToken(token=SECRET), Reviewed, 0.1)).error == "refused with 403"
+    assert SECRET not in caplog.text
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_a_token_is_requested(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    uid = cluster.create("web")
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "web", "uid": uid}
+    spec = {"audiences": ["api"], "expirationSeconds": 3607, "boundObjectRef": bound}
+    request = RequestToken(namespace="default", service_account="default", spec=spec)
+    issued = await asked(cluster, request, IssuedToken)
+    assert issued.token.startswith("token-") and issued.expiration and not issued.error
+    assert cluster.server.received[-1].body["spec"] == spec
+    refused = await asked(cluster, RequestToken(namespace="default", service_account="other", spec=spec), IssuedToken)
+    assert refused.error and not refused.token and not refused.not_found
+    cluster.server.refuse(1, 404, reason="NotFound")
+    assert (await asked(cluster, request, IssuedToken)).not_found
+    cluster.server.down()
+    assert "connection refused" in (await asked(cluster, request, IssuedToken)).error
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_a_node_on_its_own_says_so(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.start_podsync()
+    bus = cluster.network.bus("status")
+    Reviews(Context("status", cluster.config, bus, cluster.network.clock, asyncio.Event()), None)
+    await bus.start()
+    request = RequestToken(namespace="default", service_account="default", spec={})
+    assert (await asked(cluster, request, IssuedToken)).error == (
+        "cannot use TokenManager when kubelet is in standalone mode"
+    )
+    assert "no client provided" in (await asked(cluster, ReviewToken(token="x"), Reviewed)).error

@@ -1,0 +1,92 @@
+"""What waits to be written, and what a restart knows of it."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.event import KEPT
+from services.status.core.event_marks import EventMarks, Standing
+from services.status.core.event_queue import LIMIT, TRIES, EventQueue, Write
+
+
+def _write(name: str, count: int = 1) -> Write:
+    return Write("default", name, {"count": count}, is_new=count == 1, occurrences=(("podsync", f"{name}-{count}"),))
+
+
+def test_it_is_first_in_first_out() -> None:
+    queue = EventQueue()
+    for name in "abc":
+        queue.add(_write(name))
+    assert [write.name for write in (queue.take(), queue.take(), queue.take()) if write] == ["a", "b", "c"]
+    assert queue.take() is None
+
+
+def test_what_happens_again_while_it_waits_is_one_request() -> None:
+    queue = EventQueue()
+    for count in (1, 2, 3):
+        queue.add(_write("a", count))
+    write = queue.take()
+    assert write is not None and write.is_new and write.body == {"count": 3} and len(write.occurrences) == 3
+    assert len(queue) == 0
+
+
+def test_one_that_happens_without_end_does_not_grow() -> None:
+    queue = EventQueue()
+    for count in range(1, 1000):
+        queue.add(_write("a", count))
+    write = queue.take()
+    assert write is not None and len(write.occurrences) == KEPT and write.occurrences[-1] == ("podsync", "a-999")
+
+
+def test_when_it_is_full_the_newest_is_not_taken_and_a_count_is() -> None:
+    queue = EventQueue()
+    assert all(queue.add(_write(str(number))) for number in range(LIMIT))
+    assert not queue.add(_write("more"))
+    assert queue.add(_write("7", 2))
+    assert len(queue) == LIMIT
+
+
+def test_what_comes_back_is_first_in_its_newest_form_and_gives_up_in_the_end() -> None:
+    queue = EventQueue()
+    queue.add(_write("a"))
+    queue.add(_write("b"))
+    for tries in range(TRIES - 1):
+        write = queue.take()
+        assert write is not None and (write.name, write.tries) == ("a", tries)
+        queue.add(_write("a", tries + 2))
+        assert queue.bring_back(write)
+    last = queue.take()
+    assert last is not None and last.is_new and last.body == {"count": TRIES}
+    assert not queue.bring_back(last)
+    following = queue.take()
+    assert following is not None and following.name == "b"
+
+
+def test_marks_know_what_is_new_what_is_done_and_what_came_before() -> None:
+    marks = EventMarks()
+    assert [marks.take("podsync", "1"), marks.take("podsync", "1")] == [Standing.NEW, Standing.KNOWN]
+    assert marks.take("pleg", "1") is Standing.NEW
+    marks.take("podsync", "2")
+    marks.done("podsync", "1")
+    next_life = EventMarks(marks.to_save())
+    assert [next_life.take("podsync", key) for key in "1121"] == [
+        Standing.DONE_BEFORE,
+        Standing.KNOWN,
+        Standing.NEW,
+        Standing.KNOWN,
+    ]
+
+
+def test_marks_are_bounded_and_cover_what_a_writer_keeps() -> None:
+    marks = EventMarks()
+    for number in range(5000):
+        marks.take("podsync", str(number))
+        marks.done("podsync", str(number))
+    kept = marks.to_save()["podsync"]
+    assert kept[-KEPT:] == [str(number) for number in range(5000 - KEPT, 5000)]
+    assert len(kept) == 2 * KEPT
+
+
+@pytest.mark.parametrize("saved", [None, 3, [], {"podsync": 3}, {"podsync": [1, None, "x"]}, {"else": ["x"]}])
+def test_marks_of_no_use_are_no_marks(saved: Any) -> None:
+    assert EventMarks(saved).take("podsync", "y") is Standing.NEW

@@ -1,0 +1,220 @@
+"""The status setters: what they write, what they leave alone, and that no odd Node stops them."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bus.messages.pleg import NodeImage, NodeObserved, RuntimeHandler
+from bus.messages.podsync import NodeResources
+from services.status.core.initial_node import initial_node, reconciled
+from services.status.core.node_conditions import adopted
+from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
+from services.status.core.node_status import rebooted, with_status
+
+OBSERVED = NodeObserved(
+    observed_at=1,
+    runtime_reachable=True,
+    runtime_name="containerd",
+    runtime_version="2.0.1",
+    runtime_handlers=(RuntimeHandler(name="", user_namespaces=True), RuntimeHandler(name="runc")),
+)
+READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok", "lastTransitionTime": "t5"}
+PRESSURE = {"type": "DiskPressure", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "t4"}
+FACTS = NodeFacts(
+    identity=NodeIdentity(name="n1", kubelet_version="v1.36.0-bulkhead.1"),
+    machine=MachineFacts(machine_id="m", system_uuid="s", boot_id="b", kernel_version="6.1", os_image="Debian"),
+    now="t9",
+    network=HostNetwork(assigned=frozenset({"10.0.0.1"}), default_routes=("10.0.0.1",)),
+    resources=NodeResources(
+        capacity={"cpu": "4", "hugepages-2Mi": "0"}, allocatable={"cpu": "3", "hugepages-2Mi": "0"}
+    ),
+    observed=OBSERVED,
+    images=(NodeImage(id="i", names=tuple("abcdefg"), size_bytes=9), NodeImage(id="j", names=(), size_bytes=1)),
+    conditions=(PRESSURE, READY),
+)
+
+
+def status(node: dict[str, Any], facts: NodeFacts = FACTS) -> dict[str, Any]:
+    return dict(with_status(node, facts)[0]["status"])
+
+
+def test_what_a_node_without_status_gets() -> None:
+    written = status({})
+    assert written["nodeInfo"] == {
+        "machineID": "m",
+        "systemUUID": "s",
+        "bootID": "b",
+        "kernelVersion": "6.1",
+        "osImage": "Debian",
+        "containerRuntimeVersion": "containerd://2.0.1",
+        "kubeletVersion": "v1.36.0-bulkhead.1",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }
+    assert written["images"] == [{"names": list("abcde"), "sizeBytes": 9}, {"sizeBytes": 1}]
+    assert [handler["name"] for handler in written["runtimeHandlers"]] == ["", "runc"]
+    assert written["runtimeHandlers"][0]["features"] == {"recursiveReadOnlyMounts": False, "userNamespaces": True}
+    assert written["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert [c["type"] for c in written["conditions"]] == ["DiskPressure", "Ready"]
+    assert {c["lastHeartbeatTime"] for c in written["conditions"]} == {"t9"}
+    assert "features" not in written and "volumesInUse" not in written
+
+
+def test_what_is_not_known_stays_as_it_is() -> None:
+    unknown = replace(FACTS, network=None, resources=None, observed=None, images=None, conditions=())
+    existing = {
+        "addresses": [{"type": "Hostname", "address": "n1"}],
+        "capacity": {"cpu": "8"},
+        "allocatable": {"cpu": "7"},
+        "images": [{"sizeBytes": 3}],
+        "conditions": [READY],
+        "runtimeHandlers": [{"name": "x"}],
+        "volumesInUse": ["kubernetes.io/csi/d^v"],
+        "nodeInfo": {"containerRuntimeVersion": "cri-o://1"},
+    }
+    written = status({"status": existing}, unknown)
+    for name in existing.keys() - {"nodeInfo"}:
+        assert written[name] == existing[name]
+    assert written["nodeInfo"]["containerRuntimeVersion"] == "cri-o://1"
+
+
+def test_capacity_starts_from_what_is_there() -> None:
+    existing = {
+        "capacity": {"cpu": "1", "example.com/gpu": "2", "attachable-volumes-x": "5"},
+        "allocatable": {"cpu": "1", "example.com/gone": "1", "example.com/gpu": "0"},
+    }
+    written = status({"status": existing})
+    assert written["capacity"] == {
+        "cpu": "4",
+        "hugepages-2Mi": "0",
+        "example.com/gpu": "2",
+        "attachable-volumes-x": "5",
+    }
+    assert written["allocatable"] == {
+        "cpu": "3",
+        "hugepages-2Mi": "0",
+        "example.com/gpu": "2",
+        "attachable-volumes-x": "5",
+    }
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(50, 2), (1, 1), (0, 0), (-1, 2)])
+def test_as_many_images_as_configured(limit: int, shown: int) -> None:
+    facts = replace(FACTS, identity=replace(FACTS.identity, max_images=limit))
+    assert len(status({}, facts).get("images", [])) == shown
+
+
+def test_transition_times_are_those_of_the_node_while_the_status_is_the_same() -> None:
+    theirs = {"lastTransitionTime": "t1", "reason": "old", "message": "old"}
+    existing = [{"type": "Custom", "status": "True"}, READY | theirs, PRESSURE | theirs]
+    written = {c["type"]: c for c in status({"status": {"conditions": existing}})["conditions"]}
+    assert written["Custom"] == {"type": "Custom", "status": "True"}
+    assert (written["Ready"]["lastTransitionTime"], written["Ready"]["reason"]) == ("t1", "KubeletReady")
+    assert (written["DiskPressure"]["lastTransitionTime"], written["DiskPressure"]["reason"]) == ("t1", "old")
+
+
+def test_a_status_that_differs_from_the_nodes_moves_the_transition_time() -> None:
+    existing = [READY | {"status": "Unknown", "lastTransitionTime": "t1"}]
+    assert status({"status": {"conditions": existing}})["conditions"][0]["lastTransitionTime"] == "t9"
+
+
+def test_a_setter_that_fails_is_named_and_stops_no_other() -> None:
+    facts = replace(FACTS, network=HostNetwork())
+    node, problems = with_status({"status": {"addresses": [{"type": "Hostname", "address": "old"}]}}, facts)
+    assert len(problems) == 1 and problems[0].startswith("can't get ip address of node n1")
+    assert node["status"]["addresses"] == [{"type": "Hostname", "address": "old"}]
+    assert node["status"]["capacity"]["cpu"] == "4"
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"status": None, "metadata": None},
+        {"status": "x"},
+        {"status": {"conditions": 1, "capacity": [], "allocatable": 2, "nodeInfo": "x", "daemonEndpoints": 3}},
+        {"status": {"conditions": [None, {}, {"type": "Ready", "lastTransitionTime": 7}], "addresses": [1]}},
+        {"metadata": {"labels": [], "annotations": 5}, "spec": 1},
+    ],
+)
+def test_odd_nodes_are_set_right(node: dict[str, Any]) -> None:
+    for odd in (with_status(node, FACTS)[0], with_status(reconciled(node, FACTS), FACTS)[0]):
+        assert odd["status"]["capacity"]["cpu"] == "4"
+        assert odd["metadata"]["labels"]["kubernetes.io/arch"] == "amd64"
+        assert [c["status"] for c in odd["status"]["conditions"] if c.get("type") == "Ready"] == ["True"]
+
+
+def test_setting_twice_changes_nothing() -> None:
+    once, _ = with_status({}, FACTS)
+    assert with_status(once, FACTS)[0] == once
+
+
+def test_swap_is_told_only_where_there_is_some() -> None:
+    facts = replace(FACTS, machine=replace(FACTS.machine, swap_capacity=1024))
+    node, _ = with_status({}, facts)
+    assert node["status"]["nodeInfo"]["swap"] == {"capacity": 1024}
+    assert "swap" not in status(node)["nodeInfo"]
+
+
+def test_a_node_for_a_cloud_provider_is_tainted_and_annotated() -> None:
+    taint = {"key": "a", "value": "", "effect": "NoExecute"}
+    given = replace(FACTS.identity, external_cloud_provider=True, node_ips=("10.0.0.1",), taints=(taint,))
+    node = initial_node(replace(FACTS, identity=given))
+    assert [t["key"] for t in node["spec"]["taints"]] == ["a", "node.cloudprovider.kubernetes.io/uninitialized"]
+    assert node["metadata"]["annotations"] == {
+        "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+        "alpha.kubernetes.io/provided-node-ip": "10.0.0.1",
+    }
+
+
+def test_labels_of_the_command_line_override_and_an_empty_default_one_is_removed() -> None:
+    given = replace(FACTS.identity, labels={"topology.kubernetes.io/zone": "", "kubernetes.io/hostname": "h"})
+    facts = replace(FACTS, identity=given)
+    assert initial_node(facts)["metadata"]["labels"]["kubernetes.io/hostname"] == "h"
+    existing = {"metadata": {"labels": {"topology.kubernetes.io/zone": "z", "own": "x"}}}
+    labels = reconciled(existing, facts)["metadata"]["labels"]
+    assert labels["own"] == "x" and labels["kubernetes.io/hostname"] == "h"
+    assert "topology.kubernetes.io/zone" not in labels
+
+
+def test_a_start_removes_huge_pages_that_are_gone_and_the_annotation_that_is_disabled() -> None:
+    annotations = {"volumes.kubernetes.io/controller-managed-attach-detach": "true", "own": "x"}
+    existing = {
+        "metadata": {"annotations": annotations},
+        "status": {"capacity": {"hugepages-1Gi": "1Gi", "hugepages-2Mi": "0"}, "allocatable": {"hugepages-1Gi": "1Gi"}},
+    }
+    node = reconciled(existing, replace(FACTS, identity=replace(FACTS.identity, controller_attach_detach=False)))
+    assert node["metadata"]["annotations"] == {"own": "x"}
+    assert node["status"] == {"capacity": {"hugepages-2Mi": "0"}, "allocatable": {}}
+
+
+def test_another_boot_id_is_a_reboot() -> None:
+    assert rebooted({"status": {"nodeInfo": {"bootID": "a"}}}, FACTS) == "Node n1 has been rebooted, boot id: b"
+    for node in ({}, {"status": {"nodeInfo": {"bootID": ""}}}, {"status": {"nodeInfo": {"bootID": "b"}}}):
+        assert rebooted(node, FACTS) == ""
+
+
+@pytest.mark.parametrize("own", ["0.1.0", "0.2.0.dev3+g12 ab", ""])
+def test_the_version_is_one_that_clients_parse(own: str) -> None:
+    core, _, suffix = kubelet_version(own).partition("-")
+    assert core == "v1.36.0"
+    parts = suffix.split(".")
+    assert parts[0] == "bulkhead" and all(p and p.replace("-", "").isalnum() for p in parts)
+
+
+def test_the_api_servers_conditions_are_the_baseline() -> None:
+    theirs = [
+        READY | {"lastTransitionTime": "t0"},
+        PRESSURE | {"status": "True", "lastTransitionTime": "t1"},
+        {"a": 1},
+        5,
+    ]
+    (ready,) = adopted((READY,), [theirs[0]])
+    assert ready["lastTransitionTime"] == "t0"
+    both = adopted((PRESSURE,), theirs)
+    assert [(c["type"], c["status"], c["lastTransitionTime"]) for c in both] == [
+        ("DiskPressure", "False", "t4"),
+        ("Ready", "True", "t0"),
+    ]
+    assert adopted((READY,), None) == (READY,)

@@ -1,0 +1,42 @@
+"""When the API object of a pod may go."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import AdmittedPod, PodState
+from services.status.core.pod_status_deletion import may_be_deleted
+
+
+def pod(phase: str = "Failed", **metadata: Any) -> Any:
+    return {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata}, "status": {"phase": phase}}
+
+
+def admitted(state: PodState) -> AdmittedPod:
+    return AdmittedPod(uid="u", name="web", namespace="default", state=state, pod={}, source="api")
+
+
+FINISHED = admitted(PodState.FINISHED)
+
+
+@pytest.mark.parametrize(
+    ("thing", "known", "complete", "may"),
+    [
+        (pod(), FINISHED, True, True),
+        (pod("Succeeded"), FINISHED, True, True),
+        (pod(), None, True, True),
+        (pod(), FINISHED, False, False),
+        (pod(), None, False, False),
+        (pod(), admitted(PodState.TERMINATED), True, False),
+        (pod(), admitted(PodState.SYNC), True, False),
+        (pod("Running"), FINISHED, True, False),
+        (pod("Pending"), None, True, False),
+        (pod(deletionTimestamp=None), FINISHED, True, False),
+        (pod(annotations={"kubernetes.io/config.mirror": "h"}), FINISHED, True, False),
+        ({}, None, True, False),
+    ],
+)
+def test_only_a_finished_pod_with_its_end_in_the_api(
+    thing: Any, known: AdmittedPod | None, complete: bool, may: bool
+) -> None:
+    assert may_be_deleted(thing, known, admitted_is_all=complete) is may
