@@ -2,15 +2,18 @@
 
 Purpose
     Keeps one observation per pod that the runtime has, newer within milliseconds of a change and never wrong for longer
-    than a relist; reads the runtime's health and the node's eviction signals.
+    than a relist; reads the runtime's health, its images and the node's eviction signals; probes containers.
 
 Owns
-    `runtime.pods` (complete once the first full relist succeeded) and `node.observed`.
+    `runtime.pods` (complete once the first full relist succeeded), `node.observed`, `node.images`, `probes.results`
+    (complete once whatever ran before us was probed, at the latest 15 s after the first relist) and `events/pleg`.
 
 Follows
-    `pods.status`: a container id named there that was not seen yet means a container was just started. Outside the
-    bus: GetContainerEvents where the runtime has it, pidfds of the first process of every container and sandbox, and
-    full relists. All but a relist are hints to look at one pod now; a late or repeated hint costs one look.
+    `pods.admitted`: the probes in the spec, and how far the pod is with its end. `pods.status`: which instance to
+    probe and whether it has started; a container id named there that was not seen yet means a container was just
+    started. Outside the bus: GetContainerEvents where the runtime has it, pidfds of the first process of every
+    container and sandbox, and full relists. All but a relist are hints to look at one pod now; a late or repeated hint
+    costs one look.
 
 Answers
     Nothing but the snapshots of its streams.
@@ -21,5 +24,6 @@ Persists
 On restart
     One full relist gives back everything, in a new incarnation; followers keep what they had until it is complete. The
     pidfds died with the process and are opened anew. What exited meanwhile shows as exited in the list, with the exit
-    code the runtime kept.
+    code the runtime kept. A container that ran before has no probe result until its probe ran again, at a random moment
+    of its first period; podsync keeps the last result until then, so that nothing flaps.
 """

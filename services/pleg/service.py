@@ -5,36 +5,30 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import Protocol
 
 from bus.interface import Change, Deleted, Put
 from bus.messages.podsync import PodStatus
-from bus.messages.streams import NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
+from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
 from services.launch import Context
 from services.pleg.adapters.event_reader import EventReader
+from services.pleg.adapters.image_reader import ImageReader
 from services.pleg.adapters.machine import read_machine
 from services.pleg.adapters.node_reader import MachineReader, NodeReader
-from services.pleg.adapters.pidfd import Pidfds
+from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
+from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core import events, instructions
 from services.pleg.core.node import NodeFacts
 from services.pleg.core.observation import Observation
 from services.pleg.core.retry import Retry
 from services.pleg.core.runtime_trouble import RuntimeTrouble
+from services.pleg.probes import Prober, Try
 from shared.cri.client import CriRuntime
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 
 _log = logging.getLogger(__name__)
 
 LOOP = "relist"  # its progress is the time of the last successful full list
-
-
-class ProcessWatches(Protocol):
-    """What `Pidfds` does."""
-
-    def watch(self, key: str, pid: int) -> None: ...
-    def unwatch(self, key: str) -> None: ...
-    def close(self) -> None: ...
 
 
 def build(context: Context) -> "Pleg":
@@ -50,7 +44,7 @@ def build(context: Context) -> "Pleg":
 
 
 class Pleg:
-    """The one owner of `runtime.pods` and `node.observed`."""
+    """The one owner of `runtime.pods`, `node.observed` and `node.images`; of probes, `Prober` is."""
 
     def __init__(
         self,
@@ -58,11 +52,15 @@ class Pleg:
         runtime: Runtime,
         watches: Callable[[Callable[[str], None]], ProcessWatches] = Pidfds,
         machine: MachineReader = read_machine,
+        attempt: Try | None = None,
     ) -> None:
         self._config, self._bus, self._clock, self._runtime = context.config, context.bus, context.clock, runtime
         self._pods_stream = self._bus.own(RUNTIME_PODS)
         self._node_stream = self._bus.own(NODE_OBSERVED)
         self._bus.follow(PODS_STATUS, self._on_status)
+        trier = ProbeTrier(runtime, self._clock, self._config.runtime_request_timeout)
+        self._prober = Prober(context, attempt or trier)
+        self._images = ImageReader(runtime, self._clock, self._bus.own(NODE_IMAGES))
         self._observation, self._facts = Observation(), NodeFacts()
         self._watches = watches(lambda entry_id: self._apply(events.ProcessExited(entry_id)))
         self._events = EventReader(
@@ -95,6 +93,7 @@ class Pleg:
                 tasks.create_task(self._events.run(), name="event-stream")
                 tasks.create_task(self._relists(), name="relists")
                 tasks.create_task(self._node.run(), name="node")
+                tasks.create_task(self._images.run(), name="images")
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -103,6 +102,7 @@ class Pleg:
             if (timer := self._next_look[1]) is not None:
                 timer.cancel()
             self._watches.close()
+            self._prober.close()
             await self._runtime.close()
 
     # -- full lists ----------------------------------------------------------------------------------------------
@@ -190,10 +190,14 @@ class Pleg:
         match instruction:
             case instructions.PublishPod(pod, cause):
                 self._pods_stream.put(pod.uid, pod, cause)
+                self._prober.observed(pod.uid, pod)
+                self._images.observed(pod)
             case instructions.WithdrawPod(uid, cause):
                 self._pods_stream.delete(uid, cause)
+                self._prober.observed(uid, None)
             case instructions.MarkComplete():
                 self._pods_stream.mark_complete()
+                self._prober.listed()
             case instructions.ObservePod(uid, cause):
                 _log.debug("looking at pod %s: %s", uid, cause)
                 if self._tasks is not None:

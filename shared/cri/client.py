@@ -5,18 +5,22 @@ are the caller's.
 """
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict
 
 from cri_api.v1 import api_pb2
 
 from shared.cri.channel import CriChannel
-from shared.cri.decode import decode_conditions, decode_event, decode_image, fill
+from shared.cri.decode import decode_conditions, decode_event, decode_features, decode_image, fill, image_of
 from shared.cri.interface import (
+    ExecResult,
     ImageStatus,
     Message,
     RuntimeCondition,
     RuntimeEvent,
+    RuntimeFeatures,
     RuntimeVersion,
+    StreamOptions,
 )
 from shared.cri.observe import Observer
 from shared.model.runtime import RuntimePod
@@ -60,6 +64,13 @@ class CriRuntime:
             self._channel.runtime, "Status", api_pb2.StatusRequest(verbose=False), self._timeout
         )
         return decode_conditions(answer)
+
+    async def features(self) -> RuntimeFeatures:
+        """CRI Status: the runtime's handlers and features."""
+        answer = await self._channel.call(
+            self._channel.runtime, "Status", api_pb2.StatusRequest(verbose=False), self._timeout
+        )
+        return decode_features(answer)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods, or the one, by UID; absent = the runtime has nothing of it."""
@@ -105,12 +116,41 @@ class CriRuntime:
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
 
+    async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
+        """ExecSync; `timeout` in seconds is the runtime's to keep, 0 = no limit and then no deadline of ours either."""
+        request = api_pb2.ExecSyncRequest(container_id=container_id, cmd=list(command), timeout=timeout)
+        deadline = timeout + self._timeout if timeout else None
+        answer = await self._channel.call(self._channel.runtime, "ExecSync", request, deadline)
+        return ExecResult(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
+
+    async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
+        """Exec: the URL to stream the command at."""
+        request = api_pb2.ExecRequest(container_id=container_id, cmd=list(command), **asdict(streams))
+        return str((await self._channel.call(self._channel.runtime, "Exec", request, self._timeout)).url)
+
+    async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
+        """Attach: the URL to stream the container's own process at."""
+        request = api_pb2.AttachRequest(container_id=container_id, **asdict(streams))
+        return str((await self._channel.call(self._channel.runtime, "Attach", request, self._timeout)).url)
+
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        """PortForward: the URL to forward connections at."""
+        request = api_pb2.PortForwardRequest(pod_sandbox_id=sandbox_id, port=list(ports))
+        return str((await self._channel.call(self._channel.runtime, "PortForward", request, self._timeout)).url)
+
     async def image_status(self, image: str) -> ImageStatus | None:
         """ImageStatus by name or id; None = not present."""
         request = api_pb2.ImageStatusRequest(image=api_pb2.ImageSpec(image=image))
         return decode_image(
             await self._image_channel.call(self._image_channel.image, "ImageStatus", request, self._timeout)
         )
+
+    async def list_images(self) -> tuple[ImageStatus, ...]:
+        """ListImages: everything the runtime has, in its order."""
+        answer = await self._image_channel.call(
+            self._image_channel.image, "ListImages", api_pb2.ListImagesRequest(), self._timeout
+        )
+        return tuple(image_of(image) for image in answer.images)
 
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
         """PullImage: the image ref the runtime gives it. No deadline: a big image takes what it takes."""

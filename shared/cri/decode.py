@@ -6,7 +6,15 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict, ParseError
 
-from shared.cri.interface import ImageStatus, Message, RuntimeCallError, RuntimeCondition, RuntimeEvent
+from shared.cri.interface import (
+    HandlerFeatures,
+    ImageStatus,
+    Message,
+    RuntimeCallError,
+    RuntimeCondition,
+    RuntimeEvent,
+    RuntimeFeatures,
+)
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
@@ -113,11 +121,36 @@ def decode_conditions(response: Any) -> tuple[RuntimeCondition, ...]:
     )
 
 
+def decode_features(response: Any) -> RuntimeFeatures:
+    """Handlers and features of a StatusResponse; None where the runtime sent nothing of the kind."""
+    handlers = sorted(
+        (
+            HandlerFeatures(
+                name=handler.name,
+                recursive_read_only_mounts=handler.features.recursive_read_only_mounts,
+                user_namespaces=handler.features.user_namespaces,
+            )
+            for handler in response.runtime_handlers
+        ),
+        key=lambda handler: handler.name,
+    )
+    return RuntimeFeatures(
+        handlers=tuple(handlers) or None,
+        supplemental_groups_policy=(
+            response.features.supplemental_groups_policy if response.HasField("features") else None
+        ),
+    )
+
+
 def decode_image(response: Any) -> ImageStatus | None:
     """An ImageStatusResponse; None = the image is not here."""
     if not response.HasField("image") or not response.image.id:
         return None
-    image = response.image
+    return image_of(response.image)
+
+
+def image_of(image: Any) -> ImageStatus:
+    """One Image message."""
     return ImageStatus(
         id=image.id,
         size=image.size,

@@ -5,7 +5,7 @@ absent, so that the pure core can build them and tests can compare them with rec
 protobuf. Implemented by `shared.cri.client` and, under the same contract tests, by the fake runtime of the tests.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -68,6 +68,42 @@ class ImageStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExecResult:
+    """CRI ExecSync that ran: what the command wrote, as far as the runtime kept it, and how it ended."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamOptions:
+    """Which streams Exec and Attach connect. A tty carries stderr in stdout: both set are refused by runtimes."""
+
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandlerFeatures:
+    """One runtime handler of CRI Status; name "" = the default handler."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeFeatures:
+    """What CRI Status says the runtime can do; None = it does not tell (runtimes older than the fields)."""
+
+    handlers: tuple[HandlerFeatures, ...] | None = None  # sorted by name
+    supplemental_groups_policy: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeEvent:
     """One GetContainerEvents message: a hint that something happened to this pod, nothing more."""
 
@@ -81,6 +117,7 @@ class Runtime(Protocol):
 
     async def version(self) -> RuntimeVersion: ...
     async def status(self) -> tuple[RuntimeCondition, ...]: ...
+    async def features(self) -> RuntimeFeatures: ...
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before the
@@ -97,7 +134,25 @@ class Runtime(Protocol):
     async def stop_container(self, container_id: str, timeout: int) -> None: ...
     async def remove_container(self, container_id: str) -> None: ...
 
+    async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
+        """Run a command in a running container to its end. The runtime ends it after `timeout` seconds (0 = never) with
+        code DeadlineExceeded; a runtime that does not even do that is given up runtimeRequestTimeout later."""
+        ...
+
+    async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
+        """Exec: the URL of the runtime's streaming server for this one command; good for one use, for a minute."""
+        ...
+
+    async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
+        """Attach: likewise, for the container's own process."""
+        ...
+
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        """PortForward: likewise; `ports` are needed only by the WebSocket protocols that fix them beforehand."""
+        ...
+
     async def image_status(self, image: str) -> ImageStatus | None: ...
+    async def list_images(self) -> tuple[ImageStatus, ...]: ...
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str: ...
     async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
         """(mountpoint, bytes used) per image filesystem."""

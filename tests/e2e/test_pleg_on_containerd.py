@@ -9,14 +9,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from bus.interface import FollowedStream
 from bus.memory import MemoryBus, MemoryNetwork
-from bus.messages.podsync import PodStatus
-from bus.messages.streams import PODS_STATUS, RUNTIME_PODS
+from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
 from services.launch import Context
 from services.pleg.service import build
 from shared.clock import SystemClock
@@ -57,6 +58,10 @@ class PlegOnContainerd(World):
         self.changed = asyncio.Event()
         self.pods: FollowedStream[RuntimePod] = self.podsync.follow(RUNTIME_PODS, lambda change: self.changed.set())
         self.statuses = self.podsync.own(PODS_STATUS)
+        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.probes = self.podsync.follow(PROBES_RESULTS, lambda change: self.changed.set())
+        self.images = self.podsync.follow(NODE_IMAGES, lambda change: self.changed.set())
+        self.events = self.podsync.follow(events_of("pleg"), lambda change: self.changed.set())
         self.version = 0
 
     def kill(self, container: Container) -> None:
@@ -66,10 +71,29 @@ class PlegOnContainerd(World):
         """Publish a status that speaks of these containers, as podsync does right after StartContainer."""
         self.version += 1
         uid = pod["metadata"]["uid"]
-        status = PodStatus(
-            uid=uid, name="pod", namespace="rec", version=(1, self.version), status={}, container_ids=container_ids
+        status: dict[str, Any] = {
+            "containerStatuses": [
+                {"name": "c", "containerID": f"containerd://{i}", "started": True} for i in container_ids
+            ]
+        }
+        self.statuses.put(
+            uid,
+            PodStatus(
+                uid=uid,
+                name="pod",
+                namespace="rec",
+                version=(1, self.version),
+                status=status,
+                container_ids=container_ids,
+            ),
         )
-        self.statuses.put(uid, status)
+
+    def admit(self, pod: Message, **probes: Any) -> None:
+        """Publish the spec of a pod whose container `c` has these probes."""
+        uid = pod["metadata"]["uid"]
+        spec = {"containers": [{"name": "c", "ports": [{"name": "web", "containerPort": 8080}], **probes}]}
+        raw = {"metadata": {"name": "pod", "namespace": "rec", "uid": uid}, "spec": spec}
+        self.admitted.put(uid, AdmittedPod(uid=uid, name="pod", namespace="rec", state=PodState.SYNC, pod=raw))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
@@ -155,5 +179,56 @@ def test_a_killed_containerd_withdraws_nothing_and_what_ended_meanwhile_is_seen_
             await world.until(lambda: world.state(pods[1]) is ContainerState.EXITED)
             after = world.pods.state[before.uid]
             assert after.same_content(before) and after.sandboxes[0].state is SandboxState.READY
+
+    uvloop.run(check())
+
+
+def test_exec_and_http_probes_say_what_the_container_is_like(containerd: PrivateContainerd, tmp_path: Path) -> None:
+    async def check() -> None:
+        async with pleg_on(containerd, tmp_path) as world:
+            pod = world.new_pod()
+            world.admit(
+                pod,
+                readinessProbe={"httpGet": {"path": "/ok", "port": "web"}, "periodSeconds": 1, "failureThreshold": 1},
+                livenessProbe={
+                    "exec": {"command": ["sh", "-c", "echo gone >&2; test ! -e /tmp/x"]},
+                    "periodSeconds": 1,
+                    "failureThreshold": 2,
+                },
+            )
+            serve = "mkdir /w && echo fine >/w/ok && httpd -p 8080 -h /w; sleep 3; rm /w/ok; touch /tmp/x; sleep 1000"
+            sandbox = await world.runtime.run_pod_sandbox(pod, "")
+            config = world.container(pod, command=f"({serve})")
+            container = await world.runtime.create_container(sandbox, config, pod)
+            await world.runtime.start_container(container)
+            world.name(pod, container)
+            await world.until(lambda: container in world.probes.state)
+            await world.until(lambda: world.probes.state[container].readiness == "success")
+            assert world.probes.state[container].liveness == "success"
+            await world.until(lambda: world.probes.state[container].readiness == "failure")
+            await world.until(lambda: world.probes.state[container].liveness == "failure")
+            texts = {event.message for event in world.events.state.values()}
+            assert "Readiness probe failed: HTTP probe failed with statuscode: 404" in texts
+            assert "Liveness probe failed: gone\n" in texts
+            assert any(BUSYBOX_IMAGE in image.names for image in world.images.state["node"].images)
+
+    uvloop.run(check())
+
+
+def test_a_command_that_takes_too_long_and_one_that_is_not_there(containerd: PrivateContainerd, tmp_path: Path) -> None:
+    async def check() -> None:
+        async with pleg_on(containerd, tmp_path) as world:
+            pod = world.new_pod()
+            world.admit(
+                pod,
+                readinessProbe={"exec": {"command": ["sleep", "60"]}, "periodSeconds": 1, "failureThreshold": 1},
+                livenessProbe={"exec": {"command": ["no-such-command"]}, "periodSeconds": 1, "failureThreshold": 1},
+            )
+            _, container = await started(world, pod)
+            world.name(pod, container)
+            slow = 'Readiness probe failed: command timed out: "sleep 60" timed out after 1s'
+            await world.until(lambda: any(event.message == slow for event in world.events.state.values()))
+            await world.until(lambda: any("no-such-command" in e.message for e in world.events.state.values()))
+            assert world.probes.state[container].liveness == "success"  # not tried is not failed
 
     uvloop.run(check())

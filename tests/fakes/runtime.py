@@ -5,8 +5,8 @@ a real containerd does. Nothing happens by itself: processes exit when a test sa
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from cri_api.v1 import api_pb2
@@ -14,12 +14,15 @@ from cri_api.v1 import api_pb2
 from shared.clock import Clock, SystemClock
 from shared.cri.decode import fill
 from shared.cri.interface import (
+    ExecResult,
     ImageStatus,
     Message,
     RuntimeCallError,
     RuntimeCondition,
     RuntimeEvent,
+    RuntimeFeatures,
     RuntimeVersion,
+    StreamOptions,
 )
 from shared.model.runtime import RuntimePod
 from tests.fakes.faults import Faults
@@ -65,6 +68,12 @@ class FakeRuntime(Faults, RuntimeWorld):
         self.reachable = True
         self.event_stream = events
         self.runtime_version = version or RuntimeVersion(name="containerd", version="1.6.20~ds1", api_version="v1")
+        self.runtime_features = RuntimeFeatures()
+        # What ExecSync answers: given container id and command; may raise RuntimeCallError.
+        self.execute: Callable[[str, tuple[str, ...]], ExecResult] = lambda container_id, command: ExecResult(
+            exit_code=0
+        )
+        self.streaming_url = "http://127.0.0.1:1"  # where Exec, Attach and PortForward send their callers
         self.image_fs: tuple[tuple[str, int], ...] = (("/", 0),)
         self.closed = False
 
@@ -85,6 +94,9 @@ class FakeRuntime(Faults, RuntimeWorld):
 
     async def status(self) -> tuple[RuntimeCondition, ...]:
         return await self._do("Status", {}, lambda: self.conditions)
+
+    async def features(self) -> RuntimeFeatures:
+        return await self._do("Status", {}, lambda: self.runtime_features)
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         observed_at = self.clock.monotonic()
@@ -117,8 +129,41 @@ class FakeRuntime(Faults, RuntimeWorld):
     async def remove_container(self, container_id: str) -> None:
         await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
 
+    async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
+        request: Message = {
+            "container_id": container_id,
+            "cmd": list(command),
+            **({"timeout": timeout} if timeout else {}),
+        }
+
+        def run() -> ExecResult:
+            self.refuse_exec(container_id)
+            return self.execute(container_id, tuple(command))
+
+        return await self._do("ExecSync", request, run)
+
+    async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
+        request: Message = {"container_id": container_id, "cmd": list(command), **_set(streams)}
+        return await self._do("Exec", request, lambda: self._url("exec"))
+
+    async def attach_url(self, container_id: str, streams: StreamOptions) -> str:
+        request: Message = {"container_id": container_id, **_set(streams)}
+        return await self._do("Attach", request, lambda: self._url("attach"))
+
+    async def port_forward_url(self, sandbox_id: str, ports: Sequence[int]) -> str:
+        request: Message = {"pod_sandbox_id": sandbox_id, **({"port": list(ports)} if ports else {})}
+        return await self._do("PortForward", request, lambda: self._url("portforward"))
+
+    def _url(self, kind: str) -> str:
+        return f"{self.streaming_url}/{kind}/token"
+
     async def image_status(self, image: str) -> ImageStatus | None:
         return await self._do("ImageStatus", {"image": {"image": image}}, lambda: self.images.get(image))
+
+    async def list_images(self) -> tuple[ImageStatus, ...]:
+        return await self._do(
+            "ListImages", {}, lambda: tuple({image.id: image for image in self.images.values()}.values())
+        )
 
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
         request: Message = {"image": image, "sandbox_config": sandbox_config, **({"auth": auth} if auth else {})}
@@ -170,4 +215,21 @@ class FakeRuntime(Faults, RuntimeWorld):
             )
 
 
-_READS = frozenset({"Version", "Status", "Observe", "ImageStatus", "ImageFsInfo", "GetContainerEvents"})
+_READS = frozenset(
+    {
+        "Version",
+        "Status",
+        "Observe",
+        "ImageStatus",
+        "ListImages",
+        "ImageFsInfo",
+        "GetContainerEvents",
+        "Exec",
+        "Attach",
+        "PortForward",
+    }
+)
+
+
+def _set(streams: StreamOptions) -> Message:
+    return {name: True for name, value in asdict(streams).items() if value}

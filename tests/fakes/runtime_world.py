@@ -138,6 +138,21 @@ class RuntimeWorld:
         """How many streams of GetContainerEvents are open."""
         return len(self._readers)
 
+    def refuse_exec(self, container_id: str) -> None:
+        """Raise what containerd answers an ExecSync into a container that is not there or does not run."""
+        held = self._containers.get(container_id)
+        if held is None:
+            raise _not_found(
+                "ExecSync",
+                f'an error occurred when try to find container "{container_id}": not found',
+            )
+        if held.container.state is not ContainerState.RUNNING:
+            raise RuntimeCallError(
+                "ExecSync",
+                "Unknown",
+                f"failed to exec in container: container is in CONTAINER_{held.container.state} state",
+            )
+
     # -- what the calls do ---------------------------------------------------------------------------------------
 
     def _observed(self, uid: str | None, observed_at: float) -> dict[str, RuntimePod]:

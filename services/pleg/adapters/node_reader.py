@@ -10,7 +10,7 @@ from services.pleg.adapters.machine import read_machine
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.node import MachineReading, NodeFacts
 from shared.clock import Clock
-from shared.cri.interface import Runtime, RuntimeCallError, RuntimeVersion
+from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
 STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (reference pods.md 0.1)
 ANSWER_SECONDS = 10.0  # a runtime that takes longer to say how it is counts as not answering
@@ -35,6 +35,7 @@ class NodeReader:
         self._changed, self._trouble, self._machine = changed, trouble, machine
         self._nodefs, self._imagefs = nodefs, ""
         self._version: RuntimeVersion | None = None
+        self._features = RuntimeFeatures()
         self._ask_now = asyncio.Event()
 
     async def run(self) -> None:
@@ -54,6 +55,7 @@ class NodeReader:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     if (version := self._version) is None:
                         version = await self._runtime.version()
+                        self._features = await self._runtime.features()  # another one only with another runtime
                         self._imagefs = await self._imagefs_mountpoint()
                     conditions = await self._runtime.status()
             except (RuntimeCallError, TimeoutError) as failure:
@@ -64,7 +66,7 @@ class NodeReader:
                 self._trouble(failure)
             else:
                 self._version = version
-                self._facts.runtime_answered(version, conditions, self._clock.monotonic())
+                self._facts.runtime_answered(version, conditions, self._clock.monotonic(), self._features)
                 self._trouble(None)
             self._changed()
             await wait_for(self._ask_now, STATUS_SECONDS)

@@ -6,6 +6,15 @@ Knows keys and pids; which process is worth watching, and whether the pid is sti
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Protocol
+
+
+class ProcessWatches(Protocol):
+    """What `Pidfds` does."""
+
+    def watch(self, key: str, pid: int) -> None: ...
+    def unwatch(self, key: str) -> None: ...
+    def close(self) -> None: ...
 
 
 class Pidfds:

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bus.messages.pleg import NodeObserved
-from shared.cri.interface import RuntimeCondition, RuntimeVersion
+from bus.messages.pleg import NodeObserved, RuntimeHandler
+from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
 
 REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
 MATERIAL_SHARE = 0.01  # of a signal's capacity
+_UNTOLD = RuntimeFeatures()
 
 # signal -> (bytes or count, share of capacity): the kubelet's default hard thresholds (reference node.md 5.2).
 _DEFAULT_THRESHOLDS: Mapping[str, tuple[int, float]] = {
@@ -43,7 +44,13 @@ class NodeFacts:
         self._sent: NodeObserved | None = None
         self._runtime_asked = self._machine_read = False
 
-    def runtime_answered(self, version: RuntimeVersion, conditions: tuple[RuntimeCondition, ...], now: float) -> None:
+    def runtime_answered(
+        self,
+        version: RuntimeVersion,
+        conditions: tuple[RuntimeCondition, ...],
+        now: float,
+        features: RuntimeFeatures = _UNTOLD,
+    ) -> None:
         """Version and Status answered. A condition the runtime does not have counts as not fulfilled."""
         by_type = {condition.type: condition for condition in conditions}
         ready, network = by_type.get("RuntimeReady"), by_type.get("NetworkReady")
@@ -58,6 +65,8 @@ class NodeFacts:
             runtime_message=_why_not(ready),
             network_ready=network is not None and network.status,
             network_message=_why_not(network),
+            runtime_handlers=_handlers(features),
+            supplemental_groups_policy=features.supplemental_groups_policy,
         )
 
     def runtime_silent(self, now: float) -> None:
@@ -130,6 +139,8 @@ def _facts(node: NodeObserved) -> tuple[object, ...]:
         node.imagefs_capacity,
         node.pids_max,
         node.cpus,
+        node.runtime_handlers,
+        node.supplemental_groups_policy,
     )
 
 
@@ -151,6 +162,19 @@ def _moved(name: str, capacity: int, before: int, after: int) -> bool:
     amount, share = _DEFAULT_THRESHOLDS.get(name, (0, 0.0))
     threshold = amount + int(capacity * share)
     return abs(after - before) > capacity * MATERIAL_SHARE or (before < threshold) != (after < threshold)
+
+
+def _handlers(features: RuntimeFeatures) -> tuple[RuntimeHandler, ...] | None:
+    if features.handlers is None:
+        return None
+    return tuple(
+        RuntimeHandler(
+            name=handler.name,
+            recursive_read_only_mounts=handler.recursive_read_only_mounts,
+            user_namespaces=handler.user_namespaces,
+        )
+        for handler in features.handlers
+    )
 
 
 def _why_not(condition: RuntimeCondition | None) -> str:

@@ -8,8 +8,16 @@ from bus.interface import Change, Deleted, Put
 from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import PodStatus
-from bus.messages.streams import NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
+from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.streams import (
+    NODE_IMAGES,
+    NODE_OBSERVED,
+    PODS_ADMITTED,
+    PODS_STATUS,
+    PROBES_RESULTS,
+    RUNTIME_PODS,
+    events_of,
+)
 from services.launch import Context
 from services.pleg.core.node import MachineReading
 from services.pleg.service import Pleg
@@ -80,6 +88,10 @@ class PlegWorld:
         self.machine = READING
         self.podsync = self.network.bus("podsync")
         self.statuses = self.podsync.own(PODS_STATUS)
+        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.probes = self.podsync.follow(PROBES_RESULTS)
+        self.images = self.podsync.follow(NODE_IMAGES)
+        self.events = self.podsync.follow(events_of("pleg"))
         self.pods_seen: list[Change[RuntimePod]] = []
         self.nodes_seen: list[NodeObserved] = []
         self.pods = self.podsync.follow(RUNTIME_PODS, self.pods_seen.append)
@@ -163,17 +175,30 @@ class PlegWorld:
         await self.runtime.start_container(container)
         return container
 
-    def publish_status(self, uid: str, *container_ids: str) -> None:
+    def publish_status(self, uid: str, *container_ids: str, status: dict[str, Any] | None = None) -> None:
         self._version = getattr(self, "_version", 0) + 1
-        status = PodStatus(
+        published = PodStatus(
             uid=uid,
             name=uid,
             namespace="default",
             version=(1, self._version),
-            status={},
+            status=status or {},
             container_ids=container_ids,
         )
-        self.statuses.put(uid, status)
+        self.statuses.put(uid, published)
+
+    def admit(self, uid: str, state: PodState = PodState.SYNC, **container: Any) -> None:
+        """podsync has taken on a pod of one container `c`, with these probes."""
+        pod = {
+            "metadata": {"name": uid, "namespace": "default", "uid": uid},
+            "spec": {"containers": [{"name": "c", **container}]},
+        }
+        self.admitted.put(uid, AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod))
+
+    def show(self, uid: str, container_id: str, *, started: bool = True) -> None:
+        """podsync's status speaks of this instance."""
+        status = {"name": "c", "containerID": f"containerd://{container_id}", "started": started}
+        self.publish_status(uid, container_id, status={"containerStatuses": [status]})
 
     # -- what the follower knows ---------------------------------------------------------------------------------
 

@@ -97,6 +97,24 @@ async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool])
 class RuntimeContract:
     """The tests."""
 
+    async def test_a_command_runs_in_a_running_container_and_nowhere_else(self, world: World) -> None:
+        pod = world.new_pod()
+        _, container = await started(world, pod)
+        assert (await world.runtime.exec_sync(container, ["true"], 5)).exit_code == 0
+        with pytest.raises(RuntimeCallError) as missing:
+            await world.runtime.exec_sync("nothing", ["true"], 5)
+        assert missing.value.code == "NotFound" and "ExecSync" in missing.value.method
+
+    async def test_images_are_listed_once_each_with_their_names(self, world: World) -> None:
+        images = await world.runtime.list_images()
+        assert len({image.id for image in images}) == len(images)
+        (found,) = (image for image in images if world.image in image.repo_tags)
+        assert found.size > 0 and found == await world.runtime.image_status(world.image)
+
+    async def test_an_old_runtime_tells_of_no_handlers_and_features(self, world: World) -> None:
+        features = await world.runtime.features()
+        assert features.handlers is None and features.supplemental_groups_policy is None
+
     async def test_it_says_which_runtime_it_is(self, world: World) -> None:
         version = await world.runtime.version()
         assert version.name == "containerd"

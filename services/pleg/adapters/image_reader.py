@@ -1,0 +1,49 @@
+"""Lists the images of the runtime: every 30 s as the kubelet does, and at once when one must have come."""
+
+import asyncio
+import logging
+
+from bus.interface import OwnedStream
+from bus.messages.pleg import NodeImages
+from services.pleg.adapters.waiting import wait_for
+from services.pleg.core.image_list import ImageList
+from services.pleg.core.retry import Retry
+from shared.clock import Clock
+from shared.cri.interface import Runtime, RuntimeCallError
+from shared.model.runtime import RuntimePod
+
+_log = logging.getLogger(__name__)
+
+LIST_SECONDS = 30.0  # reference node.md, image list cache
+
+
+class ImageReader:
+    """Owner of `node.images`; that an unchanged list is not sent is the stream's doing."""
+
+    def __init__(self, runtime: Runtime, clock: Clock, stream: OwnedStream[NodeImages]) -> None:
+        self._runtime, self._clock, self._stream = runtime, clock, stream
+        self._images = ImageList()
+        self._ask_now = asyncio.Event()
+
+    async def run(self) -> None:
+        """List for ever. A runtime in trouble is for the relist to report."""
+        retry, next_period = Retry(), self._clock.monotonic()
+        while True:
+            if self._clock.monotonic() >= next_period:
+                self._images.period_began()
+                next_period = self._clock.monotonic() + LIST_SECONDS
+            try:
+                images = self._images.listed(await self._runtime.list_images())
+            except RuntimeCallError as error:
+                _log.debug("could not list images: %s", error)
+                await asyncio.sleep(retry.failed())
+                continue
+            retry.succeeded()
+            self._stream.put("node", images, "listed")
+            self._stream.mark_complete()
+            await wait_for(self._ask_now, max(0.0, next_period - self._clock.monotonic()))
+
+    def observed(self, pod: RuntimePod) -> None:
+        """A pod is published: it may run an image that is new."""
+        if self._images.is_news(pod):
+            self._ask_now.set()

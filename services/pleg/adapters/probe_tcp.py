@@ -1,0 +1,20 @@
+"""The tcpSocket probe: a connection that opens is a success."""
+
+import asyncio
+
+from services.pleg.adapters.dialing import DialError, address, dial, hang_up
+from services.pleg.core.probe_outcome import Outcome
+from services.pleg.core.probe_worker import Verdict
+
+
+async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
+    """Connect within `timeout` seconds and hang up."""
+    try:
+        async with asyncio.timeout(timeout):
+            _, writer = await dial(host, port)
+    except TimeoutError:
+        return Outcome(Verdict.FAILURE, f"dial tcp {address(host, port)}: i/o timeout")
+    except DialError as error:
+        return Outcome(Verdict.FAILURE, str(error))
+    hang_up(writer)
+    return Outcome(Verdict.SUCCESS)

@@ -1,0 +1,34 @@
+"""What one try of a probe came to, and the words for it that API clients see (reference pods.md 10.2, 10.3)."""
+
+from dataclasses import dataclass
+
+from services.pleg.core.probe_spec import ProbeKind
+from services.pleg.core.probe_worker import Verdict
+
+OUTPUT_BYTES = 10 * 1024  # of a command's output and of a body; the rest is not read
+UNHEALTHY, WARNING = "Unhealthy", "ProbeWarning"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The verdict and the output, or what went wrong."""
+
+    verdict: Verdict
+    output: str = ""
+
+
+def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
+    """(reason, message) of the Warning event; None = nothing to say of a success."""
+    match outcome.verdict:
+        case Verdict.FAILURE:
+            return UNHEALTHY, f"{kind.label} probe failed: {outcome.output}"
+        case Verdict.WARNING:
+            return WARNING, f"{kind.label} probe warning: {outcome.output}"
+        case Verdict.ERROR:
+            return UNHEALTHY, f"{kind.label} probe errored and resulted in unknown state: {outcome.output}"
+    return None
+
+
+def text_of(output: bytes) -> str:
+    """Output as text, however binary, cut to what is kept of it."""
+    return output[:OUTPUT_BYTES].decode("utf-8", "replace")

@@ -1,0 +1,228 @@
+"""All probes of this node: which there are, what each is about now, and what `probes.results` says of it.
+
+Takes in what podsync says of pods and what the runtime shows; gives out which workers changed. Knows no timers.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, NamedTuple
+
+from bus.messages.pleg import ProbeResults
+from bus.messages.podsync import AdmittedPod, PodState
+from services.pleg.core.probe_spec import ProbeKind, probes_of
+from services.pleg.core.probe_worker import SUCCESS, Instance, ProbeWorker
+from shared.model import objects
+from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
+
+SETTLED_SECONDS = 10.0  # what ran that long before us can wait for its turn; what is younger may be waited for
+
+
+class WorkerKey(NamedTuple):
+    """One worker, for as long as its pod is probed."""
+
+    pod_uid: str
+    container: str
+    kind: ProbeKind
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Now on both clocks, in seconds: the wall's only to tell how long ago the runtime says something happened."""
+
+    monotonic: float
+    wall: float
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """When an instance began, learnt once, so that no later step of the wall clock moves it."""
+
+    started_at: float
+    found_running: bool
+
+
+@dataclass
+class _Pod:
+    uid: str
+    admitted: AdmittedPod | None = None
+    status: dict[str, Any] = field(default_factory=dict)
+    observation: RuntimePod | None = None
+    seen: dict[str, _Seen] = field(default_factory=dict)  # container id -> its start
+    made: bool = False  # the workers were made; they are made once
+    workers: dict[WorkerKey, ProbeWorker] = field(default_factory=dict)
+
+
+class ProbeSet:
+    """See the module. `results` is what the stream is to say, by container id."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Pod] = {}
+        self._listed = False
+        self.results: dict[str, ProbeResults] = {}
+
+    def worker(self, key: WorkerKey) -> ProbeWorker | None:
+        """The worker, if it is still wanted."""
+        pod = self._pods.get(key.pod_uid)
+        return pod.workers.get(key) if pod else None
+
+    def results_of(self, uid: str) -> list[tuple[str, ProbeResults]]:
+        """What there is to say of the pod's containers, by id."""
+        pod = self._pods.get(uid)
+        containers = pod.observation.containers if pod and pod.observation else ()
+        return [(c.id, self.results[c.id]) for c in containers if c.id in self.results]
+
+    @property
+    def all_answered(self) -> bool:
+        """No worker still owes the first answer about an instance that ran before we did."""
+        return self._listed and not any(
+            seen.found_running and not worker.has_answered and (worker.probing or worker.due < inf)
+            for pod in self._pods.values()
+            for worker in pod.workers.values()
+            if (seen := pod.seen.get(worker.container_id)) is not None
+        )
+
+    # -- what is heard -------------------------------------------------------------------------------------------
+
+    def admitted(self, uid: str, admitted: AdmittedPod | None) -> set[WorkerKey]:
+        """podsync's word on the pod; None = it knows the pod no more. The workers that were made or ended."""
+        pod = self._pods.setdefault(uid, _Pod(uid))
+        pod.admitted = admitted
+        before = set(pod.workers)
+        if admitted is None or admitted.rejected or not admitted.pod or _is_over(admitted.state):
+            pod.workers.clear()
+            pod.made = False  # a static pod may come again under its UID
+        else:
+            if not pod.made:
+                pod.made = True
+                deleted = bool((admitted.pod.get("metadata") or {}).get("deletionTimestamp"))
+                for spec in probes_of(admitted.pod):
+                    key = WorkerKey(uid, spec.container, spec.kind)
+                    pod.workers[key] = ProbeWorker(spec, deletion_requested=deleted)
+            if admitted.state is PodState.TERMINATING:  # 8.1: readiness goes on, and so do all of a sidecar's
+                for key, worker in list(pod.workers.items()):
+                    if key.kind is not ProbeKind.READINESS and not worker.spec.sidecar:
+                        del pod.workers[key]
+        self._forget_if_empty(pod)
+        return before ^ set(pod.workers)
+
+    def status(self, uid: str, status: dict[str, Any]) -> None:
+        """The published status of the pod, {} = none."""
+        pod = self._pods.setdefault(uid, _Pod(uid))
+        pod.status = status
+        self._forget_if_empty(pod)
+
+    def observed(self, uid: str, observation: RuntimePod | None, now: Moment) -> list[str]:
+        """What the runtime shows of the pod; None = it has nothing of it. The ids whose results went with them."""
+        pod = self._pods.setdefault(uid, _Pod(uid))
+        before, pod.observation = pod.observation, observation
+        containers = observation.containers if observation else ()
+        for container in containers:
+            if container.state is ContainerState.RUNNING and container.id not in pod.seen:
+                pod.seen[container.id] = self._begin(container, before, now)
+        ids = {container.id for container in containers}
+        pod.seen = {entry: seen for entry, seen in pod.seen.items() if entry in ids}
+        gone = [c.id for c in before.containers if c.id not in ids and c.id in self.results] if before else []
+        for entry in gone:
+            del self.results[entry]
+        self._forget_if_empty(pod)
+        return gone
+
+    def listed(self) -> None:
+        """Everything that ran before this process looked has been shown."""
+        self._listed = True
+
+    # -- what follows from it ------------------------------------------------------------------------------------
+
+    def settle(self, uid: str, now: float, dice: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
+        """Let the workers of the pod see how things are. (All of them, those whose try under way is to be abandoned.)
+
+        `dice` gives numbers from 0 to 1 for first delays.
+        """
+        pod = self._pods.get(uid)
+        if pod is None:
+            return set(), set()
+        abandoned = set()
+        instances: dict[str, Instance | None] = {}
+        for key, worker in pod.workers.items():
+            if key.container not in instances:
+                instances[key.container] = self._instance(pod, key.container, worker.spec.sidecar)
+            instance = instances[key.container]
+            if instance is not None and instance.found_running and now - instance.started_at >= SETTLED_SECONDS:
+                instance = replace(instance, first_delay=next(dice))
+            if worker.observed(instance, now):
+                abandoned.add(key)
+            if instance is not None:
+                self._note(key, worker)
+        return set(pod.workers), abandoned
+
+    def _note(self, key: WorkerKey, worker: ProbeWorker) -> None:
+        """Take the worker's result over."""
+        before = self.results.get(worker.container_id)
+        if before is not None or worker.result:
+            before = before or ProbeResults(pod_uid=key.pod_uid, container=key.container)
+            kind: dict[str, Any] = {key.kind.value: worker.result}
+            self.results[worker.container_id] = replace(before, **kind)
+
+    def address(self, uid: str) -> str:
+        """The pod's IP: the status's where the sandbox has it, else the sandbox's first; of a pod in the network of the
+        node the status's. "" = none known."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.observation is None:
+            return ""
+        shown = str(pod.status.get("podIP") or "")
+        sandbox = next((s for s in pod.observation.sandboxes if s.state is SandboxState.READY), None)
+        if sandbox is None or sandbox.host_network:
+            return shown or ("127.0.0.1" if sandbox else "")
+        return shown if shown in sandbox.ips else next(iter(sandbox.ips), "")
+
+    def pod_reference(self, uid: str) -> tuple[str, str]:
+        """(namespace, name)."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.admitted is None:
+            return "", ""
+        return objects.namespace(pod.admitted.pod), objects.name(pod.admitted.pod)
+
+    def _begin(self, container: Container, before: RuntimePod | None, now: Moment) -> _Seen:
+        """An instance seen running for the first time. What was looked at earlier without it cannot have begun before
+        that look, whatever the wall clock did since; an age below zero means that the clock was set back."""
+        age = max(0.0, now.wall - container.started_at / 1e9)
+        if self._listed and before is not None and before.observed_at <= now.monotonic:
+            age = min(age, now.monotonic - before.observed_at)
+        return _Seen(now.monotonic - age, found_running=not self._listed)
+
+    def _instance(self, pod: _Pod, container: str, sidecar: bool) -> Instance | None:
+        """The instance the status speaks of, if the runtime shows it."""
+        listed = pod.status.get("initContainerStatuses" if sidecar else "containerStatuses")
+        status = next((s for s in _dicts(listed) if s.get("name") == container), None)
+        named = str((status or {}).get("containerID") or "").rpartition("//")[2]
+        found = next((c for c in pod.observation.containers if c.id == named), None) if pod.observation else None
+        if status is None or found is None or found.state is ContainerState.CREATED:
+            return None
+        seen = pod.seen.get(found.id)
+        return Instance(
+            id=found.id,
+            running=found.state is ContainerState.RUNNING,
+            exited=found.state is ContainerState.EXITED,
+            started=bool(status.get("started")) or self._startup_succeeded(pod, container, found.id),
+            started_at=seen.started_at if seen else 0.0,
+            found_running=seen.found_running if seen else False,
+        )
+
+    @staticmethod
+    def _startup_succeeded(pod: _Pod, container: str, container_id: str) -> bool:
+        """Known here first: liveness and readiness need not wait until the status says it too."""
+        worker = pod.workers.get(WorkerKey(pod.uid, container, ProbeKind.STARTUP))
+        return worker is not None and worker.container_id == container_id and worker.result == SUCCESS
+
+    def _forget_if_empty(self, pod: _Pod) -> None:
+        if pod.admitted is None and not pod.status and pod.observation is None:
+            self._pods.pop(pod.uid, None)
+
+
+def _is_over(state: PodState) -> bool:
+    return state in (PodState.TERMINATED, PodState.FINISHED)
+
+
+def _dicts(value: object) -> Iterable[dict[str, Any]]:
+    return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else ()

@@ -1,0 +1,158 @@
+"""What the spec says of a container's probes, read once: handler, timing, thresholds (reference pods.md 10.1, 10.3)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.expansion import expand
+from shared.podspec.resources import is_sidecar
+
+
+class ProbeKind(StrEnum):
+    """Also the name of the field in ProbeResults."""
+
+    LIVENESS = "liveness"
+    READINESS = "readiness"
+    STARTUP = "startup"
+
+    @property
+    def label(self) -> str:
+        """As events have it."""
+        return self.value.capitalize()
+
+
+@dataclass(frozen=True)
+class ExecHandler:
+    """Run this in the container."""
+
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HttpHandler:
+    """GET this; `host` "" = the pod's address. `port` is a number or the reason why there is none."""
+
+    scheme: str
+    host: str
+    port: int | str
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TcpHandler:
+    """Connect there; as HttpHandler."""
+
+    host: str
+    port: int | str
+
+
+@dataclass(frozen=True)
+class UnsupportedHandler:
+    """A handler that is not carried out: the container counts as one without this probe."""
+
+    name: str
+
+
+Handler = ExecHandler | HttpHandler | TcpHandler | UnsupportedHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeSpec:
+    """One probe of one container. Seconds; thresholds count results in a row."""
+
+    kind: ProbeKind
+    container: str
+    sidecar: bool
+    handler: Handler
+    initial_delay: float = 0.0
+    period: float = 10.0
+    timeout: float = 1.0
+    success_threshold: int = 1
+    failure_threshold: int = 3
+
+    @property
+    def field_path(self) -> str:
+        """The container within the pod, for events."""
+        return f"spec.{'initContainers' if self.sidecar else 'containers'}{{{self.container}}}"
+
+
+def probes_of(pod: Object) -> Iterator[ProbeSpec]:
+    """The probes of regular containers and sidecars; what cannot be read as a probe is none."""
+    spec = _mapping(pod.get("spec"))
+    regular = [(container, False) for container in _mappings(spec.get("containers"))]
+    sidecars = [(container, True) for container in _mappings(spec.get("initContainers")) if is_sidecar(container)]
+    for container, sidecar in (*regular, *sidecars):
+        name = container.get("name")
+        if not isinstance(name, str) or not name:
+            continue
+        for kind in ProbeKind:
+            probe = _mapping(container.get(f"{kind}Probe"))
+            if probe:
+                yield ProbeSpec(
+                    kind=kind,
+                    container=name,
+                    sidecar=sidecar,
+                    handler=_handler(probe, container),
+                    initial_delay=_number(probe, "initialDelaySeconds", 0, least=0),
+                    period=_number(probe, "periodSeconds", 10),
+                    timeout=_number(probe, "timeoutSeconds", 1),
+                    success_threshold=_number(probe, "successThreshold", 1),
+                    failure_threshold=_number(probe, "failureThreshold", 3),
+                )
+
+
+def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler:
+    if isinstance(action := probe.get("exec"), dict):
+        # Only values written out in the spec: the kubelet does not look up the others for a probe.
+        environment = {
+            str(entry.get("name")): str(entry.get("value") or "")
+            for entry in _mappings(container.get("env"))
+            if "valueFrom" not in entry
+        }
+        return ExecHandler(tuple(expand(str(part), environment) for part in action.get("command") or ()))
+    if isinstance(action := probe.get("httpGet"), dict):
+        return HttpHandler(
+            scheme=str(action.get("scheme") or "HTTP").lower(),
+            host=str(action.get("host") or ""),
+            port=_port(action.get("port"), container),
+            path=str(action.get("path") or ""),
+            headers=tuple(
+                (str(header.get("name") or ""), str(header.get("value") or ""))
+                for header in _mappings(action.get("httpHeaders"))
+            ),
+        )
+    if isinstance(action := probe.get("tcpSocket"), dict):
+        return TcpHandler(host=str(action.get("host") or ""), port=_port(action.get("port"), container))
+    known = ("initialDelay", "period", "timeout", "successThreshold", "failureThreshold", "terminationGrace")
+    return UnsupportedHandler(next((key for key in sorted(probe) if not key.startswith(known)), "none"))
+
+
+def _port(port: object, container: Mapping[str, Any]) -> int | str:
+    """The number, by name where a port of the container has it; else the kubelet's words for why not."""
+    number: object = port
+    if isinstance(port, str):
+        ports = _mappings(container.get("ports"))
+        number = next((entry.get("containerPort") for entry in ports if entry.get("name") == port), None)
+        if number is None:
+            if not (port.isascii() and port.isdecimal() and len(port) < 10):
+                return f'strconv.Atoi: parsing "{port}": invalid syntax'
+            number = int(port)
+    if isinstance(number, int) and 0 < number < 65536:
+        return number
+    return f"invalid port number: {number}"
+
+
+def _number(probe: Mapping[str, Any], key: str, default: int, *, least: int = 1) -> int:
+    value = probe.get(key)
+    return value if isinstance(value, int) and value >= least else default
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
+    return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else iter(())

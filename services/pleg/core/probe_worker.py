@@ -1,0 +1,145 @@
+"""One probe of one container as a machine: when to try next, and what its results amount to (reference pods.md 10.2).
+
+Times are CLOCK_MONOTONIC seconds; nothing here reads a clock, so that a step of the wall clock cannot reach it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+
+from services.pleg.core.probe_spec import ProbeKind, ProbeSpec, UnsupportedHandler
+
+SUCCESS, FAILURE, NONE = "success", "failure", ""
+
+
+class Verdict(StrEnum):
+    """How one try ended. WARNING counts as a success; ERROR = it could not be tried, which says nothing."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """The container instance that the pod's status speaks of, as the runtime shows it.
+
+    `found_running`: it ran already when this process first looked; `first_delay`: a share from 0 to 1 of the period.
+    """
+
+    id: str
+    running: bool
+    exited: bool = False
+    started: bool = True  # the container's `started` of the status
+    started_at: float = 0.0
+    found_running: bool = False
+    first_delay: float = 0.0
+
+
+class ProbeWorker:
+    """See the module. `container_id` "" = no instance seen yet; `result` is what is published of that instance."""
+
+    def __init__(self, spec: ProbeSpec, *, deletion_requested: bool = False) -> None:
+        self.spec = spec
+        self.container_id = ""
+        self.result = NONE
+        self.probing = False
+        self.has_answered = False  # a try of this instance came to an end
+        self._deletion_requested = deletion_requested
+        self._held = False
+        self._exited = False  # was seen so: should the runtime take that back, its failure must not kill
+        self._eligible = False
+        self._due = inf
+        self._last, self._in_a_row = NONE, 0
+
+    @property
+    def due(self) -> float:
+        """When to try next; inf = not before something changes."""
+        return self._due if self._eligible and not self._held and not self.probing else inf
+
+    def observed(self, instance: Instance | None, now: float) -> bool:
+        """The status or the runtime says something. Whether a try under way has become pointless: abandon it, and say
+        so with `abandoned`."""
+        if instance is None:  # rule 1
+            self._eligible = False
+            return self.probing
+        before = (self.container_id, self._eligible)
+        if instance.id != self.container_id or (instance.running and self._exited):
+            self._new_instance(instance, now)
+        if self._held:  # rule 3
+            return self.probing
+        if self._deletion_requested and self.spec.kind is not ProbeKind.READINESS:  # rule 5
+            self.result = SUCCESS
+            self._held = True
+            return self.probing
+        if isinstance(self.spec.handler, UnsupportedHandler):
+            self.result = SUCCESS if instance.running else FAILURE
+            return False
+        if not instance.running:
+            # Rule 4. An instance that is only created, or that the runtime has lost sight of, may still run later.
+            self._eligible = False
+            if instance.exited:
+                self._exited = True
+                self.result = FAILURE
+            return self.probing
+        self._eligible = instance.started is not (self.spec.kind is ProbeKind.STARTUP)  # rule 7
+        if self._eligible and not before[1] and instance.id == before[0] and self.spec.kind is ProbeKind.READINESS:
+            self._due = min(self._due, max(now, instance.started_at + self.spec.initial_delay))
+        return self.probing and (instance.id != before[0] or not self._eligible)
+
+    def begin(self, now: float) -> None:
+        """A try begins, `due` having come. The next one is a period later, however long this one takes."""
+        assert now >= self.due
+        self.probing = True
+        late = now - self._due
+        self._due = (self._due if late < self.spec.period else now) + self.spec.period
+
+    def abandoned(self) -> None:
+        """The try under way ended without a verdict that counts."""
+        self.probing = False
+
+    def finished(self, container_id: str, verdict: Verdict) -> None:
+        """The try under way ended; `container_id` is the instance it was begun for."""
+        self.probing = False
+        if container_id != self.container_id or not self._eligible or self._held:
+            return
+        self.has_answered = True
+        if verdict is Verdict.ERROR:  # rule 8
+            return
+        result = FAILURE if verdict is Verdict.FAILURE else SUCCESS
+        self._in_a_row = self._in_a_row + 1 if result == self._last else 1
+        self._last = result
+        needed = self.spec.failure_threshold if result == FAILURE else self.spec.success_threshold
+        if self._in_a_row < needed:  # rule 9
+            return
+        self.result = result
+        if self.spec.kind is ProbeKind.STARTUP or (self.spec.kind is ProbeKind.LIVENESS and result == FAILURE):
+            self._held = True  # rule 10
+            self._in_a_row = 0
+
+    def _new_instance(self, instance: Instance, now: float) -> None:
+        """Rule 2, and when to try it first (10.1)."""
+        self.container_id = instance.id
+        self._held = self._exited = self._eligible = self.has_answered = False
+        self._last, self._in_a_row = NONE, 0
+        self.result = NONE if instance.found_running else _INITIAL[self.spec.kind]
+        if instance.found_running:
+            # Another life of ours probed it: no result is better than a made up one, and not all at once.
+            if self.spec.kind is ProbeKind.STARTUP and self.spec.sidecar and instance.started:
+                self.result = SUCCESS
+            first = now + self.spec.period * instance.first_delay
+        else:
+            first = now + self._grace()
+        self._due = max(first, instance.started_at + self.spec.initial_delay)
+
+    def _grace(self) -> float:
+        """Seconds from the start of an instance to the first try where the spec names no delay. The kubelet's ticker is
+        somewhere in its period then; where a failure kills it must not be our haste that does it."""
+        if self.spec.initial_delay > 0 or self.spec.kind is ProbeKind.READINESS:
+            return 0.0
+        hasty = self.spec.kind is ProbeKind.LIVENESS or self.spec.failure_threshold == 1
+        return self.spec.period if hasty else 0.0
+
+
+_INITIAL = {ProbeKind.LIVENESS: SUCCESS, ProbeKind.READINESS: FAILURE, ProbeKind.STARTUP: NONE}

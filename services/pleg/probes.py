@@ -1,0 +1,186 @@
+"""pleg's prober at work: timers, tries as tasks, results and events on the bus, as `core.probe_set` says."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from math import inf
+
+from bus.event_recorder import EventRecorder
+from bus.interface import Change, Deleted, Freshness, Put
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.streams import PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, events_of
+from services.launch import Context
+from services.pleg.core.probe_outcome import Outcome, event_of
+from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
+from services.pleg.core.probe_spec import ProbeSpec, UnsupportedHandler
+from services.pleg.core.probe_worker import ProbeWorker
+from shared.model.runtime import RuntimePod
+
+_log = logging.getLogger(__name__)
+
+FIRST_ANSWERS = 15.0  # seconds the stream waits for first results before it calls itself complete
+
+Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id, pod IP)
+
+
+class Prober:
+    """Owner of `probes.results`. Each try is a task of its own, so that none waits for another."""
+
+    def __init__(self, context: Context, attempt: Try, dice: Iterator[float] | None = None) -> None:
+        self._clock, self._try = context.clock, attempt
+        self._results = context.bus.own(PROBES_RESULTS)
+        self._events = EventRecorder(context.bus.own(events_of("pleg")), context.clock)
+        self._admitted = context.bus.follow(PODS_ADMITTED, self._on_admitted)
+        self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
+        self._dice = dice or iter(random.random, 2.0)
+        self._set = ProbeSet()
+        self._timers: dict[WorkerKey, tuple[float, asyncio.TimerHandle]] = {}
+        self._tasks: dict[WorkerKey, asyncio.Task[None]] = {}
+        self._deadline: asyncio.TimerHandle | None = None
+        self._complete = self._closed = self._waited = False
+
+    def observed(self, uid: str, pod: RuntimePod | None) -> None:
+        """What the runtime shows of a pod now; None = nothing."""
+        moment = Moment(self._clock.monotonic(), self._clock.wall())
+        for container_id in self._set.observed(uid, pod, moment):
+            self._results.delete(container_id, "the container is gone")
+        self._settle(uid)
+
+    def listed(self) -> None:
+        """The first full list is in."""
+        self._set.listed()
+        self._deadline = asyncio.get_running_loop().call_later(FIRST_ANSWERS, self._waited_enough)
+        self._consider_complete()
+
+    def close(self) -> None:
+        """End all tries. Nothing is published from now on."""
+        self._closed = True
+        if self._deadline is not None:
+            self._deadline.cancel()
+        for key in [*self._timers, *self._tasks]:
+            self._stop(key)
+
+    # -- what podsync says ---------------------------------------------------------------------------------------
+
+    def _on_admitted(self, change: Change[AdmittedPod]) -> None:
+        match change:
+            case Freshness():
+                self._consider_complete()
+            case Put(uid, admitted):
+                self._turned(uid, self._set.admitted(uid, admitted))
+            case Deleted(uid):
+                self._turned(uid, self._set.admitted(uid, None))
+
+    def _on_status(self, change: Change[PodStatus]) -> None:
+        match change:
+            case Freshness():
+                self._consider_complete()
+            case Put(uid, status):
+                self._set.status(uid, status.status)
+                self._settle(uid)
+            case Deleted(uid):
+                self._set.status(uid, {})
+                self._settle(uid)
+
+    def _turned(self, uid: str, keys: set[WorkerKey]) -> None:
+        """These workers were made or ended."""
+        for key in sorted(keys):
+            worker = self._set.worker(key)
+            if worker is None:
+                self._stop(key)
+            elif isinstance(worker.spec.handler, UnsupportedHandler):
+                namespace, name = self._set.pod_reference(uid)
+                _log.warning(
+                    "pod %s/%s: the %s probe of container %s is left out: handler %s is not supported yet; use exec, "
+                    "httpGet or tcpSocket",
+                    namespace,
+                    name,
+                    key.kind,
+                    key.container,
+                    worker.spec.handler.name,
+                )
+        self._settle(uid)
+
+    # -- tries ---------------------------------------------------------------------------------------------------
+
+    def _settle(self, uid: str) -> None:
+        """Bring timers, tries and the stream in line with what is known of the pod."""
+        if self._closed:
+            return
+        keys, abandoned = self._set.settle(uid, self._clock.monotonic(), self._dice)
+        for key in keys:
+            worker = self._set.worker(key)
+            assert worker is not None
+            if key in abandoned:
+                self._stop(key)
+                worker.abandoned()
+            self._schedule(key, worker)
+        for container_id, results in self._set.results_of(uid):
+            if self._results.get(container_id) != results:
+                self._results.put(container_id, results, "probed")
+        self._consider_complete()
+
+    def _schedule(self, key: WorkerKey, worker: ProbeWorker) -> None:
+        due, timer = worker.due, self._timers.get(key)
+        if timer is not None:
+            if timer[0] == due:
+                return
+            timer[1].cancel()
+            del self._timers[key]
+        if due < inf:
+            left = max(0.0, due - self._clock.monotonic())
+            self._timers[key] = (due, asyncio.get_running_loop().call_later(left, self._begin, key, worker))
+
+    def _begin(self, key: WorkerKey, worker: ProbeWorker) -> None:
+        self._timers.pop(key, None)
+        worker.begin(max(self._clock.monotonic(), worker.due))
+        self._tasks[key] = asyncio.get_running_loop().create_task(self._attempt(key, worker), name=f"probe {key}")
+
+    async def _attempt(self, key: WorkerKey, worker: ProbeWorker) -> None:
+        container_id = worker.container_id
+        outcome = await self._try(worker.spec, container_id, self._set.address(key.pod_uid))
+        if self._tasks.get(key) is not asyncio.current_task():
+            return  # abandoned in the very moment it ended
+        del self._tasks[key]
+        self._tell(key, worker.spec, outcome)
+        before = worker.result
+        worker.finished(container_id, outcome.verdict)
+        if worker.result != before:
+            _log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
+        self._settle(key.pod_uid)
+
+    def _tell(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:
+        if (said := event_of(key.kind, outcome)) is None:
+            return
+        namespace, name = self._set.pod_reference(key.pod_uid)
+        event = KubeEvent(
+            type="Warning",
+            reason=said[0],
+            message=said[1],
+            namespace=namespace,
+            name=name,
+            uid=key.pod_uid,
+            field_path=spec.field_path,
+        )
+        self._events.record(event, cause=f"{key.kind} probe")
+
+    def _stop(self, key: WorkerKey) -> None:
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer[1].cancel()
+        if (task := self._tasks.pop(key, None)) is not None:
+            task.cancel()
+
+    # -- completeness --------------------------------------------------------------------------------------------
+
+    def _consider_complete(self) -> None:
+        """What ran before us and has no result yet would look as if it had lost it: wait for it, but not for long."""
+        known = self._admitted.complete and self._statuses.complete
+        if not self._complete and known and (self._waited or self._set.all_answered):
+            self._complete = True
+            self._results.mark_complete()
+
+    def _waited_enough(self) -> None:
+        self._waited = True
+        self._consider_complete()

@@ -1,0 +1,252 @@
+"""Probes at work: results as soon as they are there, events for every failure, and nothing that flaps."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.pleg.adapters.probe_try import TRIES
+from shared.cri.interface import ExecResult, HandlerFeatures, RuntimeCallError, RuntimeFeatures
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.pleg.world import PlegWorld
+
+FAILS = ExecResult(exit_code=1, stdout=b"no ", stderr=b"luck")
+
+
+def probe(period: int = 10, **fields: Any) -> dict[str, Any]:
+    return {"exec": {"command": ["check", "it"]}, "periodSeconds": period, **fields}
+
+
+async def running(world: PlegWorld, uid: str = "a", *, started: bool = True, **probes: Any) -> str:
+    """A pod with these probes whose container runs and is named by its status."""
+    world.admit(uid, **probes)
+    _, container = await world.run_pod(uid)
+    world.show(uid, container, started=started)
+    await world.network.settle()
+    return container
+
+
+def said(world: PlegWorld) -> list[tuple[str, str]]:
+    return [(event.reason, event.message) for _, event in sorted(world.events.state.items(), key=lambda e: int(e[0]))]
+
+
+def executed(world: PlegWorld) -> int:
+    return len(world.runtime.requests("ExecSync"))
+
+
+@on_virtual_time
+async def test_a_container_that_is_ready_is_said_to_be_so_without_time_passing() -> None:
+    async with PlegWorld() as world:
+        container = await running(world, readinessProbe=probe(timeoutSeconds=3))
+        result = world.probes.state[container]
+        assert (result.pod_uid, result.container, result.readiness, result.liveness) == ("a", "c", "success", "")
+        assert world.runtime.requests("ExecSync") == [
+            {"container_id": container, "cmd": ["check", "it"], "timeout": 3},
+        ]
+
+
+@on_virtual_time
+async def test_every_failed_try_is_an_event_and_the_result_turns_with_the_threshold() -> None:
+    async with PlegWorld() as world:
+        container = await running(world, livenessProbe=probe(failureThreshold=2))
+        assert world.probes.state[container].liveness == "success"
+        world.runtime.execute = lambda container_id, command: FAILS
+        await world.pass_time(10)
+        assert said(world) == [("Unhealthy", "Liveness probe failed: no luck")]
+        assert world.probes.state[container].liveness == "success"
+        await world.pass_time(10)
+        assert len(said(world)) == 2 and world.probes.state[container].liveness == "failure"
+        (event, _) = world.events.state.values()
+        assert (event.type, event.kind, event.namespace, event.name, event.uid, event.field_path) == (
+            ("Warning", "Pod", "default", "a", "a", "spec.containers{c}")
+        )
+        await world.pass_time(60)
+        assert len(said(world)) == 2  # on hold until there is another instance
+
+
+@on_virtual_time
+async def test_a_restarted_container_is_probed_anew_and_results_go_with_their_container() -> None:
+    async with PlegWorld() as world:
+        first = await running(world, readinessProbe=probe())
+        world.runtime.exit_container(first, 1)
+        await world.until(lambda: world.probes.state[first].readiness == "failure", within=0.01)
+        sandbox = world.pods.state["a"].sandboxes[0].id
+        second = await world.run_container("a", sandbox, attempt=1)
+        world.show("a", second)
+        await world.until(lambda: second in world.probes.state, within=0.01)
+        await world.until(lambda: world.probes.state[second].readiness == "success", within=0.01)
+        await world.runtime.remove_container(first)
+        await world.until(lambda: first not in world.probes.state)
+
+
+@on_virtual_time
+async def test_liveness_and_readiness_wait_for_startup_and_then_readiness_does_not_wait() -> None:
+    async with PlegWorld() as world:
+        world.runtime.execute = lambda container_id, command: FAILS
+        container = await running(
+            world, started=False, startupProbe=probe(1, failureThreshold=30), readinessProbe=probe(30)
+        )
+        await world.pass_time(4.5)
+        assert executed(world) == 5 and world.probes.state[container].startup == ""
+        world.runtime.execute = lambda container_id, command: ExecResult(exit_code=0)
+        await world.pass_time(0.6)
+        assert (world.probes.state[container].startup, world.probes.state[container].readiness) == ("success",) * 2
+        await world.pass_time(20)
+        assert executed(world) == 7  # startup is over
+
+
+@on_virtual_time
+async def test_a_probe_that_cannot_be_tried_is_tried_three_times_and_says_nothing() -> None:
+    async with PlegWorld() as world:
+        world.runtime.fail("ExecSync", "Unavailable", "gone", times=0)
+        container = await running(world, livenessProbe=probe(failureThreshold=1))
+        await world.pass_time(10)
+        assert executed(world) == TRIES and world.probes.state[container].liveness == "success"
+        text = "Liveness probe errored and resulted in unknown state: rpc error: code = Unavailable desc = gone"
+        assert said(world) == [("Unhealthy", text)]
+
+
+@on_virtual_time
+async def test_a_command_that_the_runtime_cut_short_has_failed() -> None:
+    async with PlegWorld() as world:
+        world.runtime.fail("ExecSync", "DeadlineExceeded", "timeout 2s exceeded")
+        await running(world, readinessProbe=probe(timeoutSeconds=2))
+        text = 'Readiness probe failed: command timed out: "check it" timed out after 2s'
+        assert said(world) == [("Unhealthy", text)]
+
+
+@on_virtual_time
+async def test_a_probe_that_hangs_holds_up_no_other_pod() -> None:
+    async with PlegWorld() as world:
+        hang = world.runtime.hang("ExecSync")
+        await running(world, "a", readinessProbe=probe(1))
+        assert hang.reached.is_set()
+        other = await running(world, "b", readinessProbe=probe(1))
+        await world.until(lambda: world.probes.state[other].readiness == "success", within=0.01)
+        before = executed(world)
+        await world.pass_time(10)
+        assert executed(world) == before + 10  # b's alone: never two of a's
+
+
+@on_virtual_time
+async def test_while_terminating_readiness_goes_on_and_liveness_ends() -> None:
+    async with PlegWorld() as world:
+        container = await running(world, readinessProbe=probe(1), livenessProbe=probe(1))
+        world.admit("a", PodState.TERMINATING, readinessProbe=probe(1), livenessProbe=probe(1))
+        await world.network.settle()
+        before = executed(world)
+        await world.pass_time(5)
+        assert executed(world) == before + 5
+        world.admit("a", PodState.TERMINATED)
+        await world.pass_time(5)
+        assert executed(world) == before + 5 and container in world.probes.state
+
+
+@on_virtual_time
+async def test_a_handler_not_supported_leaves_the_container_as_one_without_probe() -> None:
+    async with PlegWorld() as world:
+        container = await running(world, readinessProbe={"grpc": {"port": 1}}, livenessProbe={"grpc": {"port": 1}})
+        result = world.probes.state[container]
+        assert (result.readiness, result.liveness) == ("success", "success")
+
+
+@on_virtual_time
+async def test_after_a_kill_nothing_is_said_of_an_instance_before_it_was_probed_again() -> None:
+    world = PlegWorld()
+    async with world:
+        container = await running(world, readinessProbe=probe(), livenessProbe=probe())
+        await world.pass_time(60)
+        world.admitted.mark_complete()
+        world.statuses.mark_complete()
+        await world.kill_pleg()
+        await world.start_pleg()
+        assert world.probes.state[container].readiness == "success"  # the follower's last; the stream is not complete
+        assert not world.probes.complete
+        before = executed(world)
+        await world.until(lambda: world.probes.complete, within=10)
+        assert executed(world) == before + 2
+        assert world.probes.state[container].readiness == "success"
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_step_of_the_wall_clock_moves_no_probe(step: float) -> None:
+    @on_virtual_time
+    async def check() -> None:
+        async with PlegWorld() as world:
+            container = await running(world, readinessProbe=probe(initialDelaySeconds=30))
+            world.clock._wall += step
+            await world.pass_time(29.5)
+            assert executed(world) == 0
+            await world.pass_time(1)
+            assert executed(world) == 1 and world.probes.state[container].readiness == "success"
+            await world.pass_time(30)
+            assert executed(world) == 4
+
+    check()
+
+
+@on_virtual_time
+async def test_probes_of_many_pods_are_spread_after_a_restart() -> None:
+    world = PlegWorld()
+    async with world:
+        for number in range(20):
+            await running(world, f"pod{number}", readinessProbe=probe())
+        await world.pass_time(30)
+        await world.kill_pleg()
+        await world.start_pleg()
+        moments = []
+        for _ in itertools.repeat(None, 20):
+            before = executed(world)
+            await world.pass_time(0.5)
+            moments.append(executed(world) - before)
+        assert sum(moments) == 20 and max(moments) < 10
+
+
+@on_virtual_time
+async def test_images_are_listed_and_a_new_one_is_listed_as_soon_as_it_runs() -> None:
+    async with PlegWorld() as world:
+        assert [image.names for image in world.images.state["node"].images] == [("localhost/busybox:1",)]
+        lists = len(world.runtime.requests("ListImages"))
+        await world.pass_time(29)
+        assert len(world.runtime.requests("ListImages")) == lists
+        world.runtime.add_image("localhost/new:1", size=5000)
+        config = {"metadata": {"name": "c"}, "image": {"image": "localhost/new:1"}}
+        sandbox = await world.runtime.run_pod_sandbox(world.config("a"), "")
+        container = await world.runtime.create_container(sandbox, config, world.config("a"))
+        await world.runtime.start_container(container)
+        world.publish_status("a", container)
+        await world.network.settle()
+        assert [image.size_bytes for image in world.images.state["node"].images] == [5000, 1000]
+        world.runtime.fail("ListImages", "Unavailable", "gone")
+        await world.pass_time(60)
+        assert len(world.images.state["node"].images) == 2
+
+
+@on_virtual_time
+async def test_what_the_runtime_can_do_is_published_and_unknown_where_it_does_not_say() -> None:
+    world = PlegWorld()
+    async with world:
+        node = world.node.state["node"]
+        assert node.runtime_handlers is None and node.supplemental_groups_policy is None
+        world.runtime.runtime_features = RuntimeFeatures(
+            handlers=(HandlerFeatures(name="runc", user_namespaces=True),), supplemental_groups_policy=True
+        )
+        world.runtime.reachable = False
+        await world.pass_time(10)
+        world.runtime.reachable = True
+        await world.until(lambda: bool(world.node.state["node"].supplemental_groups_policy), within=10)
+        (handler,) = world.node.state["node"].runtime_handlers or ()
+        assert (handler.name, handler.user_namespaces, handler.recursive_read_only_mounts) == ("runc", True, False)
+
+
+@on_virtual_time
+async def test_an_exec_that_the_runtime_refuses_is_an_error_not_a_failure() -> None:
+    async with PlegWorld() as world:
+
+        def refuse(container_id: str, command: tuple[str, ...]) -> ExecResult:
+            raise RuntimeCallError("ExecSync", "Unknown", "no such file")
+
+        world.runtime.execute = refuse
+        await running(world, readinessProbe=probe())
+        assert said(world) == [("Unhealthy", "Readiness probe errored and resulted in unknown state: no such file")]

@@ -1,0 +1,327 @@
+"""httpGet and tcpSocket against local servers: what is sent, what is read, and the words for what goes wrong."""
+
+import asyncio
+import functools
+import inspect
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from services.bootstrap.adapters.serving_pair import make_self_signed
+from services.pleg.adapters.probe_http import probe_http
+from services.pleg.adapters.probe_tcp import probe_tcp
+from services.pleg.core.probe_outcome import Outcome
+from services.pleg.core.probe_spec import HttpHandler
+from services.pleg.core.probe_worker import Verdict
+
+HOST = "127.0.0.1"
+Serve = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The service runs on uvloop, whose transports end in their own ways; the service tests on asyncio's loop."""
+
+    @functools.wraps(test)
+    def run(*args: Any, new_loop: Callable[[], asyncio.AbstractEventLoop], **kwargs: Any) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(asyncio.wait_for(test(*args, **kwargs), 20))
+
+    signature = inspect.signature(test)
+    added = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
+    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), added])
+    loops = (asyncio.new_event_loop, uvloop.new_event_loop)
+    both: Callable[..., None] = pytest.mark.parametrize("new_loop", loops, ids=("asyncio", "uvloop"))(run)
+    return both
+
+
+class Server:
+    """Answers each request by `serve(head, writer)`; keeps the heads."""
+
+    def __init__(self, serve: Serve | bytes | list[bytes]) -> None:
+        self.heads: list[str] = []
+        self.port = 0
+        self.left = asyncio.Event()  # set at the end of the test: lets a slow answer go
+        self._serve = serve
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
+            if callable(self._serve):
+                await self._serve(head, writer)
+            else:
+                writer.write(self._serve if isinstance(self._serve, bytes) else self._serve.pop(0))
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.transport.abort() if self.left.is_set() else writer.close()
+
+
+@asynccontextmanager
+async def serving(
+    serve: Serve | bytes | list[bytes], *, tls: ssl.SSLContext | None = None, host: str = HOST
+) -> AsyncIterator[Server]:
+    server = Server(serve)
+    listening = await asyncio.start_server(server.connected, host, 0, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        server.left.set()
+        listening.close()
+        await listening.wait_closed()
+
+
+async def get(
+    server: Server, path: str = "/", *, headers: dict[str, str] | None = None, timeout: float = 5, scheme: str = "http"
+) -> Outcome:
+    handler = HttpHandler(scheme, "", server.port, path, tuple((headers or {}).items()))
+    return await probe_http(handler, HOST, server.port, timeout)
+
+
+def answer(status: int, body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} Text", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@on_both_loops
+async def test_the_request_is_the_kubelets() -> None:
+    async with serving(OK) as server:
+        assert await get(server, "/healthz?full=1#part") == Outcome(Verdict.SUCCESS, "ok")
+        (head,) = server.heads
+        assert head == (
+            f"GET /healthz?full=1 HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nUser-Agent: kube-probe/1.36\r\n"
+            "Accept: */*\r\nConnection: close\r\n\r\n"
+        )
+
+
+@on_both_loops
+async def test_headers_as_listed_host_overridden_and_an_empty_accept_left_out() -> None:
+    async with serving(OK) as server:
+        await get(server, "a b", headers={"x-token": "t", "Host": "example.com", "Accept": "", "user-agent": "mine"})
+        assert server.heads == [
+            "GET /a%20b HTTP/1.1\r\nHost: example.com\r\nX-Token: t\r\nUser-Agent: mine\r\nConnection: close\r\n\r\n"
+        ]
+
+
+@on_both_loops
+async def test_a_header_that_would_become_two_is_refused() -> None:
+    async with serving(OK) as server:
+        outcome = await get(server, headers={"X-A": "1\r\nX-B: 2"})
+        assert outcome.verdict is Verdict.FAILURE and 'invalid header field value for "X-A"' in outcome.output
+        assert server.heads == []
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (200, Outcome(Verdict.SUCCESS, "body")),
+        (299, Outcome(Verdict.SUCCESS, "body")),
+        (304, Outcome(Verdict.WARNING, "Probe terminated redirects, Response body: ")),
+        (300, Outcome(Verdict.WARNING, "Probe terminated redirects, Response body: body")),
+        (400, Outcome(Verdict.FAILURE, "HTTP probe failed with statuscode: 400")),
+        (503, Outcome(Verdict.FAILURE, "HTTP probe failed with statuscode: 503")),
+    ],
+)
+@on_both_loops
+async def test_status_codes(status: int, expected: Outcome) -> None:
+    async with serving(answer(status, b"body")) as server:
+        assert await get(server) == expected
+
+
+@on_both_loops
+async def test_redirects_on_the_host_are_followed_with_the_headers() -> None:
+    answers = [answer(302, b"", "Location: /there?x"), answer(307, b"", "Location: here"), OK]
+    async with serving(answers) as server:
+        assert (await get(server, "/a/b", headers={"X-A": "1", "Host": "h"})).verdict is Verdict.SUCCESS
+        assert [head.split()[1] for head in server.heads] == ["/a/b", "/there?x", "/here"]
+        assert all("X-A: 1\r\n" in head and "Host: h\r\n" in head for head in server.heads)
+
+
+@on_both_loops
+async def test_a_redirect_to_another_host_is_a_warning_and_not_followed() -> None:
+    async with serving(answer(302, b"moved", "Location: http://example.invalid/")) as server:
+        assert await get(server) == Outcome(Verdict.WARNING, "Probe terminated redirects, Response body: moved")
+
+
+@on_both_loops
+async def test_redirects_without_end_end_after_ten() -> None:
+    async with serving(answer(302, b"", "Location: /again")) as server:
+        outcome = await get(server)
+        assert outcome == Outcome(
+            Verdict.FAILURE, f'Get "http://127.0.0.1:{server.port}/again": stopped after 10 redirects'
+        )
+        assert len(server.heads) == 10
+
+
+@on_both_loops
+async def test_a_chunked_body_with_extensions_and_trailers() -> None:
+    chunks = b"3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
+    async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as server:
+        assert await get(server) == Outcome(Verdict.SUCCESS, "abc0123456789")
+
+
+@pytest.mark.parametrize("chunks", [b"zz\r\nabc", b"\r\n", b"-3\r\nabc\r\n0\r\n\r\n"])
+@on_both_loops
+async def test_chunks_that_are_none(chunks: bytes) -> None:
+    async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as server:
+        outcome = await get(server)
+        assert outcome.verdict is Verdict.FAILURE and "invalid byte in chunk length" in outcome.output
+
+
+@on_both_loops
+async def test_a_body_is_read_to_10_kib_whatever_its_framing() -> None:
+    async def endless(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(1000):
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    big = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"5000\r\n" + b"x" * 0x5000 + b"\r\n0\r\n\r\n"
+    for serve in (endless, big, answer(200, b"x" * 100_000)):
+        async with serving(serve) as server:
+            assert await get(server) == Outcome(Verdict.SUCCESS, "x" * 10240)
+
+
+@on_both_loops
+async def test_a_body_until_the_connection_ends_and_one_of_binary() -> None:
+    async with serving(b"HTTP/1.0 200\r\n\r\n\xff\x00ok") as server:
+        assert await get(server) == Outcome(Verdict.SUCCESS, "\ufffd\x00ok")
+
+
+@on_both_loops
+async def test_interim_answers_are_passed_over() -> None:
+    async with serving(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK) as server:
+        assert await get(server) == Outcome(Verdict.SUCCESS, "ok")
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (b"", "EOF"),
+        (b"HTTP/1.1 200 OK\r\nContent-", "unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc", 'bad Content-Length "x"'),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 'malformed HTTP response "SSH-2.0-OpenSSH_9.2"'),
+        (b"\x00\xff\x16\x03", 'malformed HTTP response "\\x00\\xff\\x16\\x03"'),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, "server response headers exceeded"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "server response headers exceeded"),
+    ],
+)
+@on_both_loops
+async def test_what_is_no_answer_is_a_failure_that_says_why(said: bytes, problem: str) -> None:
+    async with serving(said) as server:
+        outcome = await get(server)
+        assert outcome.verdict is Verdict.FAILURE
+        assert outcome.output.startswith(f'Get "http://127.0.0.1:{server.port}/": ') and problem in outcome.output
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (b"", "(Client.Timeout exceeded while awaiting headers)"),
+        (b"HTTP/1.1 200 OK\r\n", "(Client.Timeout exceeded while awaiting headers)"),
+        (OK[:-1], "(Client.Timeout or context cancellation while reading body)"),
+    ],
+)
+@on_both_loops
+async def test_the_timeout_covers_head_and_body(first: bytes, words: str) -> None:
+    async def slow(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(first)
+        await server.left.wait()
+
+    async with serving(slow) as server:
+        outcome = await get(server, timeout=0.05)
+        assert outcome.verdict is Verdict.FAILURE and outcome.output.endswith(f"context deadline exceeded {words}")
+
+
+@on_both_loops
+async def test_nobody_listens() -> None:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        port = taken.getsockname()[1]
+        refused = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+        handler = HttpHandler("http", "", port, "/", ())
+        assert await probe_http(handler, HOST, port, 5) == Outcome(
+            Verdict.FAILURE, f'Get "http://{HOST}:{port}/": {refused}'
+        )
+        assert await probe_tcp(HOST, port, 5) == Outcome(Verdict.FAILURE, refused)
+
+
+@on_both_loops
+async def test_a_host_that_does_not_exist() -> None:
+    outcome = await probe_tcp("no-such-host.invalid", 80, 5)
+    assert outcome.verdict is Verdict.FAILURE and "no-such-host.invalid" in outcome.output
+
+
+@on_both_loops
+async def test_a_port_that_opens_is_a_tcp_success() -> None:
+    async with serving(OK) as server:
+        assert await probe_tcp(HOST, server.port, 5) == Outcome(Verdict.SUCCESS)
+
+
+@on_both_loops
+async def test_tcp_to_a_full_backlog_times_out() -> None:
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind((HOST, 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex((HOST, port))
+        assert await probe_tcp(HOST, port, 0.05) == Outcome(Verdict.FAILURE, f"dial tcp {HOST}:{port}: i/o timeout")
+
+
+@on_both_loops
+async def test_ipv6() -> None:
+    try:
+        serve = serving(OK, host="::1")
+        server = await serve.__aenter__()
+    except OSError:
+        pytest.skip("no IPv6 on the loopback")
+    handler = HttpHandler("http", "", server.port, "/", ())
+    assert await probe_http(handler, "::1", server.port, 5) == Outcome(Verdict.SUCCESS, "ok")
+    assert f"Host: [::1]:{server.port}\r\n" in server.heads[0]
+    await serve.__aexit__(None, None, None)
+
+
+@on_both_loops
+async def test_tls_is_not_verified(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    for name, content in zip(("crt", "key"), make_self_signed("node1", datetime.now(UTC)), strict=True):
+        (tmp_path / name).write_bytes(content)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    async with serving(OK, tls=context) as server:
+        assert await get(server, scheme="https") == Outcome(Verdict.SUCCESS, "ok")
+
+
+@on_both_loops
+async def test_https_to_a_server_without_tls() -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    listening = await asyncio.start_server(connected, HOST, 0)
+    port = listening.sockets[0].getsockname()[1]
+    outcome = await probe_http(HttpHandler("https", "", port, "/", ()), HOST, port, 5)
+    assert outcome == Outcome(
+        Verdict.FAILURE, f'Get "https://{HOST}:{port}/": http: server gave HTTP response to HTTPS client'
+    )
+    listening.close()
+    await listening.wait_closed()
+
+
+@on_both_loops
+async def test_a_scheme_of_its_own() -> None:
+    outcome = await probe_http(HttpHandler("ftp", "", 21, "/", ()), HOST, 21, 5)
+    assert outcome == Outcome(Verdict.FAILURE, 'Get "ftp://127.0.0.1:21/": unsupported protocol scheme "ftp"')
