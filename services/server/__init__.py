@@ -2,26 +2,29 @@
 
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
-    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/containerLogs`, with the kubelet's own status codes and texts.
+    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`,
+    with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over SPDY or WebSocket.
     Paths that are not served are answered as a kubelet answers paths it does not register (404 before
     authentication).
 
 Owns
-    No stream and no state. The listeners, the log files it has open, nothing else.
+    No stream and no state. The listeners, open streams and log files, and a cache of who may do what.
 
 Follows
-    `pods.desired` and `pods.status` (what `/pods` shows and which container a log request means), `runtime.pods`
-    (running pods, log paths, whether a followed container still runs), and every service's beats (`/healthz`).
+    `pods.desired` and `pods.status` (what `/pods` shows and which container a request means), `pods.mirrors` (a
+    request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers, log paths, whether
+    a followed container still runs), and every service's beats (`/healthz`).
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
 
 Answers
-    No request on the bus.
+    No request on the bus. It asks status to review tokens and access, and the runtime for the URLs of streams.
 
 Persists
     Nothing.
 
 On restart
-    Listeners are back as soon as the process is; open log streams end and clients reconnect. Answers are made from the
+    Listeners are back as soon as the process is; open streams end and clients reconnect. A stream once open needs no
+    other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state keeps being shown until it speaks again.
     A check of `/healthz` that depends on another service has 30 s to hear of it before it fails.
 

@@ -8,16 +8,22 @@ from contextlib import AsyncExitStack
 
 from bus.interface import Change, Deleted, Put
 from bus.messages.beat import Beat
-from bus.messages.streams import PODS_DESIRED, PODS_STATUS, RUNTIME_PODS, SERVICES
+from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS, SERVICES
 from services.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.endpoints import Endpoints, Streams, health_handler
-from services.server.adapters.front import Authorizer, AuthorizerError, Front, Gate
+from services.server.adapters.front import Authorizer, Front, Gate, TokenReviewer
 from services.server.adapters.listeners import Handler, Listener, listen, listen_until_open, why
+from services.server.adapters.reviews import Reviews
+from services.server.adapters.stream_endpoints import StreamEndpoints
 from services.server.adapters.tls import ServingTls
+from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.health import Check, Health
+from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Served
+from shared.cri.client import CriRuntime
+from shared.cri.interface import Runtime
 from shared.errors import OperatorError
 from shared.model.runtime import RuntimePod
 
@@ -31,7 +37,7 @@ _FLUSH = 60.0  # seconds between flushes of our own log, by which the `log` chec
 class ServerService:
     """The compartment. `opened` is set once the main and read-only listeners stand; `listeners` names what is open."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, runtime: Runtime) -> None:
         self._context, self._config = context, context.config
         self._clock, self._bus = context.clock, context.bus
         self.listeners: dict[str, Listener] = {}  # main, read-only, healthz
@@ -44,15 +50,21 @@ class ServerService:
             self._bus.follow(PODS_DESIRED),
             self._bus.follow(PODS_STATUS),
             self._bus.follow(RUNTIME_PODS, self._runtime_changed),
+            self._bus.follow(PODS_MIRRORS),
         )
         self._bus.on_beat(self._heard)
         self.endpoints = Endpoints(self._config, streams, self._clock, self._threads, self._watch)
+        self._stream_endpoints = StreamEndpoints(streams, runtime)
+        self._runtime = runtime
+        self._reviews = Reviews(self._bus, self._clock, self._config)
 
     async def run(self) -> None:
         """Serve until cancelled. Raises OperatorError when a listener other than health's cannot be opened."""
         async with AsyncExitStack() as stack:
             stack.callback(self._threads.shutdown, wait=False, cancel_futures=True)
             await stack.enter_async_context(self._watch)
+            stack.push_async_callback(self._runtime.close)
+            stack.push_async_callback(self._reviews.close)
             stack.push_async_callback(self._close)
             tls = await self._open()
             self.opened.set()
@@ -69,16 +81,20 @@ class ServerService:
 
     async def _open(self) -> ServingTls | None:
         config = self._config
-        handlers = {**self.endpoints.handlers, Endpoint.HEALTHZ: health_handler(self._checks)}
+        handlers = {
+            **self.endpoints.handlers,
+            **self._stream_endpoints.handlers,
+            Endpoint.HEALTHZ: health_handler(self._checks),
+        }
         tls: ServingTls | None = None
         if config.enable_server:
             tls = ServingTls(config, self._client_ca_changed)
             gate = Gate(
                 tls,
-                _authorizer(config.authorization_mode),
+                self._authorizer(),
+                self._token_reviewer(),
                 node=config.node_name,
                 anonymous=config.anonymous_auth,
-                tokens_expected=config.webhook_authentication,
             )
             front = Front(Served(config.enable_debugging_handlers, self.health.names), handlers, gate)
             opening = listen(config.address, config.port, front, tls.context)
@@ -88,6 +104,25 @@ class ServerService:
             opening = listen(config.address, config.read_only_port, front)
             self.listeners["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
         return tls
+
+    def _authorizer(self) -> Authorizer:
+        async def always_allow(_question: Attributes) -> bool:
+            return True
+
+        async def undecidable(_question: Attributes) -> bool:
+            raise ReviewError("no client provided, cannot use webhook authorization")
+
+        if self._config.authorization_mode == "AlwaysAllow":
+            return always_allow
+        return self._reviews.allows if self._config.joins_cluster else undecidable
+
+    def _token_reviewer(self) -> TokenReviewer | None:
+        async def undecidable(_token: str) -> User | None:
+            raise ReviewError("no client provided, cannot use webhook authentication")
+
+        if not self._config.webhook_authentication:
+            return None
+        return self._reviews.user_of if self._config.joins_cluster else undecidable
 
     async def _open_healthz(self) -> None:
         served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
@@ -129,17 +164,9 @@ class ServerService:
 
 def build(context: Context) -> ServerService:
     """The service for `services.launch`."""
-    return ServerService(context)
-
-
-def _authorizer(mode: str) -> Authorizer:
-    async def always_allow(_question: Attributes) -> bool:
-        return True
-
-    async def undecidable(_question: Attributes) -> bool:
-        raise AuthorizerError("no client provided, cannot use webhook authorization")
-
-    return always_allow if mode == "AlwaysAllow" else undecidable
+    config = context.config
+    runtime = CriRuntime(config.container_runtime_endpoint, "", config.runtime_request_timeout)
+    return ServerService(context, runtime)
 
 
 async def _opened(opening: Awaitable[Listener], address: str, port: int, key: str) -> Listener:

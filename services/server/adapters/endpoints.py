@@ -12,7 +12,7 @@ from aiohttp import web
 
 from bus.interface import FollowedStream
 from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod
+from bus.messages.sources import DesiredPod, MirrorPod
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.front import EndpointHandler, plain
 from services.server.adapters.log_stream import LogStream, begin, stream_log
@@ -37,6 +37,12 @@ class Streams:
     desired: FollowedStream[DesiredPod]
     status: FollowedStream[PodStatus]
     runtime: FollowedStream[RuntimePod]
+    mirrors: FollowedStream[MirrorPod]
+
+    def status_of(self, desired: DesiredPod) -> Object:
+        """The pod status as podsync computed it, else as the pod came with it."""
+        computed = self.status.state.get(desired.uid)
+        return computed.status if computed is not None else desired.pod.get("status") or {}
 
 
 class Wakers:
@@ -134,7 +140,7 @@ class Endpoints:
             if not log_source.has_container(desired.pod, container):
                 return plain(404, f"container {quote(container)} not found in pod {quote(pod_name)}")
             check_stream_gate(query, split_streams=self._split_streams)
-            status = self._status(desired)
+            status = self._streams.status_of(desired)
             source = log_source.choose_instance(pod_name, container, status, previous=query.previous)
         except LogQueryError as refused:
             return plain(refused.status, str(refused))
@@ -155,7 +161,7 @@ class Endpoints:
 
         def running() -> bool:
             reported = log_source.find_container(runtime.state.get(desired.uid), source.bare_id)
-            return log_source.still_running(source, reported, self._status(desired), stale=runtime.stale)
+            return log_source.still_running(source, reported, self._streams.status_of(desired), stale=runtime.stale)
 
         wanted = LogFilter(
             timestamps=query.timestamps,
@@ -171,10 +177,6 @@ class Endpoints:
             return await stream_log(request, stream, self._threads, self._watch)
         finally:
             self.wakers.discard(desired.uid, wake)
-
-    def _status(self, desired: DesiredPod) -> Object:
-        computed = self._streams.status.state.get(desired.uid)
-        return computed.status if computed is not None else desired.pod.get("status") or {}
 
     def _log_path(self, desired: DesiredPod, container: str, source: LogSource) -> str | None:
         """As the runtime reports it; where it was not observed, by the naming rule if that file exists."""

@@ -7,33 +7,39 @@ from ssl import SSLObject
 from aiohttp import web
 
 from services.server.adapters.tls import ServingTls
-from services.server.core import authentication, authorization
+from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
+from services.server.core.bearer import BearerError
+from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Refusal, Served, resolve
+from services.server.core.stream_parameters import is_websocket, offered_protocols
 
 _LOG = logging.getLogger(__name__)
 
 EndpointHandler = Callable[[web.BaseRequest, tuple[str, ...]], Awaitable[web.StreamResponse]]
-Authorizer = Callable[[Attributes], Awaitable[bool]]  # raises AuthorizerError when it cannot decide
-
-
-class AuthorizerError(Exception):
-    """Whether the user may do it could not be found out."""
+Authorizer = Callable[[Attributes], Awaitable[bool]]  # raises ReviewError when it cannot decide
+TokenReviewer = Callable[[str], Awaitable[User | None]]  # None = nobody's token; raises ReviewError likewise
 
 
 class Gate:
-    """Authentication and authorization of the main listener."""
+    """Authentication and authorization of the main listener. `review_token` None = tokens count for nothing."""
 
     def __init__(
-        self, tls: ServingTls, authorize: Authorizer, *, node: str, anonymous: bool, tokens_expected: bool
+        self,
+        tls: ServingTls,
+        authorize: Authorizer,
+        review_token: TokenReviewer | None,
+        *,
+        node: str,
+        anonymous: bool,
     ) -> None:
-        self._tls, self._authorize = tls, authorize
-        self._node, self._anonymous, self._tokens_expected = node, anonymous, tokens_expected
+        self._tls, self._authorize, self._review_token = tls, authorize, review_token
+        self._node, self._anonymous = node, anonymous
 
     async def refuse(self, request: web.BaseRequest) -> web.Response | None:
         """The refusal, or None to let the request through."""
-        user = self._user(request)
+        user = await self._user(request)
         if user is None:
             return plain(401, authentication.UNAUTHORIZED)
         asked = authorization.questions(user, request.method, request.path, self._node)
@@ -41,21 +47,38 @@ class Gate:
             try:
                 if await self._authorize(question):
                     return None
-            except AuthorizerError as error:
+            except ReviewError as error:
                 _LOG.error("%s: %s", authorization.error(question), error)
                 return plain(500, authorization.error(question))
         return plain(403, authorization.forbidden(asked))
 
-    def _user(self, request: web.BaseRequest) -> User | None:
+    async def _user(self, request: web.BaseRequest) -> User | None:
         connection = request.transport.get_extra_info("ssl_object") if request.transport is not None else None
-        certificate: User | None = None
-        # A token that should be checked and cannot be is a failure, even where anonymous access is allowed.
-        failed = self._tokens_expected and request.headers.get("Authorization", "").lower().startswith("bearer ")
+        found: User | None = None
+        failed = False
         if isinstance(connection, SSLObject):
-            certificate = self._tls.user_of(connection)
-            if certificate is not None and self._tls.outlived(connection):
-                certificate, failed = None, True
-        return authentication.authenticate(certificate, failed=failed, anonymous=self._anonymous)
+            found = self._tls.user_of(connection)
+            if found is not None and self._tls.outlived(connection):
+                found, failed = None, True
+        if found is None and self._review_token is not None:
+            try:
+                found, offered = await _token_user(request, self._review_token)
+                failed = failed or offered
+            except (BearerError, ReviewError) as error:
+                _LOG.info("cannot tell whose token %s presents: %s", request.remote, error)
+                failed = True
+        return authentication.authenticate(found, failed=failed, anonymous=self._anonymous)
+
+
+async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[User | None, bool]:
+    """The user of the first good token, and whether there was any token. Raises BearerError, ReviewError."""
+    token = bearer.header_token(request.headers.get("Authorization", ""))
+    user = await review(token) if token else None
+    if user is None and is_websocket(request.headers.getall("Connection", ()), request.headers.get("Upgrade", "")):
+        protocols = offered_protocols(request.headers.getall("Sec-WebSocket-Protocol", ()))
+        second = bearer.protocol_token(protocols)
+        user, token = (await review(second) if second else None), token or second
+    return user, bool(token)
 
 
 class Front:

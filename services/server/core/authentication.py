@@ -1,4 +1,4 @@
-"""Who asks: from a verified client certificate, or anonymous (server.md 2). Must not know TLS or HTTP libraries."""
+"""Who asks: from a client certificate or a token, or anonymous (server.md 2). Must not know TLS or HTTP libraries."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -40,9 +40,9 @@ def certificate_user(subject: Subject, sha256: str) -> User:
     )
 
 
-def authenticate(certificate: User | None, *, failed: bool, anonymous: bool) -> User | None:
+def authenticate(found: User | None, *, failed: bool, anonymous: bool) -> User | None:
     """The user, or None for 401. `failed` = a credential was offered that could not be verified: anonymous access is
     then refused even where it is allowed (server.md 2.5)."""
-    if certificate is not None:
-        return certificate
+    if found is not None:
+        return found
     return ANONYMOUS if anonymous and not failed else None

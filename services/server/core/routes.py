@@ -38,6 +38,19 @@ class Endpoint(StrEnum):
     RUNNING_PODS = "runningpods"
     CONFIGZ = "configz"
     CONTAINER_LOGS = "containerLogs"
+    EXEC = "exec"
+    ATTACH = "attach"
+    PORT_FORWARD = "portForward"
+    RUN = "run"
+
+
+# prefix, endpoint, path segments without and with the pod's UID, methods
+_STREAMS: tuple[tuple[str, Endpoint, tuple[int, ...], tuple[str, ...]], ...] = (
+    ("/exec", Endpoint.EXEC, (3, 4), ("GET", "POST")),
+    ("/attach", Endpoint.ATTACH, (3, 4), ("GET", "POST")),
+    ("/portForward", Endpoint.PORT_FORWARD, (2, 3), ("GET", "POST")),
+    ("/run", Endpoint.RUN, (3, 4), ("POST",)),
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
     if path.startswith("/healthz/") and path[len("/healthz/") :] in served.checks:
         return Route(Endpoint.HEALTHZ, (path[len("/healthz/") :],))
     if served.pods and _under(path, "/pods"):
-        return _restful(method, path, "/pods", Endpoint.PODS, 0, accept, json=True)
+        return _restful(method, path, "/pods", Endpoint.PODS, (0,), accept, json=True)
     if served.debugging:
         return _debug_route(method, path, query, accept)
     if served.refusals:
@@ -93,25 +106,36 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
 
 def _debug_route(method: str, path: str, query: str, accept: str) -> Route | Refusal:
     if _under(path, "/containerLogs"):
-        return _restful(method, path, "/containerLogs", Endpoint.CONTAINER_LOGS, 3, accept, json=False)
+        return _restful(method, path, "/containerLogs", Endpoint.CONTAINER_LOGS, (3,), accept)
+    for prefix, endpoint, segments, methods in _STREAMS:
+        if _under(path, prefix):
+            return _restful(method, path, prefix, endpoint, segments, accept, methods=methods)
     if path == "/runningpods":
         return _redirect(method, "/runningpods/", query)
     if path.startswith("/runningpods/"):
-        return _restful(method, path, "/runningpods", Endpoint.RUNNING_PODS, 0, accept, json=True)
+        return _restful(method, path, "/runningpods", Endpoint.RUNNING_PODS, (0,), accept, json=True)
     if path == "/configz":
         return Route(Endpoint.CONFIGZ)
     return _unknown()
 
 
 def _restful(
-    method: str, path: str, prefix: str, endpoint: Endpoint, segments: int, accept: str, *, json: bool
+    method: str,
+    path: str,
+    prefix: str,
+    endpoint: Endpoint,
+    segments: tuple[int, ...],
+    accept: str,
+    *,
+    methods: tuple[str, ...] = ("GET",),
+    json: bool = False,
 ) -> Route | Refusal:
     rest = path[len(prefix) :].strip("/")
     parameters = tuple(rest.split("/")) if rest else ()
-    if len(parameters) != segments:
+    if len(parameters) not in segments:
         return Refusal(404, PAGE_NOT_FOUND)
-    if method != "GET":
-        return Refusal(405, METHOD_NOT_ALLOWED, headers={"Allow": "GET"})
+    if method not in methods:
+        return Refusal(405, METHOD_NOT_ALLOWED, headers={"Allow": ", ".join(methods)})
     if json and not _accepts_json(accept):
         return Refusal(406, "406: Not Acceptable\n\nAvailable representations: application/json")
     return Route(endpoint, parameters)

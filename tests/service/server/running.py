@@ -13,12 +13,13 @@ import aiohttp
 from bus.interface import OwnedStream
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod
-from bus.messages.streams import PODS_DESIRED, PODS_STATUS, RUNTIME_PODS
+from bus.messages.sources import DesiredPod, MirrorPod
+from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
 from services.launch import Context
-from services.server.service import ServerService, build
+from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from tests.fakes.runtime import FakeRuntime
 
 NAMESPACE, POD, UID, CONTAINER = "default", "web", "uid-1", "main"
 CONTAINER_ID = "c1"
@@ -56,7 +57,9 @@ class Node:
     def __init__(self) -> None:
         self.network = MemoryNetwork()
         self.buses: dict[str, MemoryBus] = {}
+        self.cri = FakeRuntime(self.network.clock)
         self.desired: OwnedStream[DesiredPod]
+        self.mirrors: OwnedStream[MirrorPod]
         self.status: OwnedStream[PodStatus]
         self.runtime: OwnedStream[RuntimePod]
 
@@ -66,6 +69,7 @@ class Node:
             bus = self.buses[service] = self.network.bus(service)
             if service == "sources":
                 self.desired = bus.own(PODS_DESIRED)
+                self.mirrors = bus.own(PODS_MIRRORS)
             elif service == "podsync":
                 self.status = bus.own(PODS_STATUS)
             elif service == "pleg":
@@ -135,7 +139,7 @@ async def running(config: EffectiveConfig) -> AsyncIterator[Running]:
     await node.start("bootstrap", "sources", "podsync", "volume", "pleg", "status")
     bus = node.network.bus("server")
     context = Context(service="server", config=config, bus=bus, clock=node.network.clock, stopping=asyncio.Event())
-    service = build(context)
+    service = ServerService(context, node.cri)
     await bus.start()
     await node.network.settle()
     task = asyncio.create_task(service.run())

@@ -38,7 +38,7 @@ def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/nothing", "/metrics", "/exec/ns/p/c", "/healthz/unknown", "/configz/x", "/Pods"]
+    "path", ["/", "/nothing", "/metrics", "/execs/ns/p/c", "/healthz/unknown", "/configz/x", "/Pods"]
 )
 def test_what_is_not_registered_is_refused_before_authentication(path: str) -> None:
     answer = refused(path)
@@ -54,6 +54,30 @@ def test_a_wrong_path_under_a_registered_prefix_is_refused_after_authentication(
 def test_a_wrong_method_says_which_is_allowed() -> None:
     answer = refused("/containerLogs/ns/pod/c", method="HEAD")
     assert (answer.status, answer.body, answer.headers) == (405, "405: Method Not Allowed", {"Allow": "GET"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "endpoint", "parameters"),
+    [
+        ("GET", "/exec/ns/p/c", Endpoint.EXEC, ("ns", "p", "c")),
+        ("POST", "/exec/ns/p/uid/c", Endpoint.EXEC, ("ns", "p", "uid", "c")),
+        ("POST", "/attach/ns/p/c", Endpoint.ATTACH, ("ns", "p", "c")),
+        ("GET", "/portForward/ns/p", Endpoint.PORT_FORWARD, ("ns", "p")),
+        ("POST", "/portForward/ns/p/uid", Endpoint.PORT_FORWARD, ("ns", "p", "uid")),
+        ("POST", "/run/ns/p/uid/c", Endpoint.RUN, ("ns", "p", "uid", "c")),
+    ],
+)
+def test_streams_are_found_with_and_without_the_pods_uid(
+    method: str, path: str, endpoint: Endpoint, parameters: tuple[str, ...]
+) -> None:
+    assert get(path, method=method) == Route(endpoint, parameters)
+
+
+def test_streams_refuse_other_methods_and_depths() -> None:
+    assert refused("/exec/ns/p/c", method="PUT").headers == {"Allow": "GET, POST"}
+    assert refused("/run/ns/p/c", method="GET").headers == {"Allow": "POST"}
+    assert refused("/exec/ns/p").status == refused("/portForward/a/b/c/d").status == 404
+    assert refused("/exec/ns/p/c", READ_ONLY).body == "Debug endpoints are disabled."
 
 
 def test_health_takes_any_method() -> None:

@@ -1,0 +1,86 @@
+"""Takes a client's connection out of aiohttp's hands: from the upgrade on it carries bytes that are no HTTP."""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from services.server.adapters.streaming_server import BUFFER
+
+
+class Hijacked(web.StreamResponse):
+    """What a handler returns once the connection is no longer aiohttp's: nothing is left to be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(status=101)
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Sends nothing."""
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Sends nothing."""
+
+
+class Client:
+    """The client's side of a hijacked connection, as streams. `lost` is done once the connection is gone."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        """Take it over. Raises ConnectionResetError when the client has left."""
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has left")
+        loop = asyncio.get_running_loop()
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._handler, self._loop = request.protocol, loop
+        early = _EarlyBytes()
+        self._handler.set_parser(early)  # type: ignore[arg-type]  # hands over what aiohttp has read beyond the request
+        self.reader = asyncio.StreamReader(limit=BUFFER, loop=loop)
+        protocol = _ClientProtocol(self.reader, self.lost, loop)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if early.data:
+            self.reader.feed_data(bytes(early.data))
+        elif not transport.is_reading():
+            transport.resume_reading()
+        self.writer = asyncio.StreamWriter(transport, protocol, self.reader, loop)
+
+    def release(self) -> None:
+        """Close the connection, what is written still goes out; and let aiohttp forget it when it is gone."""
+        self.writer.close()
+
+        def forget(_: Any) -> None:
+            self._handler.connection_lost(None)
+
+        self._handler.force_close()
+        self.lost.add_done_callback(forget)
+
+
+class _EarlyBytes:
+    """Stands where aiohttp would have a parser for what follows the request."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        self.data += data
+        return False, b""
+
+    def feed_eof(self) -> None:
+        pass
+
+
+class _ClientProtocol(asyncio.StreamReaderProtocol):
+    def __init__(
+        self, reader: asyncio.StreamReader, lost: asyncio.Future[None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(reader, loop=loop)
+        self._lost = lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The streams learn of it, and whoever waits for it."""
+        super().connection_lost(exc)
+        if not self._lost.done():
+            self._lost.set_result(None)

@@ -1,0 +1,134 @@
+"""One exec or attach between a v5 WebSocket and the runtime's SPDY streams (server.md 13.1 to 13.3).
+
+Back-pressure both ways: a slow client holds the command's output, a command that does not read the client's input.
+"""
+
+import asyncio
+import logging
+
+from aiohttp import WSMsgType, web
+
+from services.server.adapters.spdy_client import SpdyClient
+from services.server.adapters.streaming_server import Backend
+from services.server.core.completion import completion, failure
+from services.server.core.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
+from services.server.core.stream_parameters import WantedStreams
+
+_LOG = logging.getLogger(__name__)
+
+_STDIN, _RESIZE, _CHANNELS = 0, 4, 5
+_CLOSE = 0xFF  # followed by the channel that the client is through with
+_CREATE = 30.0  # seconds for the runtime to accept the streams
+_ERROR_LIMIT = 1 << 20  # bytes of the error stream
+_WITHOUT_RESIZE = ("channel.k8s.io", "v2.channel.k8s.io")
+
+
+class RemoteCommand:
+    """The session. `protocol` is the sub-protocol that the runtime chose."""
+
+    def __init__(self, socket: web.WebSocketResponse, backend: Backend, wanted: WantedStreams, protocol: str) -> None:
+        self._socket, self._protocol = socket, protocol
+        self._spdy = SpdyClient(backend)
+        self._error_stream = self._spdy.open((("streamType", "error"),))
+        self._stdin = self._open("stdin", asked=wanted.stdin)
+        self._stdout = self._open("stdout", asked=wanted.stdout)
+        self._stderr = self._open("stderr", asked=wanted.stderr)
+        self._resize = self._open("resize", asked=wanted.tty and protocol not in _WITHOUT_RESIZE)
+        opened = (self._error_stream, self._stdin, self._stdout, self._stderr, self._resize)
+        self._unaccepted = {stream for stream in opened if stream}
+        self._unfinished = {stream for stream in (self._error_stream, self._stdout, self._stderr) if stream}
+        self._accepted = asyncio.Event()
+        self._error = bytearray()
+
+    async def run(self) -> bytes | None:
+        """Serve it to its end: the status document, or None when the client left first."""
+        output = asyncio.create_task(self._output(), name="output")
+        client = asyncio.create_task(self._input(), name="input")
+        pings = asyncio.create_task(self._spdy.keep_alive(), name="pings")
+        try:
+            await asyncio.wait({output, client}, return_when=asyncio.FIRST_COMPLETED)
+            return output.result() if output.done() else None
+        finally:
+            for task in (output, client, pings):
+                task.cancel()
+            await asyncio.gather(output, client, pings, return_exceptions=True)
+
+    def _open(self, name: str, *, asked: bool) -> int:
+        return self._spdy.open((("streamType", name),)) if asked else 0
+
+    async def _output(self) -> bytes | None:
+        """From the runtime to the client, until every stream that ends has ended."""
+        channels = {self._stdout: b"\x01", self._stderr: b"\x02"}
+        try:
+            async with asyncio.timeout(_CREATE) as patience:
+                async for frame in self._spdy.frames():
+                    ended = False
+                    match frame:
+                        case SynReply():
+                            self._unaccepted.discard(frame.stream)
+                            ended = frame.fin
+                            if not self._unaccepted:
+                                self._accepted.set()
+                                patience.reschedule(None)
+                        case Data():
+                            ended = frame.fin
+                            if frame.stream == self._error_stream:
+                                self._error += frame.payload[: _ERROR_LIMIT - len(self._error)]
+                            elif frame.stream in channels and frame.payload:
+                                await self._socket.send_bytes(channels[frame.stream] + frame.payload)
+                        case RstStream():
+                            ended = True
+                            self._forget(frame.stream)
+                    if ended:
+                        self._unfinished.discard(frame.stream)
+                        if not self._unfinished:
+                            return completion(self._protocol, bytes(self._error))
+        except TimeoutError:
+            return failure("timed out waiting for the runtime to accept the streams")
+        except SpdyProtocolError as error:
+            return failure(f"error reading from the runtime: {error}")
+        except OSError as error:
+            if self._socket.closed:
+                return None
+            _LOG.debug("stream to the runtime: %s", error)
+        if self._error:
+            return completion(self._protocol, bytes(self._error))
+        return failure("error reading from error stream: unexpected EOF")
+
+    async def _input(self) -> None:
+        """From the client to the runtime, until the client has left or sends what no client may."""
+        await self._accepted.wait()
+        try:
+            async for message in self._socket:
+                if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
+                    continue
+                data = message.data.encode() if isinstance(message.data, str) else bytes(message.data)
+                if not await self._message(data):
+                    return
+        except (OSError, RuntimeError) as error:
+            _LOG.debug("input of a stream ended: %s", error)
+            await asyncio.Event().wait()  # the runtime does not listen any more; what it said last still counts
+
+    async def _message(self, data: bytes) -> bool:
+        """One message; False = it breaks the protocol."""
+        channel = data[0] if data else None
+        if channel == _CLOSE:
+            if len(data) != 2 or data[1] >= _CHANNELS:
+                return False
+            if data[1] == _STDIN and self._stdin:
+                await self._spdy.send(self._stdin, b"", fin=True)
+                self._stdin = 0
+            elif data[1] == _RESIZE:
+                self._resize = 0
+        elif channel == _STDIN and self._stdin and len(data) > 1:
+            await self._spdy.send(self._stdin, data[1:])
+        elif channel == _RESIZE and self._resize and len(data) > 1:
+            await self._spdy.send(self._resize, data[1:])
+        return True
+
+    def _forget(self, stream: int) -> None:
+        """The runtime takes nothing on it any more."""
+        if stream == self._stdin:
+            self._stdin = 0
+        elif stream == self._resize:
+            self._resize = 0

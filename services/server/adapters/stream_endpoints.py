@@ -1,0 +1,182 @@
+"""The handlers of exec, attach, portForward and run: find the target, ask the runtime for a URL, hand the bytes over.
+
+Once a stream is open it needs neither the bus nor another process of ours (server.md 11, 12).
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from bus.messages.sources import DesiredPod
+from services.server.adapters.endpoints import Streams
+from services.server.adapters.front import EndpointHandler, plain
+from services.server.adapters.upgrade_proxy import proxy, responder_error
+from services.server.adapters.websocket_streams import translate, tunnel
+from services.server.core import stream_parameters, stream_target
+from services.server.core.pod_lists import find_pod
+from services.server.core.routes import Endpoint
+from services.server.core.stream_parameters import StreamRequestError, Upgrade, WantedStreams
+from services.server.core.stream_target import TargetNotFoundError
+from shared.cri.interface import Runtime, RuntimeCallError, StreamOptions
+from shared.model.objects import Object
+from shared.model.runtime import RuntimePod
+
+_RETRY_AFTER = "60"  # seconds, when the runtime has too many streams waiting
+
+_Refused = web.Response
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How the client goes on, and the WebSocket sub-protocols it offers."""
+
+    upgrade: Upgrade
+    protocols: tuple[str, ...]
+
+
+class StreamEndpoints:
+    """The handlers; `runtime` is asked for URLs and to run what /run asks for, nothing else."""
+
+    def __init__(self, streams: Streams, runtime: Runtime) -> None:
+        self._streams, self._runtime = streams, runtime
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint."""
+        return {
+            Endpoint.EXEC: self.exec,
+            Endpoint.ATTACH: self.attach,
+            Endpoint.PORT_FORWARD: self.port_forward,
+            Endpoint.RUN: self.run,
+        }
+
+    async def exec(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/exec/{namespace}/{pod}[/{uid}]/{container}."""
+        query, (namespace, pod_name, *uid, container) = request.rel_url.raw_query_string, parameters
+        try:
+            wanted = stream_parameters.wanted_streams(query)
+            desired = self._pod(namespace, pod_name)
+            target = stream_target.exec_target(container, *self._known(desired), is_pod=self._means(uid, desired))
+        except (StreamRequestError, LookupError, TargetNotFoundError) as error:
+            return _refusal(error)
+
+        def ask() -> Awaitable[str]:
+            return self._runtime.exec_url(target, stream_parameters.command(query), _options(wanted))
+
+        return await _remote_command(request, ask, wanted)
+
+    async def attach(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/attach/{namespace}/{pod}[/{uid}]/{container}."""
+        namespace, pod_name, *uid, container = parameters
+        try:
+            wanted = stream_parameters.wanted_streams(request.rel_url.raw_query_string)
+            desired = self._pod(namespace, pod_name)
+            target, tty = stream_target.attach_target(
+                container, desired.pod, *self._known(desired), is_pod=self._means(uid, desired)
+            )
+        except (StreamRequestError, LookupError, TargetNotFoundError) as error:
+            return _refusal(error)
+        wanted = wanted.with_tty(tty)
+
+        def ask() -> Awaitable[str]:
+            return self._runtime.attach_url(target, _options(wanted))
+
+        return await _remote_command(request, ask, wanted)
+
+    async def port_forward(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/portForward/{namespace}/{pod}[/{uid}]."""
+        namespace, pod_name, *uid = parameters
+        way = _way(request, forward=True)
+        websocket = stream_parameters.is_websocket(
+            request.headers.getall("Connection", ()), request.headers.get("Upgrade", "")
+        )
+        ports: tuple[int, ...] = ()
+        try:
+            if websocket and way.upgrade is not Upgrade.TUNNEL:
+                ports = stream_parameters.forwarded_ports(request.rel_url.raw_query_string)
+            desired = self._pod(namespace, pod_name)
+            if uid and uid[0] != desired.uid:
+                return plain(404, "pod not found")
+            target = stream_target.forward_target(desired.pod, self._streams.runtime.state.get(desired.uid))
+        except (StreamRequestError, LookupError, TargetNotFoundError) as error:
+            return _refusal(error)
+        if way.upgrade is Upgrade.NONE:
+            return responder_error("Upgrade request required")
+        url = await _url(self._runtime.port_forward_url(target, ports))
+        if isinstance(url, _Refused):
+            return url
+        if way.upgrade is Upgrade.TUNNEL:
+            return await tunnel(request, url, stream_parameters.tunnelled_protocols(way.protocols))
+        return await proxy(request, url)
+
+    async def run(self, request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+        """POST /run/{namespace}/{pod}[/{uid}]/{container}."""
+        namespace, pod_name, *uid, container = parameters
+        words = stream_parameters.run_command(request.rel_url.raw_query_string)
+        try:
+            desired = self._pod(namespace, pod_name)
+            target = stream_target.exec_target(container, *self._known(desired), is_pod=self._means(uid, desired))
+            result = await self._runtime.exec_sync(target, words, 0)
+        except (LookupError, TargetNotFoundError) as error:
+            return _refusal(error)
+        except RuntimeCallError as error:
+            return plain(500, str(error))
+        if result.exit_code:
+            stderr = result.stderr.decode("utf-8", "replace")
+            return plain(500, f"command '{' '.join(words)}' exited with {result.exit_code}: {stderr}")
+        return web.Response(body=result.stdout + result.stderr, headers={"Content-Type": "application/json"})
+
+    def _pod(self, namespace: str, name: str) -> DesiredPod:
+        found = find_pod(self._streams.desired.state.values(), namespace, name)
+        if found is None:
+            raise LookupError("pod does not exist")
+        return found
+
+    def _known(self, desired: DesiredPod) -> tuple[Object, RuntimePod | None]:
+        return self._streams.status_of(desired), self._streams.runtime.state.get(desired.uid)
+
+    def _means(self, uid: list[str], desired: DesiredPod) -> bool:
+        return stream_target.names_pod("".join(uid), desired, self._streams.mirrors.state.values())
+
+
+async def _remote_command(
+    request: web.BaseRequest, ask: Callable[[], Awaitable[str]], wanted: WantedStreams
+) -> web.StreamResponse:
+    way = _way(request, forward=False)
+    if way.upgrade is Upgrade.NONE:
+        return responder_error("Upgrade request required")
+    url = await _url(ask())
+    if isinstance(url, _Refused):
+        return url
+    if way.upgrade is Upgrade.TRANSLATE:
+        return await translate(request, url, wanted)
+    return await proxy(request, url)
+
+
+async def _url(asked: Awaitable[str]) -> str | web.Response:
+    """The runtime's URL, or how its error is answered."""
+    try:
+        return await asked
+    except RuntimeCallError as error:
+        status = {"NotFound": 404, "ResourceExhausted": 429}.get(error.code, 500)
+        response = plain(status, str(error))
+        if status == 429:
+            response.headers["Retry-After"] = _RETRY_AFTER
+        return response
+
+
+def _way(request: web.BaseRequest, *, forward: bool) -> _Way:
+    headers = request.headers
+    protocols = stream_parameters.offered_protocols(headers.getall("Sec-WebSocket-Protocol", ()))
+    connection, upgrade = headers.getall("Connection", ()), headers.get("Upgrade", "")
+    return _Way(stream_parameters.upgrade_of(connection, upgrade, protocols, forward=forward), protocols)
+
+
+def _options(wanted: WantedStreams) -> StreamOptions:
+    return StreamOptions(stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty)
+
+
+def _refusal(error: Exception) -> web.Response:
+    status = 400 if isinstance(error, StreamRequestError) else 404 if isinstance(error, LookupError) else 500
+    return plain(status, str(error.args[0]))

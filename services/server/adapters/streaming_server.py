@@ -1,0 +1,93 @@
+"""Opens upgraded connections to the runtime's streaming server and reads its refusals (server.md 12.3)."""
+
+import asyncio
+from dataclasses import dataclass
+
+from services.server.core import upgrade
+from services.server.core.upgrade import ResponseHead, StreamingServer, UpgradeError
+
+DIAL = 30.0  # seconds until the runtime accepts, and again until it answers
+_REFUSAL = 10.0  # seconds for the body of an answer that is no upgrade
+_REFUSAL_LIMIT = 1 << 20  # bytes of it
+BUFFER = 128 << 10  # bytes; asyncio stops reading at twice that
+CHUNK = 256 << 10  # bytes handed on at a time
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A connection on which the runtime has answered; `raw_head` is its answer byte by byte."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: ResponseHead
+    raw_head: bytes
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether the runtime took the upgrade."""
+        return self.head.status == 101
+
+    async def refusal(self) -> bytes:
+        """The body of an answer that is no upgrade, as far as it comes in time; decoded if it was chunked."""
+        chunked = "chunked" in self.head.get("Transfer-Encoding").lower()
+        wanted = _REFUSAL_LIMIT if self.head.length is None else min(self.head.length, _REFUSAL_LIMIT)
+        body = b""
+        try:
+            async with asyncio.timeout(_REFUSAL):
+                while len(body) < wanted and not (chunked and body.endswith(b"0\r\n\r\n")):
+                    part = await self.reader.read(wanted - len(body))
+                    if not part:
+                        break
+                    body += part
+        except (TimeoutError, OSError):
+            pass
+        return upgrade.decode_chunked(body) if chunked else body
+
+    async def close(self) -> None:
+        """Close the connection; what is written still goes out."""
+        self.writer.close()
+        try:
+            async with asyncio.timeout(1):
+                await self.writer.wait_closed()
+        except (OSError, TimeoutError):
+            self.writer.transport.abort()
+
+    def abort(self) -> None:
+        """Close it now."""
+        self.writer.transport.abort()
+
+
+async def connect(server: StreamingServer, request: bytes) -> Backend:
+    """Send an upgrade request and read the head of the answer. Raises UpgradeError."""
+    where = f"dial tcp {server.host}:{server.port}"
+    try:
+        async with asyncio.timeout(DIAL):
+            reader, writer = await asyncio.open_connection(
+                server.host, server.port, limit=BUFFER, ssl=True if server.tls else None
+            )
+    except TimeoutError as error:
+        raise UpgradeError(f"error dialing backend: {where}: i/o timeout") from error
+    except OSError as error:
+        raise UpgradeError(f"error dialing backend: {where}: {_why(error)}") from error
+    try:
+        writer.write(request)
+        async with asyncio.timeout(DIAL):
+            await writer.drain()
+            raw_head = await reader.readuntil(b"\r\n\r\n")
+        return Backend(reader, writer, upgrade.parse_response_head(raw_head), raw_head)
+    except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, TimeoutError) as error:
+        writer.transport.abort()
+        raise UpgradeError(f"error sending request: {_why(error)}") from error
+    except BaseException:
+        writer.transport.abort()
+        raise
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "connect: connection refused"
+    if isinstance(error, TimeoutError):
+        return "timeout awaiting response headers"
+    if isinstance(error, EOFError):
+        return "EOF"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,88 @@
+"""The transparent way of a stream: the client's request goes to the runtime as it is, then bytes go both ways.
+
+Knows nothing of what the bytes mean. What one side does not take is not read from the other.
+"""
+
+import asyncio
+
+from aiohttp import web
+
+from services.server.adapters.front import plain
+from services.server.adapters.hijack import Client, Hijacked
+from services.server.adapters.streaming_server import CHUNK, Backend, connect
+from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
+
+_LAST_WORDS = 5.0  # seconds for handing on what a client said before it left
+_NOT_RELAYED = {"connection", "content-length", "transfer-encoding", "keep-alive"}
+
+
+async def proxy(request: web.BaseRequest, url: str) -> web.StreamResponse:
+    """Answer an upgrade request with the runtime's stream behind `url`."""
+    try:
+        server = parse_streaming_url(url)
+        head = proxied_request(request.method, server, request.raw_headers, request.remote or "")
+        backend = await connect(server, head)
+        if not backend.upgraded:
+            return await relay_refusal(backend)
+    except UpgradeError as error:
+        return responder_error(str(error))
+    try:
+        client = Client(request)
+        try:
+            client.writer.write(backend.raw_head)
+            await _join(client, backend)
+        finally:
+            client.release()
+    finally:
+        backend.abort()
+    return Hijacked()
+
+
+async def relay_refusal(backend: Backend) -> web.Response:
+    """The runtime's answer that is no upgrade, for the client; the connection is closed."""
+    try:
+        if backend.head.status < 400:
+            return responder_error(f"invalid upgrade response: status code {backend.head.status}")
+        response = web.Response(status=backend.head.status, body=await backend.refusal())
+        for name, value in backend.head.headers:
+            if name.lower() not in _NOT_RELAYED:
+                response.headers.add(name, value)
+        response.force_close()
+        return response
+    finally:
+        backend.abort()
+
+
+def responder_error(text: str, status: int = 500) -> web.Response:
+    """An error of the upgrade itself, in the form of Go's http.Error."""
+    response = plain(status, text + "\n")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.force_close()
+    return response
+
+
+async def _join(client: Client, backend: Backend) -> None:
+    up = asyncio.create_task(_copy(client.reader, backend.writer), name="to-runtime")
+    down = asyncio.create_task(_copy(backend.reader, client.writer), name="to-client")
+    try:
+        await asyncio.wait({up, down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not (down.done() or client.lost.done()):
+            await asyncio.wait({down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
+        if not down.done():
+            await asyncio.wait({up}, timeout=_LAST_WORDS)
+    finally:
+        up.cancel()
+        down.cancel()
+        await asyncio.gather(up, down, return_exceptions=True)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Hand on until the end, which is handed on as well where the connection can say it one way only."""
+    try:
+        while data := await reader.read(CHUNK):
+            writer.write(data)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+    except (OSError, RuntimeError):
+        return  # either side is gone; that ends both

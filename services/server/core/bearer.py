@@ -1,0 +1,43 @@
+"""Finds the token of a request: the Authorization header, or a WebSocket sub-protocol (server.md 2). Checks none."""
+
+import base64
+import binascii
+from collections.abc import Iterable
+
+_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+
+class BearerError(Exception):
+    """A token was offered in a form that is refused; the text names no token."""
+
+
+def header_token(authorization: str) -> str:
+    """The token of an Authorization header, "" when it carries none."""
+    scheme, _, rest = authorization.strip().partition(" ")
+    return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+
+
+def protocol_token(protocols: Iterable[str]) -> str:
+    """The token among the sub-protocols a WebSocket request offers, "" when there is none. Raises BearerError."""
+    offered = list(protocols)
+    tokens = [protocol[len(_PROTOCOL) :] for protocol in offered if protocol.startswith(_PROTOCOL)]
+    if not tokens:
+        return ""
+    if len(tokens) > 1:
+        raise BearerError("multiple base64.bearer.authorization tokens specified")
+    if len(offered) == 1:
+        raise BearerError("missing additional subprotocol")
+    encoded = tokens[0]
+    try:
+        if "=" in encoded:
+            raise BearerError("invalid base64.bearer.authorization token encoding")
+        padded = encoded + "=" * (-len(encoded) % 4)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise BearerError("invalid base64.bearer.authorization token encoding") from error
+
+
+def without_token(protocols: str) -> str:
+    """One Sec-WebSocket-Protocol header without the token in it; as it was where there is none."""
+    kept = [part for part in protocols.split(",") if not part.strip().startswith(_PROTOCOL)]
+    return protocols if len(kept) == len(protocols.split(",")) else ",".join(kept).strip()

@@ -1,0 +1,64 @@
+"""How an exec or attach ended: from the runtime's error stream to the status for the client (server.md 13.3)."""
+
+import json
+from typing import Any
+
+SUCCESS = b'{"metadata":{},"status":"Success"}'
+
+_EXIT_CODE, _NON_ZERO = "ExitCode", "NonZeroExitCode"
+_PLAIN_TEXT_PROTOCOLS = ("channel.k8s.io", "v2.channel.k8s.io", "v3.channel.k8s.io")
+
+
+def completion(protocol: str, error_stream: bytes) -> bytes:
+    """The status document for what the error stream said until its end; `protocol` is what the runtime chose."""
+    if not error_stream:
+        return SUCCESS
+    text = error_stream.decode("utf-8", "replace")
+    if protocol in _PLAIN_TEXT_PROTOCOLS:
+        return failure(f"error executing remote command: {text}")
+    try:
+        status = json.loads(error_stream)
+    except ValueError as error:
+        return failure(f"error stream protocol error: {error} in {text!r}")
+    kind = status.get("status") if isinstance(status, dict) else None
+    if kind == "Success":
+        return SUCCESS
+    if kind != "Failure":
+        return failure(f"error stream protocol error: status {kind!r}")
+    if status.get("reason") != _NON_ZERO:
+        return failure(str(status.get("message") or ""))
+    code = _exit_code(status)
+    if code is None:
+        return failure("error stream protocol error: no ExitCode cause given")
+    return _document(
+        message=f"command terminated with non-zero exit code: command terminated with exit code {code}",
+        reason=_NON_ZERO,
+        details={"causes": [{"reason": _EXIT_CODE, "message": str(code)}]},
+    )
+
+
+def failure(message: str) -> bytes:
+    """The status document of something that went wrong on the way."""
+    return _document(
+        message=f"Internal error occurred: {message}",
+        reason="InternalError",
+        details={"causes": [{"message": message}]},
+        code=500,
+    )
+
+
+def _exit_code(status: dict[str, Any]) -> int | None:
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    for cause in causes if isinstance(causes, list) else ():
+        if isinstance(cause, dict) and cause.get("reason") == _EXIT_CODE:
+            try:
+                return int(cause.get("message", ""))
+            except (TypeError, ValueError):
+                return None
+    return None
+
+
+def _document(**fields: Any) -> bytes:
+    whole = {"metadata": {}, "status": "Failure", **fields}
+    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode("utf-8")

@@ -1,0 +1,103 @@
+"""Tokens in requests, questions to the API server, and how long its answers hold."""
+
+import base64
+
+import pytest
+
+from services.server.core.authentication import User
+from services.server.core.authorization import Attributes
+from services.server.core.bearer import BearerError, header_token, protocol_token, without_token
+from services.server.core.reviews import ExpiringCache, ReviewError, access_spec, allowed, cacheable, token_user
+
+JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
+PREFIX = "base64url.bearer.authorization.k8s.io."
+SECRET = PREFIX + base64.urlsafe_b64encode(b"s3cret?>").decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer abc", "abc"),
+        (" Bearer abc def", "abc"),
+        ("Bearer", ""),
+        ("Bearer  abc", ""),
+        ("Basic abc", ""),
+        ("", ""),
+    ],
+)
+def test_the_token_of_a_header(header: str, token: str) -> None:
+    assert header_token(header) == token
+
+
+def test_the_token_of_a_websocket() -> None:
+    assert protocol_token(["v4.channel.k8s.io"]) == ""
+    assert protocol_token([SECRET, "v4.channel.k8s.io"]) == "s3cret?>"
+
+
+@pytest.mark.parametrize("protocols", [[SECRET], [SECRET, SECRET, "x"], [PREFIX + "!", "x"], [SECRET + "=", "x"]])
+def test_a_websocket_token_in_a_bad_form_is_refused_and_not_told(protocols: list[str]) -> None:
+    with pytest.raises(BearerError) as refused:
+        protocol_token(protocols)
+    assert "czNj" not in str(refused.value)
+
+
+def test_the_token_is_taken_out() -> None:
+    assert without_token(f"{SECRET}, v4.channel.k8s.io") == "v4.channel.k8s.io"
+    assert without_token("a, b") == "a, b"
+    assert without_token(SECRET) == ""
+
+
+def test_whose_token_it_is() -> None:
+    user = {"username": "jane", "uid": "u1", "groups": ["dev"], "extra": {"scopes": ["a", "b"]}}
+    found = token_user({"authenticated": True, "user": user})
+    assert found == User("jane", ("dev", "system:authenticated"), "u1", {"scopes": ("a", "b")})
+    assert token_user({"authenticated": False}) is None
+    assert token_user({}) is None
+
+
+@pytest.mark.parametrize("status", [{"error": "expired"}, {"authenticated": True}, {"authenticated": True, "user": 1}])
+def test_a_token_review_that_decides_nothing(status: dict[str, object]) -> None:
+    with pytest.raises(ReviewError):
+        token_user(status)
+
+
+def test_the_question_of_access() -> None:
+    assert access_spec(Attributes(JANE, "get", "proxy", "node-1")) == {
+        "resourceAttributes": {
+            "verb": "get",
+            "version": "v1",
+            "resource": "nodes",
+            "subresource": "proxy",
+            "name": "node-1",
+        },
+        "user": "jane",
+        "groups": ["dev"],
+        "extra": {"scopes": ["a", "b"]},
+        "uid": "u1",
+    }
+    assert "verb" not in access_spec(Attributes(User("x"), "", "proxy", "n"))["resourceAttributes"]
+
+
+def test_the_answer_of_access() -> None:
+    assert allowed({"allowed": True})
+    assert not allowed({"allowed": False, "denied": True})
+    assert not allowed({})
+    with pytest.raises(ReviewError, match="both allow and deny"):
+        allowed({"allowed": True, "denied": True})
+
+
+def test_what_a_client_made_long_is_not_kept() -> None:
+    assert cacheable(Attributes(JANE, "get", "proxy", "n"))
+    assert not cacheable(Attributes(User("x" * 10_000), "get", "proxy", "n"))
+
+
+def test_answers_expire_and_the_longest_unused_go_first() -> None:
+    cache: ExpiringCache[str, int] = ExpiringCache(2)
+    cache.put("a", 1, until=10)
+    cache.put("b", 2, until=10)
+    assert cache.get("a", 9.9) == 1
+    cache.put("c", 3, until=10)
+    assert (cache.get("b", 9), cache.get("a", 9), cache.get("c", 9)) == (None, 1, 3)
+    assert cache.get("a", 10) is None
+    assert len(cache) == 1
