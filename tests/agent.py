@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
@@ -46,7 +46,7 @@ class Agent:
 
     `containerd`: a running one to use instead of an embedded one; the world removes its pods at the end.
     `config`: KubeletConfiguration fields that win over the world's own. `environment`: for supervisord and the seven.
-    `start=False`: lay the home out and start nothing.
+    `flags`: further lines of kubelet.args. `start=False`: lay the home out and start nothing.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Agent:
         containerd: PrivateContainerd | None = None,
         config: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
+        flags: Sequence[str] = (),
         verbosity: int = 2,
         start: bool = True,
     ) -> None:
@@ -62,7 +63,7 @@ class Agent:
         self.beats: dict[str, Beat] = {}  # service -> the newest beat heard
         self._containerd, self._start, self._verbosity = containerd, start, verbosity
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
-        self._config, self._environment = dict(config or {}), dict(environment or {})
+        self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._bus: NodeBus | None = None
 
@@ -110,8 +111,8 @@ class Agent:
         embedded = {"embeddedContainerd": {"enabled": True, "bridge": bridge, "podCIDR": subnet}}
         documents = [kubelet] if self._containerd else [kubelet, {**own, **embedded}]
         (self.home.path / "kubelet.yaml").write_text(yaml.safe_dump_all(documents))
-        arguments = f"--config={self.home.path}/kubelet.yaml --hostname-override={NODE}\n"
-        (self.home.path / "kubelet.args").write_text(arguments)
+        arguments = [f"--config={self.home.path}/kubelet.yaml", f"--hostname-override={NODE}", *self._flags]
+        (self.home.path / "kubelet.args").write_text(" ".join(arguments) + "\n")
 
     async def start(self) -> None:
         """Start supervisord and wait until all seven beat and the runtime answers with its images."""
@@ -121,9 +122,9 @@ class Agent:
             self._bus = NodeBus("test", new_manifest(self.home.run_dir))
             self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
             await self._bus.start()
-        await self.wait_beats(*SERVICES, after=began, seconds=20)
+        await self.wait_beats(*SERVICES, after=began, seconds=60)
         if self._containerd is None:
-            await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer", 20)
+            await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer", 60)
             import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
 
     def start_supervisord(self) -> None:
@@ -161,6 +162,11 @@ class Agent:
         leftovers.remove_empty_cgroups(self.home.path.name)
 
     # Processes
+
+    @property
+    def port(self) -> int:
+        """Where its HTTPS API listens."""
+        return self._port
 
     @property
     def supervisord_pid(self) -> int:

@@ -1,0 +1,1 @@
+"""Measurements beside the tests: they print figures and judge nothing. `make bench` runs them."""

@@ -1,0 +1,276 @@
+"""A node of a real cluster, as whoever uses kubectl sees it: real etcd, API server, controllers and containerd."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shared.kube import paths
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.cluster import Cluster, condition_of, is_ready
+from tests.cluster_witness import Witness
+from tools.oci_image import BUSYBOX_IMAGE
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    async with Cluster(directory, plane={"feature_gates": {"BoundServiceAccountTokenVolume": True}}) as running:
+        yield running
+
+
+async def test_the_node_is_registered_as_a_kubelet_registers_it(cluster: Cluster) -> None:
+    node = await cluster.node()
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
+    assert node["metadata"]["annotations"]["volumes.kubernetes.io/controller-managed-attach-detach"] == "true"
+    status = node["status"]
+    assert {"cpu", "memory", "pods", "ephemeral-storage"} <= set(status["capacity"]) & set(status["allocatable"])
+    assert [a["type"] for a in status["addresses"]][-1] == "Hostname"
+    assert status["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://")
+    assert status["nodeInfo"]["kubeletVersion"].startswith("v1.")
+    assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] > 0
+    assert {c["type"]: c["status"] for c in status["conditions"]} == {
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+        "Ready": "True",
+    }
+    described = cluster.plane.kubectl("describe", "node", NODE).stdout
+    assert "KubeletReady" in described
+
+
+async def test_the_lease_belongs_to_the_node(cluster: Cluster) -> None:
+    lease = await cluster.plane.admin.get(paths.lease(NODE))
+    assert lease["spec"]["holderIdentity"] == NODE
+    assert lease["spec"]["leaseDurationSeconds"] == 40
+    node = await cluster.node()
+    owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": node["metadata"]["uid"]}
+    assert lease["metadata"]["ownerReferences"] == [owner]
+
+
+async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> None:
+    await cluster.create(cluster.pod("talker", "sh", "-c", "echo hello from here; exec sleep 1000"))
+    await cluster.wait_ready("talker")
+    assert cluster.plane.kubectl("logs", "talker").stdout == "hello from here\n"
+    told = cluster.plane.kubectl("get", "pod", "talker", "-o", "wide").stdout.splitlines()[1].split()
+    assert (told[1], told[2], told[6]) == ("1/1", "Running", NODE)
+
+    async def described() -> bool:
+        text = cluster.plane.kubectl("describe", "pod", "talker").stdout
+        return all(reason in text for reason in ("Pulled", "Created", "Started"))
+
+    await cluster.wait_for(described, "the pod's events to be described", 10)
+    cluster.plane.kubectl("delete", "pod", "talker", "--timeout=20s")
+    assert await cluster.get_pod("talker") is None
+    await cluster.agent.wait_for(lambda: _directories(cluster) == [], "the pod's directory to be gone", 10)
+
+
+async def test_exec_through_the_api_server(cluster: Cluster) -> None:
+    await cluster.create(cluster.pod("shell"))
+    await cluster.wait_ready("shell")
+    run = cluster.plane.kubectl
+    assert run("exec", "shell", "--", "cat", "/etc/hostname").stdout == "shell\n"
+    assert run("exec", "-i", "shell", "--", "wc", "-c", stdin="x" * 100_000).stdout.strip() == "100000"
+    failed = run("exec", "shell", "--", "sh", "-c", "echo sorry >&2; exit 7", check=False)
+    assert (failed.returncode, failed.stderr.splitlines()[0]) == (7, "sorry")
+    await cluster.delete_pod("shell", grace=0)
+
+
+async def test_a_service_account_token_and_services_are_in_every_pod(cluster: Cluster) -> None:
+    place = "/var/run/secrets/kubernetes.io/serviceaccount"
+    command = f"ls -a {place}; cat {place}/namespace; echo; cut -d. -f1 {place}/token; echo $KUBERNETES_SERVICE_HOST"
+    await cluster.create(cluster.pod("bearer", "sh", "-c", f"{command}; exec sleep 1000"))
+    await cluster.wait_ready("bearer")
+    said = cluster.plane.kubectl("logs", "bearer").stdout.splitlines()
+    assert {"..data", "ca.crt", "namespace", "token"} <= set(said)
+    assert said[-1] == "10.0.0.1"
+    assert said[-2].startswith("eyJ")
+    assert "default" in said
+    await cluster.delete_pod("bearer")
+    await cluster.wait_gone("bearer")
+
+
+async def test_configuration_reaches_a_pod_and_its_change_too(cluster: Cluster) -> None:
+    settings = {"metadata": {"name": "settings"}, "data": {"colour": "green"}}
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", **settings})
+    secret = {"metadata": {"name": "sealed"}, "stringData": {"word": "xyzzy"}}
+    await cluster.create({"apiVersion": "v1", "kind": "Secret", **secret})
+    pod = cluster.pod(
+        "configured",
+        "sh",
+        "-c",
+        "echo $COLOUR $WORD; while true; do cat /etc/settings/colour; echo; sleep 0.2; done",
+        volumes=[{"name": "settings", "configMap": {"name": "settings"}}],
+    )
+    container = pod["spec"]["containers"][0]
+    container["volumeMounts"] = [{"name": "settings", "mountPath": "/etc/settings"}]
+    container["env"] = [
+        {"name": "COLOUR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "colour"}}},
+        {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "sealed", "key": "word"}}},
+    ]
+    await cluster.create(pod)
+    await cluster.wait_ready("configured")
+    path = "/api/v1/namespaces/default/configmaps/settings"
+    found = await cluster.plane.admin.get(path)
+    await cluster.plane.admin.update(path, found | {"data": {"colour": "blue"}})
+
+    async def changed() -> bool:
+        return cluster.plane.kubectl("logs", "configured", "--tail=1").stdout == "blue\n"
+
+    await cluster.wait_for(changed, "the changed value to be seen in the pod", 10)
+    assert cluster.plane.kubectl("logs", "configured").stdout.startswith("green xyzzy\n")
+    await cluster.delete_pod("configured", grace=0)
+
+
+async def test_a_missing_object_is_told_and_waited_for(cluster: Cluster) -> None:
+    pod = cluster.pod("patient", volumes=[{"name": "later", "configMap": {"name": "later"}}])
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "later", "mountPath": "/later"}]
+    await cluster.create(pod)
+
+    async def told() -> bool:
+        text = 'MountVolume.SetUp failed for volume "later" : configmap "later" not found'
+        return any((e["reason"], e["message"]) == ("FailedMount", text) for e in await cluster.events_of("patient"))
+
+    await cluster.wait_for(told, "the FailedMount event", 15)
+    await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later"}, "data": {"a": "b"}})
+    await cluster.wait_ready("patient")
+    await cluster.delete_pod("patient", grace=0)
+
+
+async def test_a_forced_deletion_still_ends_the_containers(cluster: Cluster) -> None:
+    await cluster.create(cluster.pod("forced"))
+    await cluster.wait_ready("forced")
+    cluster.plane.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
+    assert await cluster.get_pod("forced") is None
+    await cluster.agent.wait_for(lambda: _nothing_runs(cluster, "forced"), "its containers to be gone", 15)
+
+
+async def test_a_pod_that_runs_to_its_end_has_succeeded(cluster: Cluster) -> None:
+    await cluster.create(cluster.pod("job", "sh", "-c", "exit 0", restartPolicy="Never"))
+    pod = await cluster.wait_pod("job", lambda p: p["status"]["phase"] == "Succeeded", "to succeed")
+    assert condition_of(pod, "Ready")["reason"] == "PodCompleted"
+    await cluster.delete_pod("job")
+    await cluster.wait_gone("job")
+
+
+async def test_a_pod_that_does_not_fit_is_refused_with_an_event(cluster: Cluster) -> None:
+    pod = cluster.pod("glutton")
+    pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "64"}}
+    await cluster.create(pod)
+    found = await cluster.wait_pod("glutton", lambda p: p["status"]["phase"] == "Failed", "to be refused")
+    assert found["status"]["reason"] == "OutOfcpu"
+    assert found["status"]["message"].startswith("Pod was rejected: Node didn't have enough resource: cpu, requested")
+
+    async def told() -> bool:
+        return [event["reason"] for event in await cluster.events_of("glutton")] == ["OutOfcpu"]
+
+    await cluster.wait_for(told, "the event", 10)
+    await cluster.delete_pod("glutton")
+    await cluster.wait_gone("glutton")
+
+
+async def test_probes_decide_over_readiness_and_restarts(cluster: Cluster) -> None:
+    script = "echo ok > /tmp/ready; mkdir /w; echo hi > /w/index.html; exec httpd -f -p 8080 -h /w"
+    pod = cluster.pod("probed", "sh", "-c", script)
+    container = pod["spec"]["containers"][0]
+    container["readinessProbe"] = {
+        "exec": {"command": ["cat", "/tmp/ready"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
+    container["livenessProbe"] = {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 1, "failureThreshold": 2}
+    await cluster.create(pod)
+    await cluster.wait_ready("probed")
+    cluster.plane.kubectl("exec", "probed", "--", "rm", "/tmp/ready")
+    await cluster.wait_pod("probed", lambda p: not is_ready(p), "to be unready")
+    cluster.plane.kubectl("exec", "probed", "--", "rm", "/w/index.html")
+    restarted = await cluster.wait_pod("probed", lambda p: _restarts(p) == 1 and is_ready(p), "to be restarted")
+    assert restarted["status"]["containerStatuses"][0]["lastState"]["terminated"]
+    reasons = {(e["reason"], e["message"].split(",")[0]) for e in await cluster.events_of("probed")}
+    assert ("Killing", "Container main failed liveness probe") in reasons
+    assert any(reason == "Unhealthy" for reason, _ in reasons)
+    await cluster.delete_pod("probed", grace=0)
+
+
+async def test_a_static_pod_has_its_mirror(cluster: Cluster) -> None:
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "static"}}
+    container = {"name": "main", "image": BUSYBOX_IMAGE, "imagePullPolicy": "IfNotPresent", "command": ["sleep", "999"]}
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
+    cluster.agent.put_manifest("static", {**manifest, "spec": spec})
+    mirror = f"static-{NODE}"
+    await cluster.wait_ready(mirror)
+    first = await cluster.get_pod(mirror)
+    assert first is not None
+    assert first["metadata"]["annotations"]["kubernetes.io/config.source"] == "file"
+    assert [o["kind"] for o in first["metadata"]["ownerReferences"]] == ["Node"]
+    running = await cluster.agent.runtime_pod("static")
+    await cluster.delete_pod(mirror, grace=0)
+
+    def made_anew(pod: Object) -> bool:
+        return bool(pod["metadata"]["uid"] != first["metadata"]["uid"] and is_ready(pod))
+
+    await cluster.wait_pod(mirror, made_anew, "to be made anew")
+    again = await cluster.agent.runtime_pod("static")
+    assert running is not None and again is not None
+    assert [c.id for c in again.containers] == [c.id for c in running.containers]
+    assert cluster.plane.kubectl("logs", mirror).returncode == 0
+    cluster.agent.remove_manifest("static")
+    await cluster.wait_gone(mirror)
+
+
+async def test_the_node_is_registered_again_when_it_was_deleted(cluster: Cluster) -> None:
+    before = (await cluster.node())["metadata"]["uid"]
+    cluster.plane.kubectl("delete", "node", NODE)
+
+    async def back() -> bool:
+        node = await cluster.get(paths.node(NODE))
+        return node is not None and node["metadata"]["uid"] != before and is_ready(node)
+
+    await cluster.wait_for(back, "the node to be back", 20)
+
+    async def owned() -> bool:
+        node, lease = await cluster.node(), await cluster.get(paths.lease(NODE))
+        owners = (lease or {"metadata": {}})["metadata"].get("ownerReferences") or []
+        return [owner["uid"] for owner in owners] == [node["metadata"]["uid"]]
+
+    await cluster.wait_for(owned, "the lease to belong to the new node", 30)
+
+
+async def test_thirty_pods_of_a_deployment_come_and_go(cluster: Cluster) -> None:
+    names = [f"web-{number}" for number in range(30)]
+    async with Witness(cluster.plane.admin) as seen:
+        for name in names:
+            pod = cluster.pod(name)
+            pod["metadata"]["labels"] = {"app": "web"}
+            await cluster.create(pod)
+        await cluster.wait_ready(*names, seconds=120)
+        ips = {pod["status"]["podIP"] for pod in await cluster.items(paths.pods("default"), labelSelector="app=web")}
+        assert len(ips) == 30
+        cluster.plane.kubectl("delete", "pods", "-l", "app=web", "--wait=false")
+        await cluster.wait_gone(*names, seconds=120)
+    seen.assert_calm()
+    await cluster.agent.wait_for(lambda: _directories(cluster) == [], "all pod directories to be gone", 60)
+
+
+def _restarts(pod: Object) -> int:
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    return int(statuses[0].get("restartCount") or 0)
+
+
+def _directories(cluster: Cluster) -> list[str]:
+    place = cluster.agent.home.path / "kubelet" / "pods"
+    return sorted(path.name for path in place.iterdir()) if place.exists() else []
+
+
+async def _nothing_runs(cluster: Cluster, name: str) -> bool:
+    seen = await cluster.agent.runtime.observe()
+    return not [
+        pod
+        for pod in seen.values()
+        if pod.name == name and json.dumps([c.state for c in pod.containers]).count("running")
+    ]
