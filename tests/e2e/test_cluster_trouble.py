@@ -1,0 +1,187 @@
+"""A node of a real cluster while things break: processes killed, API server away, agent stopped for a while.
+
+What is asserted is what the API server's watches show, never our own logs.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bus.messages.streams import SERVICES
+from shared.kube import paths
+from shared.model.objects import Object
+from shared.model.runtime import RuntimePod
+from tests.agent import NODE
+from tests.cluster import Cluster, condition_of, is_ready
+from tests.cluster_witness import Witness
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("cluster")
+    async with Cluster(directory, plane={"audit": True}) as running:
+        yield running
+
+
+async def settle(cluster: Cluster, *names: str) -> None:
+    """Nothing of these pods is left for the next test."""
+    for name in names:
+        await cluster.delete_pod(name, grace=0)
+    await cluster.wait_gone(*names)
+    cluster.agent.forgive_starts()
+
+
+@pytest.mark.parametrize("service", [*SERVICES, "containerd"])
+async def test_a_killed_process_shows_nowhere(cluster: Cluster, service: str) -> None:
+    """Killed while pods come and go: no NotReady, no flap, no old lease, and everything gets done."""
+    old, new = [f"old-{n}" for n in range(3)], [f"new-{n}" for n in range(3)]
+    for name in old:
+        await cluster.create(cluster.pod(name))
+    await cluster.wait_ready(*old)
+    before = {name: pod.containers for name, pod in await _runtime_pods(cluster)}
+    async with Witness(cluster.plane.admin) as seen:
+        for name in new:
+            await cluster.create(cluster.pod(name))
+        await cluster.delete_pod(old[0])
+        pid = cluster.agent.kill(service)
+        await cluster.wait_ready(*new, seconds=60)
+        await cluster.wait_gone(old[0], seconds=60)
+        if service != "containerd":
+            await cluster.agent.wait_back(service, pid, 30)
+        after = {name: pod.containers for name, pod in await _runtime_pods(cluster)}
+    seen.assert_calm()
+    for name in old[1:]:
+        assert [c.id for c in after[name]] == [c.id for c in before[name]], "a running container was replaced"
+        assert all(len(after[other]) == 1 for other in new), "a container was made twice"
+    await settle(cluster, *old[1:], *new)
+
+
+async def test_all_seven_killed_at_once(cluster: Cluster) -> None:
+    names = [f"both-{n}" for n in range(3)]
+    for name in names:
+        await cluster.create(cluster.pod(name))
+    await cluster.wait_ready(*names)
+    async with Witness(cluster.plane.admin) as seen:
+        pids = {service: cluster.agent.kill(service) for service in SERVICES}
+        await cluster.create(cluster.pod("late"))
+        for service, pid in pids.items():
+            await cluster.agent.wait_back(service, pid, 60)
+        await cluster.wait_ready("late", *names, seconds=60)
+    seen.assert_calm()
+    await settle(cluster, "late", *names)
+
+
+async def test_the_api_server_away(cluster: Cluster) -> None:
+    """Pods go on and are restarted; a static pod starts; everything is level within ten seconds of its return."""
+    await cluster.create(cluster.pod("steady"))
+    await cluster.create(cluster.pod("doomed"))
+    await cluster.wait_ready("steady", "doomed")
+    await cluster.plane.stop_api_server()
+    pod = next(pod for name, pod in await _runtime_pods(cluster) if name == "steady")
+    await cluster.agent.runtime.stop_container(pod.containers[0].id, 0)
+
+    async def restarted() -> bool:
+        return any(
+            name == "steady" and c.attempt == 1 and c.state == "running"
+            for name, pod in await _runtime_pods(cluster)
+            for c in pod.containers
+        )
+
+    await cluster.agent.wait_for(restarted, "the container to be restarted without the API server", 20)
+    cluster.agent.put_manifest("alone", {**cluster.pod("alone"), "spec": _without_node(cluster.pod("alone")["spec"])})
+    await cluster.agent.wait_running("alone")
+    cluster.agent.kill("sources")
+    cluster.agent.kill("status")
+    await asyncio.sleep(15)  # long enough for every back-off to grow
+    assert [name for name, _ in await _runtime_pods(cluster)].count("doomed") == 1
+    await cluster.plane.start_api_server()
+    began = time.monotonic()
+    await cluster.plane.admin.delete(paths.pod("default", "doomed"), {"gracePeriodSeconds": 1})
+    await cluster.wait_pod("steady", lambda p: p["status"]["containerStatuses"][0]["restartCount"] == 1, "to be told")
+    await cluster.wait_ready(f"alone-{NODE}", "steady")
+    await cluster.wait_gone("doomed")
+    assert time.monotonic() - began < 10, "level within ten seconds of its return"
+    cluster.agent.remove_manifest("alone")
+    await cluster.wait_gone(f"alone-{NODE}")
+    await settle(cluster, "steady")
+
+
+async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
+    """Connections stay open and nobody answers: nothing breaks, and all is level again within ten seconds."""
+    await cluster.create(cluster.pod("patient"))
+    await cluster.wait_ready("patient")
+    cluster.plane.pause()
+    await asyncio.sleep(25)
+    running = [name for name, pod in await _runtime_pods(cluster) for c in pod.containers if c.state == "running"]
+    assert "patient" in running
+    cluster.plane.resume()
+    began = time.monotonic()
+    await cluster.create(cluster.pod("after"))
+    await cluster.wait_ready("after")
+    assert time.monotonic() - began < 10
+    node = await cluster.node()
+    assert is_ready(node)
+    await settle(cluster, "patient", "after")
+
+
+async def test_a_stopped_process_makes_the_node_not_ready_by_name(cluster: Cluster) -> None:
+    """SIGSTOP is worse than SIGKILL: nobody restarts it. After 30 s the node says who hangs, the lease goes on."""
+    pid = cluster.agent.kill("volume", signal.SIGSTOP)
+
+    async def told() -> bool:
+        ready = condition_of(await cluster.node(), "Ready")
+        return ready["status"] == "False" and "volume is not healthy" in ready["message"]
+
+    await asyncio.sleep(20)
+    assert is_ready(await cluster.node()), "less than 30 s are no matter"
+    await cluster.wait_for(told, "the node to name the process that hangs", 30)
+    cluster.agent.kill("volume", signal.SIGCONT)
+
+    async def well() -> bool:
+        return is_ready(await cluster.node())
+
+    await cluster.wait_for(well, "the node to be ready again", 20)
+    assert pid
+
+
+async def test_an_agent_stopped_for_a_minute(cluster: Cluster) -> None:
+    """Pods are created and deleted meanwhile: those that stay go on in the same containers, the rest converges."""
+    stay, leave, come = ["stay-0", "stay-1"], ["leave-0", "leave-1"], ["come-0", "come-1"]
+    for name in (*stay, *leave):
+        await cluster.create(cluster.pod(name))
+    await cluster.wait_ready(*stay, *leave)
+    before = {name: [c.id for c in pod.containers] for name, pod in await _runtime_pods(cluster)}
+    cluster.agent.supervisorctl("stop", *SERVICES)
+    await cluster.delete_pod(leave[0])
+    await cluster.delete_pod(leave[1], grace=0)
+    for name in come:
+        await cluster.create(cluster.pod(name))
+    await asyncio.sleep(60)
+    assert sorted(name for name, _ in await _runtime_pods(cluster)) == sorted([*stay, *leave])
+    cluster.agent.supervisorctl("start", *SERVICES)
+    await cluster.wait_ready(*stay, *come, seconds=40)
+    await cluster.wait_gone(*leave, seconds=40)
+    after = {name: [c.id for c in pod.containers] for name, pod in await _runtime_pods(cluster)}
+    assert {name: after[name] for name in stay} == {name: before[name] for name in stay}
+
+    async def ended() -> bool:
+        running = [n for n, pod in await _runtime_pods(cluster) for c in pod.containers if c.state == "running"]
+        return not set(running) & set(leave)
+
+    await cluster.agent.wait_for(ended, "the pods deleted meanwhile to end", 30)
+    await settle(cluster, *stay, *come)
+
+
+async def _runtime_pods(cluster: Cluster) -> list[tuple[str, RuntimePod]]:
+    return [(pod.name, pod) for pod in (await cluster.agent.runtime.observe()).values()]
+
+
+def _without_node(spec: Object) -> Object:
+    return {key: value for key, value in spec.items() if key != "nodeName"}
