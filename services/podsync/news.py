@@ -47,7 +47,7 @@ class News:
         self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
         bus.follow(VOLUMES_MOUNTED, self._on_volumes)
         bus.follow(NODE_OBSERVED, self._on_node)
-        bus.follow(NODE_OBJECT, self._on_node_object)
+        self._node = bus.follow(NODE_OBJECT, self._on_node_object)
         bus.follow(PROBES_RESULTS, self._on_probes)
         self._probed: dict[str, str] = {}  # container id -> pod UID
         self._complete = False
@@ -93,7 +93,9 @@ class News:
                 self._handle(NodeChanged(node=found.node, cause="our Node changed"))
             case Deleted():
                 self._handle(NodeChanged(node=None, cause="our Node was deleted"))
-            case Freshness():
+            case Freshness(complete=True, stale=False) if not self._node.state:
+                self._handle(NodeChanged(node=None, cause="the API server has no Node of ours"))
+            case _:
                 pass
 
     def _on_probes(self, change: Change[ProbeResults]) -> None:

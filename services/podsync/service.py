@@ -28,7 +28,7 @@ from services.podsync.core.events import (
     Event,
     TimePassed,
 )
-from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, WakeAt
+from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, ReportMistake, WakeAt
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pressure import Pressure, read_transitions
 from services.podsync.news import News
@@ -39,6 +39,7 @@ from shared.cri.interface import Runtime
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
+SKEW_SECONDS = 2.0  # a wall clock that goes away from the steady one by more was set
 
 
 class PodSyncService:
@@ -50,6 +51,9 @@ class PodSyncService:
         spare = Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
+        self._base = self.clock.wall() - self.clock.monotonic()
+        self._said_skew = 0.0
+        self._told = False
         self.stories = StoryBook(state / "stories")
         node = self.node_checkpoint.load_all()
         count = node.get("boot", {}).get("count", 0)
@@ -64,6 +68,7 @@ class PodSyncService:
             sync_seconds=config.sync_frequency,
             node_ips=self.calls.facts.node_ips,
             facts=read_machine_facts(config),
+            joins_cluster=config.joins_cluster,
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         for uid, why in self.core.known.unreadable.items():
@@ -96,7 +101,7 @@ class PodSyncService:
 
     async def run(self) -> None:
         """Go on from the checkpoint; then one turn a second shows that the loop lives."""
-        self._dispatch(self.core.start(self.clock.wall()))
+        self._dispatch(self.core.start(self._now()))
         try:
             while True:
                 self.bus.progress("sync")
@@ -104,6 +109,7 @@ class PodSyncService:
         finally:
             await self.lanes.close()
             await self.runtime.close()
+            await asyncio.to_thread(self.stories.close)
 
     def _count_boot(self, boot: int) -> int:
         """The number of this life, larger than any before even where it cannot be written down."""
@@ -114,11 +120,28 @@ class PodSyncService:
     def _all_told(self) -> None:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
-        self.lanes.when_done(self._say_complete)
+        self.lanes.when_done(self.admitted.mark_complete)
+        self._told = True
+        self._complete_statuses()
 
-    def _say_complete(self) -> None:
-        self.admitted.mark_complete()
-        self.statuses.mark_complete()
+    def _complete_statuses(self) -> None:
+        """Every status is out once each pod of an earlier life was looked at in this one."""
+        if self._told and all(record.may_be_shown for record in self.core.records.values() if record.pod):
+            self._told = False
+            self.lanes.when_done(self.statuses.mark_complete)
+
+    def _now(self) -> float:
+        """The wall clock as it was when this process began, and steady since: back-offs and deadlines must neither
+        fire nor wait when somebody sets the clock. Says so when somebody does."""
+        now = self._base + self.clock.monotonic()
+        skew = self.clock.wall() - now
+        if abs(skew - self._said_skew) > SKEW_SECONDS:
+            log.warning(
+                "the clock was set by %+.0f s: deadlines and back-offs go on as they were", skew - self._said_skew
+            )
+            self._said_skew = skew
+        self.core.known.skew = skew
+        return now
 
     def _judge_pressure(self, observed: NodeObserved) -> tuple[str, ...]:
         """Judge the signals; returns the conditions that are True."""
@@ -132,7 +155,7 @@ class PodSyncService:
 
     def _handle(self, event: Event) -> None:
         """The one way into the core. A bug in it must not end the process: the other pods go on."""
-        now = self.clock.wall()
+        now = self._now()
         uid = uid_of(event)
         if uid:
             self.stories.tell(uid, now, event)
@@ -143,11 +166,15 @@ class PodSyncService:
             self.bus.trouble(f"event {type(event).__name__}", f"pod {uid or '-'}: an event was dropped, see the log")
             return
         self._dispatch(instructions)
+        self._complete_statuses()
 
     def _dispatch(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             if isinstance(instruction, WakeAt):
                 self._wake_earlier(instruction.when)
+                continue
+            if isinstance(instruction, ReportMistake):
+                self._report(instruction)
                 continue
             uid = uid_of(instruction)
             self.stories.tell(uid, self.clock.wall(), instruction)
@@ -157,6 +184,10 @@ class PodSyncService:
             if isinstance(instruction, ForgetPod):
                 self.stories.keep_newest(set(self.core.records))
             self.lanes.add(uid, instruction)
+
+    def _report(self, mistake: ReportMistake) -> None:
+        log.error("the decision for pod %s failed after: %s", mistake.uid, mistake.cause, exc_info=mistake.error)
+        self.bus.trouble("decision", f"pod {mistake.uid}: a decision failed and is tried again, see the log")
 
     async def _perform(self, call: Call) -> Event:
         record = self.core.records[call.uid]
@@ -178,7 +209,7 @@ class PodSyncService:
         if self._wake is not None:
             self._wake.cancel()
         self._wake_at = when
-        delay = max(0.0, when - self.clock.wall())
+        delay = max(0.0, when - self._now())
         self._wake = asyncio.get_running_loop().call_later(delay, self._woken)
 
     def _woken(self) -> None:

@@ -3,7 +3,10 @@
 Told, never believed: nothing is decided from a story, so a line lost to a full disk or a crash costs only the telling.
 """
 
+import contextlib
 import logging
+import queue
+import threading
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from shared.model.runtime import RuntimePod
 log = logging.getLogger(__name__)
 
 BYTES_PER_FILE = 128 * 1024  # two files per pod at most: the present one and the one before
+LINES_WAITING = 2000
 STORIES_KEPT = 200  # of pods that are gone
 
 
@@ -27,11 +31,34 @@ class StoryBook:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._broken = False
+        self._lines: queue.Queue[tuple[str, bytes] | None] = queue.Queue(LINES_WAITING)
+        self._writer: threading.Thread | None = None
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def tell(self, uid: str, now: float, what: Event | Instruction) -> None:
-        """Append one line. Never raises for a disk that refuses; says so once."""
+        """Append one line, soon: a thread writes, so that a disk that hangs holds nobody up. What it cannot keep up
+        with is left out."""
         line = orjson.dumps({"at": round(now, 6), "what": type(what).__name__, "cause": what.cause, **_facts(what)})
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._write_all, name="stories", daemon=True)
+            self._writer.start()
+        with contextlib.suppress(queue.Full):
+            self._lines.put_nowait((uid, line))
+
+    def close(self) -> None:
+        """Write what waits, for at most a second."""
+        if self._writer is not None:
+            with contextlib.suppress(queue.Full):
+                self._lines.put_nowait(None)
+            self._writer.join(timeout=1.0)
+            self._writer = None
+
+    def _write_all(self) -> None:
+        while (told := self._lines.get()) is not None:
+            self._write(*told)
+
+    def _write(self, uid: str, line: bytes) -> None:
+        """Never raises for a disk that refuses; says so once."""
         path = self.directory / f"{uid}.jsonl"
         try:
             if path.exists() and path.stat().st_size + len(line) > BYTES_PER_FILE:
@@ -72,7 +99,7 @@ def _facts(what: Event | Instruction) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for item in fields(what):
         value = getattr(what, item.name)
-        if item.name in ("cause", "uid", "pod", "record", "listed") or value in ("", None, (), 0.0):
+        if item.name in ("cause", "uid", "pod", "record", "listed", "node", "error") or value in ("", None, (), 0.0):
             continue
         if isinstance(value, RuntimePod):
             facts["seen"] = [f"{c.name}#{c.attempt} {c.state} {c.id[:12]} exit={c.exit_code}" for c in value.containers]

@@ -4,7 +4,7 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.podsync.core.node_view import NodeView
 from services.podsync.core.predicates import Misfit, misfits
@@ -33,9 +33,6 @@ class Verdict:
 def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
     """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
     none; `others`: the pods that take room on the node, without this one."""
-    unsupported = _unsupported(pod)
-    if unsupported.reason:
-        return unsupported
     for refused in (_pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
         if refused.reason:
             return refused
@@ -44,7 +41,8 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
         return verdict
     if phase in ("", "Pending") and _wants_apparmor(pod) and not view.facts.apparmor:
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
-    return Verdict(without_effect=unsupported.without_effect, victims=verdict.victims)
+    unsupported = _unsupported(pod)
+    return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
 
 
 def _has_subpath(container: Object) -> bool:

@@ -57,8 +57,16 @@ class RecordEvent(Instruction):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportMistake(Instruction):
+    """Log that the decision for one pod failed: a mistake of ours, which costs that pod a retry and nobody else."""
+
+    uid: str
+    error: Exception = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WakeAt(Instruction):
-    """Send TimePassed at this moment (wall seconds); an earlier wish stands."""
+    """Send TimePassed at this moment of the steady clock; an earlier wish stands."""
 
     when: float
 

@@ -56,6 +56,9 @@ class Knowledge:
         self.node: Object | None = None  # as the API server has it
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
+        self.node_heard = False  # the API server's Node, or that there is none, or that nobody can know
+        self.runtime_heard = False
+        self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
         self.sources_ready = False
         self.volumes_known = False
         self.network_ready = True
@@ -85,8 +88,9 @@ class Knowledge:
                     record.looked = False  # no moment comes with it: look for ourselves
                 return [record]
             case NodeChanged(node=node):
-                before, self.node = node_addresses(self.node), node
-                return list(self.records.values()) if node_addresses(node) != before else []
+                before, self.node, self.node_heard = node_addresses(self.node), node, True
+                judged = self._judge_waiting(now)
+                return list(self.records.values()) if node_addresses(node) != before else judged
             case ProbesChanged():
                 return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
@@ -100,7 +104,7 @@ class Knowledge:
                 self.volumes_known = event.complete and not event.stale
                 return list(self.records.values())
             case RuntimeChanged():
-                return self._on_runtime(event)
+                return self._on_runtime(event, now)
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
@@ -115,7 +119,9 @@ class Knowledge:
         if record is None:
             record = self._take_on(event, now)
             if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
-                touched = self._judge(record, now, node=self.node, last_word=False)
+                record.judged = False
+                if self._may_judge(record):
+                    touched = self._judge(record, now, node=self.node, last_word=False)
         elif record.deleted and not _deletion_requested(event.pod):
             record.restart_requested = True
         else:
@@ -131,12 +137,29 @@ class Knowledge:
 
     def _take_on(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
-        record.start_time = record.start_time or rfc3339(now)
+        if not record.start_time:
+            record.start_time, record.active_since = rfc3339(now + self.skew), now
         self.records[event.uid] = record
         seen = self.unclaimed.pop(event.uid, None)
         if seen is not None and seen.observed_at > self._started_at:
             record.observe(seen, seen.observed_at)
         return record
+
+    def _may_judge(self, record: PodRecord) -> bool:
+        """A static pod never waits: it may be the API server (F29). Any other is judged by facts, not by guesses."""
+        return record.is_static or (self.node_heard and self.runtime_heard)
+
+    def _judge_waiting(self, now: float) -> list[PodRecord]:
+        """Judge the pods that waited for a fact, the oldest first."""
+        waiting = [
+            record
+            for record in self.records.values()
+            if not record.judged and not record.asks_for_node and record.pod and self._may_judge(record)
+        ]
+        touched: list[PodRecord] = []
+        for record in sorted(waiting, key=lambda r: str((r.pod.get("metadata") or {}).get("creationTimestamp") or "")):
+            touched += [*self._judge(record, now, node=self.node, last_word=False), record]
+        return touched
 
     def _judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
         """Admission's verdict, given once and saved with the record; returns the pods preempted for this one."""
@@ -148,9 +171,9 @@ class Knowledge:
         )
         others = [other.pod for other in self.records.values() if other.uid != record.uid and _is_active(other)]
         verdict = admit(record.pod, str(record.api_status.get("phase") or ""), view, others)
-        if verdict.ask_for_node and self.node is not None and not last_word:
-            record.judged = False  # its labels may have changed meanwhile: read it before the pod is refused
-            return []
+        record.asks_for_node = verdict.ask_for_node and not last_word
+        if record.asks_for_node:
+            return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
         record.judged = True
         record.rejected, record.rejected_message = verdict.reason, verdict.message
         record.without_effect = verdict.without_effect
@@ -225,13 +248,15 @@ class Knowledge:
         record.observe(observation, observation.observed_at)
         return [record]
 
-    def _on_runtime(self, event: RuntimeChanged) -> list[PodRecord]:
+    def _on_runtime(self, event: RuntimeChanged, now: float) -> list[PodRecord]:
         back = event.reachable and not self.runtime_reachable
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name
         self.network_ready, self.network_message = event.network_ready, event.network_message
         self.pressures = event.pressures
         self.supplemental_groups_policy = event.supplemental_groups_policy
+        self.runtime_heard = True
+        self._judge_waiting(now)
         if back:
             for record in self.records.values():
                 record.retry_at = 0.0

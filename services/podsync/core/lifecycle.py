@@ -43,12 +43,12 @@ def has_ended(record: PodRecord) -> bool:
 
 def effective_grace(record: PodRecord, override: int | None = None) -> int:
     """Grace seconds of a termination: it can only shrink, and is at least one second (reference pods.md 4.4)."""
-    grace = record.grace_seconds
+    grace, given = record.grace_seconds, False
     metadata: dict[str, Any] = record.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
         if isinstance(candidate, int) and not isinstance(candidate, bool) and (grace == 0 or candidate < grace):
-            grace = candidate
-    if grace == 0 and override is None:
+            grace, given = candidate, True
+    if grace == 0 and not given:
         grace = int(record.spec.get("terminationGracePeriodSeconds") or 0) if record.pod else MINIMUM_GRACE_SECONDS
     return max(grace, MINIMUM_GRACE_SECONDS)
 
@@ -64,8 +64,9 @@ def begin_termination(record: PodRecord, *, reason: str, now: float, override: i
 
 
 def deadline(record: PodRecord) -> float | None:
-    """Wall seconds at which spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md 8.7)."""
-    seconds, begun = record.spec.get("activeDeadlineSeconds"), parse_rfc3339(record.start_time)
+    """When spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md 8.7)."""
+    seconds = record.spec.get("activeDeadlineSeconds")
+    begun = record.active_since or parse_rfc3339(record.start_time)
     if not isinstance(seconds, int) or isinstance(seconds, bool) or begun is None:
         return None
     return begun + seconds

@@ -21,12 +21,13 @@ from services.podsync.core.instructions import (
     PublishStatus,
     RecordEvent,
     RemoveContainers,
+    ReportMistake,
     SavePod,
     WakeAt,
 )
 from services.podsync.core.knowledge import Knowledge
 from services.podsync.core.node_view import MachineFacts, node_addresses
-from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, jitter
+from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod_status import container_ids, pod_status, withheld
 from services.podsync.core.record import PodRecord
 from services.podsync.core.steps import Step, World, next_step
@@ -43,6 +44,7 @@ class Settings:
     sync_seconds: float = 60.0  # between two looks at a pod of which nothing is heard
     node_ips: tuple[str, ...] = ()  # where the Node object has none
     facts: MachineFacts = field(default_factory=MachineFacts)
+    joins_cluster: bool = False  # there is a Node to hear of before pods of the API server are judged
 
 
 class PodSync:
@@ -51,6 +53,7 @@ class PodSync:
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
         self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {})
+        self.known.node_heard = not settings.joins_cluster
 
     @property
     def records(self) -> dict[str, PodRecord]:
@@ -61,16 +64,20 @@ class PodSync:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
         out: list[Instruction] = []
         for record in list(self.records.values()):
-            out += self._advance(record, "podsync started", now)
+            record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
+            record.finished_at = min(record.finished_at, now)
+            record.active_since = min(record.active_since, now)
+            out += self._advance_alone(record, "podsync started", now)
         return out
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Take in one event; `now` is wall seconds."""
+        """Take in one event; `now` is seconds of a clock that nobody sets: the wall clock's as this process began, and
+        steady from there; `known.skew` says how far the wall clock has gone away from it since."""
         touched = self.known.take_in(event, now)
         out: list[Instruction] = []
         for record in touched:
             if record.uid in self.records:
-                out += self._advance(record, event.cause, now)
+                out += self._advance_alone(record, event.cause, now)
         return out
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
@@ -87,11 +94,22 @@ class PodSync:
                 assert not record.deleted, f"{record.description} is deleted and not terminating"
             if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.looked:
                 assert not record.alive, f"{record.description} is {record.state} with running containers"
-            if record.state is PodState.SYNC and record.instances:
+            if record.state is PodState.SYNC and record.instances and record.is_static:
                 other = started.setdefault(record.full_name, uid)
                 assert other == uid, f"two pods run as {record.full_name}"
             per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in record.instances]
             assert len(per_attempt) == len(set(per_attempt)), f"{record.description}: two containers of one attempt"
+
+    def _advance_alone(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
+        """Advance one pod; where that fails the pod is tried again later, and the others know nothing of it."""
+        call = record.call
+        try:
+            return self._advance(record, cause, now)
+        except Exception as error:
+            record.call = call
+            record.retry_at = now + RETRY_SECONDS
+            wake = WakeAt(cause="a decision failed", when=record.retry_at)
+            return [ReportMistake(cause=cause, uid=record.uid, error=error), wake]
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
@@ -148,7 +166,7 @@ class PodSync:
         if stopped:
             waiting = [other for other in self.records.values() if record.uid in other.victims and other.call is None]
             for other in waiting:
-                out += self._advance(other, f"{record.description} stopped", now)
+                out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
     def _break_circle(self, record: PodRecord, step: Step, now: float) -> None:
@@ -162,7 +180,8 @@ class PodSync:
     def _world(self, record: PodRecord, now: float) -> World:
         return World(
             now=now,
-            name_taken=any(
+            name_taken=record.is_static
+            and any(
                 other.full_name == record.full_name and other.uid != record.uid and _holds_name(other, record)
                 for other in self.records.values()
             ),
@@ -171,17 +190,31 @@ class PodSync:
             volumes_known=self.known.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
             still_listed=record.uid in self.known.desired,
-            victims_alive=any(
-                uid in self.records and self.records[uid].state in (PodState.SYNC, PodState.TERMINATING)
-                for uid in record.victims
-            ),
+            victims_until=self._patience_with_victims(record, now),
+            skew=self.known.skew,
         )
+
+    def _patience_with_victims(self, record: PodRecord, now: float) -> float:
+        """Until when to wait for the pods preempted for this one; who takes longer is not waited for (3.5, 4.4)."""
+        until = 0.0
+        for uid in list(record.victims):
+            victim = self.records.get(uid)
+            if victim is None or victim.state not in (PodState.SYNC, PodState.TERMINATING):
+                continue
+            limit = victim.terminating_since + max(1.5 * victim.grace_seconds, 10.0)
+            if limit <= now:
+                record.victims.remove(uid)
+                text = "Container runtime did not kill the pod within specified grace period."
+                victim.note("Warning", "ExceededGracePeriod", text, "")
+            until = max(until, limit)
+        return until if record.victims else 0.0
 
     def _refresh_status(self, record: PodRecord, now: float) -> None:
         if not record.pod or not record.judged:
             return
         node_ips = node_addresses(self.known.node) or self.settings.node_ips
-        status = pod_status(record, now=now, runtime_name=self.known.runtime_name, node_ips=node_ips)
+        wall = now + self.known.skew
+        status = pod_status(record, now=wall, runtime_name=self.known.runtime_name, node_ips=node_ips)
         if status["phase"] in lifecycle.TERMINAL_PHASES and not record.rejected:
             record.outcome = status["phase"]
         record.status = withheld(record, status)
@@ -210,7 +243,7 @@ class PodSync:
         if admitted != record.admitted and record.judged:
             record.admitted = admitted
             out.append(PublishAdmitted(cause=cause, admitted=admitted))
-        if changed and record.pod and record.judged:
+        if changed and record.pod and record.may_be_shown:
             record.published_status = record.status
             record.version += 1
             status = PodStatus(
@@ -238,7 +271,7 @@ class PodSync:
         for other in list(self.records.values()):
             namesake = other.full_name == record.full_name and other.uid != record.uid
             if namesake and other.call is None and other.state is PodState.SYNC:
-                out += self._advance(other, f"{record.description} finished", now)
+                out += self._advance_alone(other, f"{record.description} finished", now)
         return out
 
     def _event(self, record: PodRecord, now: float, kind: str, reason: str, message: str, container: str) -> KubeEvent:
@@ -251,7 +284,7 @@ class PodSync:
             uid=record.uid,
             resource_version=record.resource_version,
             field_path=f"spec.containers{{{container}}}" if container else "",
-            time=rfc3339(now),
+            time=rfc3339(now + self.known.skew),
         )
 
 

@@ -172,9 +172,9 @@ def _condition(
     record: PodRecord, kind: str, value: bool, reason: str, message: str, *, generation: Any, now: float
 ) -> Json:
     condition: Json = {"type": kind, "status": "True" if value else "False", "lastProbeTime": None}
-    before = next((c for c in record.status.get("conditions") or [] if c["type"] == kind), None)
-    same = before is not None and before["status"] == condition["status"]
-    condition["lastTransitionTime"] = before["lastTransitionTime"] if before is not None and same else rfc3339(now)
+    before: Json = next((c for c in record.status.get("conditions") or [] if c["type"] == kind), {})
+    kept = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    condition["lastTransitionTime"] = kept or rfc3339(now)
     if reason:
         condition["reason"] = reason
     if message:

@@ -9,6 +9,7 @@ from typing import Any
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
+from services.podsync.core.api_baseline import sound_status
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
 from shared.model import objects
@@ -51,7 +52,8 @@ class PodRecord:
     state: PodState = PodState.SYNC
     deleted: bool = False  # no source wants it any more
     restart_requested: bool = False  # wanted again under the same UID while terminating
-    judged: bool = True  # admission has its verdict; False = the Node is being read for it
+    judged: bool = True  # admission has its verdict
+    active_since: float = 0.0  # seconds of the steady clock of the life that took the pod on
     rejected: str = ""
     rejected_message: str = ""
     victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
@@ -73,6 +75,8 @@ class PodRecord:
     status: Status = field(default_factory=dict)
 
     # learnt again after a restart
+    restored: bool = False  # from the checkpoint: what it shows may be older than what was published last
+    asks_for_node: bool = False  # admission wants to see the Node itself before it refuses
     api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
     resource_version: str = ""  # of the API object
     probes: dict[str, ProbeResults] = field(default_factory=dict)  # container id -> results
@@ -80,6 +84,7 @@ class PodRecord:
     observation: RuntimePod | None = None
     interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
     looked: bool = False  # the observation was taken in this process's life
+    looked_once: bool = False  # the same, and stays true
     observed_at: float = float("-inf")  # monotonic; older observations are ignored
     call: Call | None = None  # under way
     prepared: bool = False  # directories and cgroup were made sure of in this process's life
@@ -185,8 +190,7 @@ class PodRecord:
         metadata = dict(pod.get("metadata") or {})
         metadata.pop("managedFields", None)
         self.resource_version = str(metadata.pop("resourceVersion", "") or "")
-        status = pod.get("status")
-        self.api_status = status if source == "api" and isinstance(status, dict) else {}
+        self.api_status = sound_status(pod.get("status")) if source == "api" else {}
         self.source = source
         self.pod = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
 
@@ -198,6 +202,7 @@ class PodRecord:
     def observe(self, observation: RuntimePod | None, at: float) -> None:
         """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
         says nothing new: what we know was seen after the call that this one follows."""
+        self.looked_once = True
         if at < self.observed_at:
             self.looked = True
             return
@@ -238,6 +243,12 @@ class PodRecord:
         noted, self.noted = self.noted, []
         return noted
 
+    @property
+    def may_be_shown(self) -> bool:
+        """The status rests on this life's own look, or on what nothing can change any more."""
+        over = self.state in (PodState.TERMINATED, PodState.FINISHED)
+        return self.judged and (self.looked_once or over or bool(self.rejected) or not self.restored)
+
     def newest_creation(self) -> int:
         """When the newest known instance was created, in the runtime's nanoseconds."""
         return max((c.created_at for c in self.instances), default=0)
@@ -254,6 +265,7 @@ class PodRecord:
             "deleted": self.deleted,
             "restart_requested": self.restart_requested,
             "judged": self.judged,
+            "active_since": self.active_since,
             "rejected": self.rejected,
             "rejected_message": self.rejected_message,
             "victims": list(self.victims),
@@ -291,6 +303,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
     for name, entry in (("crash_backoff", CrashBackoff), ("image_backoff", ImageBackoff)):
         fields[name] = {key: entry(**value) for key, value in fields.get(name, {}).items()}
     record = PodRecord(**fields)
+    record.restored = True
     record.saved = record.essential()
     return record
 
@@ -304,6 +317,6 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
     """A record for a pod seen for the first time; of one the API server has a status of, that is where we go on."""
     record = PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod))
     record.wanted_as(source, pod)
-    record.status = {key: value for key, value in record.api_status.items() if value is not None}
+    record.status = dict(record.api_status)
     record.start_time = str(record.status.get("startTime") or "")
     return record

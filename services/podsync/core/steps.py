@@ -42,14 +42,15 @@ GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log dire
 class World:
     """What a step depends on besides the pod's own record."""
 
-    now: float  # wall seconds
+    now: float  # seconds of the steady clock
     name_taken: bool = False  # another pod of the same full name has not finished
     network_ready: bool = True
     network_message: str = ""
     volumes_known: bool = True  # the mounted world is complete and fresh
     maximum_backoff: float = 300.0  # seconds
     still_listed: bool = False  # a source lists the pod (API: its object is still there)
-    victims_alive: bool = False  # pods preempted for this one have not stopped yet
+    victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped
+    skew: float = 0.0  # seconds by which the wall clock has been set away from `now`
 
 
 @dataclass(kw_only=True)
@@ -75,7 +76,9 @@ def next_step(record: PodRecord, world: World) -> Step:
     if record.state is PodState.FINISHED and (record.rejected or not record.deleted):
         return Step(done=record.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
     if not record.judged:
-        return Step(call=FetchNode(uid=record.uid))
+        if record.asks_for_node:
+            return Step(call=FetchNode(uid=record.uid))
+        return Step(waits_for="news of the node, to be judged by")
     if not record.looked:
         return Step(call=LookAtPod(uid=record.uid))
     match record.state:
@@ -91,8 +94,8 @@ def next_step(record: PodRecord, world: World) -> Step:
 
 def _sync(record: PodRecord, world: World) -> Step:
     uid = record.uid
-    if world.victims_alive:
-        return Step(waits_for="the pods preempted for this one to stop")
+    if world.victims_until > world.now:
+        return Step(wake_at=world.victims_until, waits_for="the pods preempted for this one to stop")
     if world.name_taken:
         return Step(waits_for="another pod of the same name to finish")
     if not world.network_ready and not record.host_network:
@@ -165,11 +168,11 @@ def _start_containers(record: PodRecord, actions: PodActions, world: World) -> S
             step.call = StartContainer(uid=record.uid, container=name, container_id=adopted.id, attempt=adopted.attempt)
             return step
         exited = newest_exited(instances)
-        until = backoff_until(record, spec, exited)
+        until = backoff_until(record, spec, exited, now=world.now, skew=world.skew)
         if until > world.now:
             _wait_for_crash_backoff(record, name, until, step)
             continue
-        count_start(record, spec, exited, now=world.now, maximum=world.maximum_backoff)
+        count_start(record, spec, exited, now=world.now, maximum=world.maximum_backoff, skew=world.skew)
         step.call = _image_or_create(record, spec, newest, step, world)
         if step.call is not None:
             return step

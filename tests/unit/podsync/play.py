@@ -15,6 +15,7 @@ from services.podsync.core.events import (
     PodDesired,
     PodObserved,
     PodUndesired,
+    RuntimeChanged,
     SourcesHeard,
     TimePassed,
 )
@@ -34,6 +35,7 @@ from services.podsync.core.instructions import (
     RecordEvent,
     RemoveContainers,
     RemoveSandboxes,
+    ReportMistake,
     RunPodSandbox,
     SavePod,
     StartContainer,
@@ -91,6 +93,9 @@ class Play:
     source: str = "file"
     node: Pod | None = None  # what FetchNode finds
     facts: MachineFacts = field(default_factory=MachineFacts)
+    joins_cluster: bool = False
+    runtime_heard: bool = True
+    mistakes_expected: bool = False
     stops: list[int] = field(default_factory=list)
     made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
 
@@ -104,11 +109,13 @@ class Play:
     def start(self) -> None:
         """A new podsync process: checkpoint, then what the sources say."""
         self.boot += 1
-        settings = Settings(boot=self.boot, started_at=self.wall, facts=self.facts)
+        settings = Settings(boot=self.boot, started_at=self.wall, facts=self.facts, joins_cluster=self.joins_cluster)
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
         self.queue: list[Instruction] = []
         self.wakes = []
         self._take(self.core.start(self.wall))
+        if self.runtime_heard:
+            self.tell(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
             self.tell(PodDesired(uid=uid, source=self.source, pod=pod))
         self.tell(SourcesHeard(complete=True, stale=False, listed=frozenset(self.wanted)))
@@ -215,6 +222,9 @@ class Play:
                 self.events.append(f"{event.type} {event.reason}: {event.message}")
             case WakeAt(when=when):
                 self.wakes.append(when)
+            case ReportMistake(error=error):
+                if not self.mistakes_expected:
+                    raise error
             case Call():
                 self._call(instruction)
             case _:

@@ -61,6 +61,7 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
     event = PodUndesired(uid="u1", cause="x" * 1000)
     for number in range(400):
         book.tell("u1", float(number), event)
+    book.close()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["u1.1.jsonl", "u1.jsonl"]
     assert all(file.stat().st_size <= BYTES_PER_FILE for file in files)
@@ -69,7 +70,9 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
 
 def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
     pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
-    StoryBook(tmp_path).tell("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
+    book = StoryBook(tmp_path)
+    book.tell("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
+    book.close()
     assert "hush" not in (tmp_path / "u1.jsonl").read_text()
 
 
@@ -77,3 +80,4 @@ def test_a_disk_that_refuses_costs_only_the_telling(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "stories")
     (tmp_path / "stories" / "u1.jsonl").mkdir()
     book.tell("u1", 1.0, PodUndesired(uid="u1"))
+    book.close()

@@ -1,0 +1,206 @@
+"""What podsync must not do on a guess: judge, show or wait by what it does not know, or by a clock somebody set."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.messages.podsync import PodState
+from services.podsync.core.events import NodeChanged, PodDesired, RuntimeChanged
+from services.podsync.core.machine import PodSync
+from services.podsync.core.node_view import MachineFacts
+from services.podsync.core.record import PodRecord
+from tests.unit.podsync.play import Play
+from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
+
+READY = RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True)
+
+
+class TestJudgement:
+    def test_a_pod_is_not_judged_before_its_node_is_known(self) -> None:
+        play = a_play(joins_cluster=True)
+        play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
+        assert play.statuses == {}
+        assert play.admitted == {}
+        play.tell(NodeChanged(node=node(disk="ssd")))
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+    def test_nor_before_the_runtime_was_heard(self) -> None:
+        play = a_play(runtime_heard=False)
+        play.want(an_api_pod(securityContext={"supplementalGroupsPolicy": "Strict"}))
+        assert play.statuses == {}
+        play.tell(READY)
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+    def test_a_static_pod_waits_for_nothing(self) -> None:
+        play = Play(joins_cluster=True, runtime_heard=False)
+        pod = an_api_pod()
+        pod["metadata"]["annotations"] = {"kubernetes.io/config.source": "file"}
+        play.want(pod)
+        assert play.running("u1") == [("c", 0)]
+
+    def test_those_that_waited_are_judged_by_age(self) -> None:
+        play = a_play(joins_cluster=True, facts=MachineFacts(allocatable={"pods": "1"}))
+        for uid, born in (("young", "2030-01-02T00:00:00Z"), ("old", "2030-01-01T00:00:00Z")):
+            play.want(changed(an_api_pod(uid, uid), creationTimestamp=born))
+        play.tell(NodeChanged(node=node()))
+        play.run()
+        assert play.running("old") == [("c", 0)]
+        assert status_of(play, "young")["reason"] == "OutOfpods"
+
+    def test_a_crash_while_waiting_gives_no_verdict(self) -> None:
+        play = a_play(joins_cluster=True)
+        play.want(an_api_pod())
+        play.start()
+        play.run()
+        assert play.statuses == {}
+        play.tell(NodeChanged(node=None))
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+
+class TestRestored:
+    def test_an_older_record_is_not_shown_before_the_pod_was_looked_at(self) -> None:
+        play = a_play()
+        play.want(an_api_pod())
+        older = {**play.disk["u1"], "status": {**play.disk["u1"]["status"], "phase": "Pending"}}
+        play.disk["u1"] = older
+        play.fail_always["LookAtPod"] = ("Unavailable", "away")
+        play.statuses.clear()
+        play.start()
+        play.run()
+        assert play.statuses == {}
+        play.fail_always.clear()
+        play.later(60)
+        assert status_of(play)["phase"] == "Running"
+
+
+class TestMistakes:
+    def test_a_mistake_with_one_pod_costs_the_others_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        play = a_play(mistakes_expected=True)
+        play.want(an_api_pod("good", "good"))
+        play.want(an_api_pod("bad", "bad"))
+        advance = PodSync._advance
+
+        def mistaken(self: PodSync, record: PodRecord, cause: str, now: float) -> Any:
+            if record.uid == "bad":
+                raise KeyError("lastTransitionTime")
+            return advance(self, record, cause, now)
+
+        monkeypatch.setattr(PodSync, "_advance", mistaken)
+        play.tell(READY)
+        play.run()
+        play.want(an_api_pod("new", "new"))
+        assert play.running("new") == [("c", 0)]
+        play.exit("good", 1)
+        assert play.running("good") == [("c", 1)]
+        monkeypatch.undo()
+        play.later(20)
+        play.exit("bad", 1)
+        assert play.running("bad") == [("c", 1)]
+
+    @given(
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(
+                        ["type", "status", "name", "state", "lastState", "terminated", "running", "exitCode", "ip"]
+                    ),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=12,
+        )
+    )
+    def test_no_status_of_the_api_server_is_too_odd(self, odd: Any) -> None:
+        for key in ("conditions", "containerStatuses", "podIPs", "phase", "startTime"):
+            play = a_play()
+            play.want(an_api_pod(status={key: odd}))
+            play.later(1)
+            assert play.core.records["u1"].state in (PodState.SYNC, PodState.FINISHED)
+
+    def test_a_condition_without_its_time_is_taken_on_with_ours(self) -> None:
+        given_status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]}
+        play = a_play()
+        play.want(an_api_pod(status=given_status))
+        scheduled = next(c for c in status_of(play)["conditions"] if c["type"] == "PodScheduled")
+        assert scheduled["lastTransitionTime"]
+
+
+class TestGrace:
+    def test_none_at_all_is_one_second_and_not_that_of_the_spec(self) -> None:
+        play = a_play()
+        pod = an_api_pod()
+        play.want(pod)
+        play.want(changed(pod, **{**DELETION, "deletionGracePeriodSeconds": 0}))
+        assert play.stops == [2]  # a StopContainer is never shorter
+
+
+class TestNames:
+    def test_a_pod_of_the_api_server_waits_for_no_other_of_its_name(self) -> None:
+        play = a_play()
+        play.want(an_api_pod("u1", "db-0"))
+        play.fail_always["KillPod"] = ("Unavailable", "the old one hangs")
+        play.drop("u1")
+        play.want(an_api_pod("u2", "db-0"))
+        assert play.running("u2") == [("c", 0)]
+
+
+class TestClock:
+    def test_a_clock_set_back_stops_no_back_off_and_a_clock_set_forward_ends_none(self) -> None:
+        for step in (-3600.0, 3600.0):
+            play = a_play()
+            play.want(an_api_pod())
+            play.exit("u1", 1)
+            play.core.known.skew = step
+            for i, c in enumerate(play.containers["u1"]):
+                if c.state == "RUNNING":  # the runtime tells the end by the clock that was set
+                    ended = int((play.wall + step) * 1e9)
+                    play.containers["u1"][i] = replace(c, state=type(c.state).EXITED, exit_code=1, finished_at=ended)
+            play.observe("u1")
+            assert play.running("u1") == [], f"step {step}: the back-off holds"
+            play.later(11)
+            assert len(play.running("u1")) == 1, f"step {step}: and is over when it is over"
+
+    def test_a_deadline_does_not_fire_because_the_clock_was_set(self) -> None:
+        play = a_play()
+        play.want(an_api_pod(activeDeadlineSeconds=600))
+        play.core.known.skew = 3600.0
+        play.tell(READY)
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+        assert status_of(play)["phase"] == "Running"
+
+
+class TestVictims:
+    def test_one_that_cannot_be_killed_is_not_waited_for_for_ever(self) -> None:
+        play = a_play(facts=MachineFacts(node_name="n", allocatable={"cpu": "1", "pods": "10"}))
+        play.want(sized("large", "1", terminationGracePeriodSeconds=4))
+        play.fail_always["KillPod"] = ("Unavailable", "it hangs")
+        play.want(sized("vital", "1", priority=2_000_000_000))
+        play.later(9)
+        assert play.running("vital") == []
+        play.later(5)
+        assert play.running("vital") == [("c", 0)]
+        text = "Warning ExceededGracePeriod: Container runtime did not kill the pod within specified grace period."
+        play.later(30)
+        assert play.events.count(text) == 1
+
+
+def test_a_verdict_is_asked_for_once() -> None:
+    play = a_play(node=node())
+    pod = an_api_pod(nodeSelector={"disk": "ssd"})
+    play.tell(NodeChanged(node=node()))
+    play.want(pod)
+    play.tell(PodDesired(uid="u1", source="api", pod=pod))
+    play.tell(NodeChanged(node=node(disk="ssd")))
+    play.run()
+    assert play.log.count("FetchNode") == 1
+    assert status_of(play)["reason"] == "NodeAffinity"
