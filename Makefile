@@ -2,7 +2,7 @@
 # in $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage test quick run clean
+.PHONY: help venv lock deps test-deps assets check coverage test bench quick run clean
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
 export UV_HTTP_TIMEOUT ?= 180
@@ -62,6 +62,9 @@ coverage: venv  ## the two pure halves of the bus: every branch
 
 test: test-deps assets check coverage  ## check and every test
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/pytest
+
+bench: test-deps assets venv  ## count what an idle node with 30 pods asks of a real API server (8 minutes)
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.bench.idle_traffic
 
 quick: check  ## check and the tests that need neither root nor a runtime
 	$(BIN)/pytest tests/unit tests/service tests/architecture -m "not root"

@@ -20,6 +20,8 @@ On restart
     changes nothing; its own two files are written anew when somebody removes or changes them. Restarted alone, under
     the same supervisord or while services of an earlier one still run, a configuration that has become bad leaves the
     last good one in force; on a fresh start it ends supervisord. Credentials are written only when they differ; a
-    kubeconfig that has become bad, or a plugin that fails, leaves those in force and is tried again.
+    kubeconfig that has become bad, or a plugin that fails, leaves those in force and is tried again. On a fresh start
+    a plugin that can be run but fails or hangs (5 s) leaves the agent without credentials until it answers: a trouble,
+    asked again with growing pauses of at most 8 s. A plugin that cannot be run, or a file that cannot be read, refuses.
     Nobody needs bootstrap alive: killed, it leaves all files behind for the others.
 """

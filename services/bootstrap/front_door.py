@@ -16,6 +16,7 @@ from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import machine, ports, supervisord
 from services.bootstrap.adapters.credential_files import CredentialFiles
+from services.bootstrap.adapters.exec_plugin import FIRST_PATIENCE
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
@@ -130,20 +131,27 @@ class BootstrapDoor:
         return config
 
     def _settle_credentials(self, config: EffectiveConfig) -> None:
-        """Resolve the kubeconfig and write what came out. Raises ConfigurationRefusedError, OperatorError."""
+        """Resolve the kubeconfig and write what came out. Raises ConfigurationRefusedError, OperatorError.
+
+        A plugin that was run and failed refuses no start: a machine boots before its network, and the static pods may
+        be what the plugin asks. The configuration then holds without credentials, and KubeconfigFollower asks again.
+        """
         try:
             if not config.joins_cluster:
                 self.credentials.remove()
                 return
             self.credentials.prepare()
-            self.kubeconfig = resolve_in_child(config.kubeconfig, self.credentials.directory)
+            self.kubeconfig = resolve_in_child(config.kubeconfig, self.credentials.directory, patience=FIRST_PATIENCE)
             if self.kubeconfig.material is not None:
                 self.credentials.put(self.kubeconfig.material)
                 return
             kept = self._last_good()
-            if kept is None or kept.kubeconfig != config.kubeconfig or self.credentials.present() is None:
-                raise ConfigurationRefusedError(self.kubeconfig.problems)
-            report_kept_credentials(self.kubeconfig.problems)
+            same = kept is not None and kept.kubeconfig == config.kubeconfig
+            if not same or self.credentials.present() is None:
+                if not self.kubeconfig.not_yet or (kept is not None and not same):
+                    raise ConfigurationRefusedError(self.kubeconfig.problems)
+                self.credentials.remove()  # of an earlier start: perhaps another node's, or for another cluster
+            report_not_renewed(self.kubeconfig.problems, in_force=same and self.credentials.present() is not None)
         except OSError as error:
             raise _unwritable(error, self.credentials.directory) from error
 
@@ -284,10 +292,11 @@ def changed_since(path: Path, wall: float) -> bool:
         return False
 
 
-def report_kept_credentials(lines: tuple[str, ...]) -> None:
-    """Log why credentials were not renewed."""
+def report_not_renewed(lines: tuple[str, ...], *, in_force: bool) -> None:
+    """Log why there are no new credentials, and whether there are older ones."""
+    outcome = "the credentials in force stay" if in_force else "without credentials until it is good"
     for line in lines:
-        log.error("%s; the credentials in force stay", line)
+        log.error("%s; %s", line, outcome)
 
 
 def _remark(evaluation: Evaluation) -> None:

@@ -1,6 +1,7 @@
 """Follows the kubeconfig, the files it names and the end of what a plugin gave; brings new credentials into force.
 
-A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again.
+A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again. So it
+is where there are none yet, because a plugin failed at the first start.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from asyncinotify import Inotify, Mask
 
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
 from services.bootstrap.core.renewal import retry_delay, seconds_until_renewal
-from services.bootstrap.front_door import BootstrapDoor, changed_since, report_kept_credentials
+from services.bootstrap.front_door import BootstrapDoor, changed_since, report_not_renewed
 from services.launch import Context
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class KubeconfigFollower:
         self._kubeconfig = context.config.kubeconfig
         self._report = replace(door.kubeconfig, material=None)
         self._read_at = door.evaluated_at  # wall seconds; what changed later has not been read
+        self._in_force = door.credentials.present() is not None
         self._failures = 0 if door.kubeconfig.material else 1  # not looked at yet is one, too
         self._last_problems = door.kubeconfig.problems
         if self._last_problems:
@@ -75,7 +77,8 @@ class KubeconfigFollower:
         """Until a file changes, or it is time to renew or to try again."""
         self._context.bus.progress("kubeconfig")
         wall = self._context.clock.wall()
-        delay = retry_delay(self._failures) or seconds_until_renewal(self._report.expires_at, wall)
+        delay = retry_delay(self._failures, without=not self._in_force)
+        delay = delay or seconds_until_renewal(self._report.expires_at, wall)
         try:
             async with asyncio.timeout(delay):
                 await self._changed.wait()
@@ -102,6 +105,7 @@ class KubeconfigFollower:
             log.info("%s is good again", self._kubeconfig)
         if changed:
             log.info("new credentials for the API server are in force")
+        self._in_force = True
         self._context.bus.trouble("kubeconfig", None)
         self._report, self._failures, self._last_problems = replace(report, material=None), 0, ()
 
@@ -109,7 +113,7 @@ class KubeconfigFollower:
         """The credentials in force stay; the files of the good kubeconfig stay watched."""
         self._failures += 1
         if report.problems != self._last_problems:
-            report_kept_credentials(report.problems)
+            report_not_renewed(report.problems, in_force=self._in_force)
         self._last_problems = report.problems
         self._context.bus.trouble("kubeconfig", report.problems[0])
         files = tuple(dict.fromkeys((*report.files, *self._report.files[:16])))

@@ -24,6 +24,7 @@ from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType
 from shared.kube.rate_limit import TokenBucket
 from shared.kube.watching import WatchStream
 from shared.model.objects import Object
+from shared.version import KUBERNETES_RELEASE
 
 _ATTEMPTS = 10  # further tries of a request that the server put off
 _PUT_OFF = 1.0  # seconds, where a 429 does not say how long
@@ -50,7 +51,8 @@ def kube_client(
 def user_agent() -> str:
     """The User-Agent header, in the kubelet's form."""
     machine = platform.machine()
-    return f"kubelet/v{version_of('bulkhead-kubelet')} (linux/{_ARCHITECTURES.get(machine, machine)}) bulkhead"
+    architecture = _ARCHITECTURES.get(machine, machine)
+    return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
 class KubeClient:

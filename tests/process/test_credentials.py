@@ -133,6 +133,26 @@ async def test_restarted_alone_with_a_bad_kubeconfig_it_keeps_the_credentials(ag
     assert load_credentials(agent.run_dir) == before
 
 
+async def test_a_plugin_that_fails_at_first_is_asked_until_it_answers(agent: Agent) -> None:
+    join(agent, plugin(agent.home / "get", "echo no network >&2; exit 1"))
+    agent.start()
+    logged(agent, "status", "dummy runs")  # so do static pods
+    with pytest.raises(FileNotFoundError):
+        load_credentials(agent.run_dir)
+    said = "process returned 1. no network (run it by hand)"
+    assert said in await troubles(agent)
+    plugin(agent.home / "get", f"touch {agent.home}/again; echo no network >&2; exit 1")
+    eventually((agent.home / "again").exists, "it is asked again", 60)
+    agent.rpc("stopProcess", "bootstrap")
+    agent.rpc("startProcess", "bootstrap")  # an agent that has none yet is not refused either
+    eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(said) == 2, "said once by each life", 60)
+    plugin(agent.home / "get", says({"token": "at-last"}))
+    logged(agent, "bootstrap", "is good again")
+    assert Path(load_credentials(agent.run_dir).token_file).read_text() == "at-last"
+    assert await troubles(agent) == ""
+    assert (agent.log_dir / "bootstrap.log").read_text().count(said) == 2
+
+
 def test_a_plugin_is_run_again_before_its_token_ends(agent: Agent) -> None:
     ends = '"expirationTimestamp":"$(date -u -d "+8 seconds" +%Y-%m-%dT%H:%M:%SZ)"'
     status = f'{{"token":"turn-$(wc -l < {agent.home}/turns)",{ends}}}'

@@ -1,23 +1,41 @@
-"""Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child; asks nobody anything."""
+"""Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child; asks nobody anything.
+
+A plugin that is not there, or is no program, is a mistake in the kubeconfig. One that can be run and then fails, hangs
+or says nothing that can be used is a matter of the moment (a machine boots before its network): NotYetError.
+"""
 
 import base64
+import errno
 import signal
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from services.bootstrap.adapters.material import Material, OutOfTimeError, ProblemError, check_material
+from services.bootstrap.adapters.material import Material, NotYetError, OutOfTimeError, ProblemError, check_material
 from services.bootstrap.core.kubeconfig import Shape
 from shared.timestamps import parse_rfc3339
 
 PLUGIN_PATIENCE = 30  # seconds
+FIRST_PATIENCE = 5  # seconds, where everything else waits for the answer: static pods must not
+_SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)  # says nothing about the program
 _SHOWN = 200  # characters of what a plugin says about its failure
 
 
 def run_plugin_for(material: Material, shape: Shape, base: str, patience: int) -> tuple[Material, float]:
     """Run the exec plugin for at most `patience` seconds; what it says takes the place of the user's own.
 
-    With the wall seconds at which that ends, 0 = never. Raises ProblemError. `base` is the kubeconfig's directory.
+    With the wall seconds at which that ends, 0 = never. `base` is the kubeconfig's directory. Raises NotYetError, and
+    ProblemError for a plugin that cannot be run at all.
     """
+    try:
+        return _run(material, shape, base, patience)
+    except ProblemError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno not in _SHORT_OF:
+            raise
+        raise NotYetError(str(error)) from None
+
+
+def _run(material: Material, shape: Shape, base: str, patience: int) -> tuple[Material, float]:
+    """Raises ProblemError; from an OSError, where the plugin could not be started."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.exec_provider import ExecProvider
     from kubernetes.config.kube_config import ConfigNode
@@ -33,10 +51,10 @@ def run_plugin_for(material: Material, shape: Shape, base: str, patience: int) -
         provider = ExecProvider(ConfigNode("exec", plugin), base, ConfigNode("cluster", cluster))
         status = provider.run()
     except OutOfTimeError:
-        what = f"exec: {command} did not end within {patience} s (run it by hand; it must not ask anybody)"
+        what = f"exec: {command} did not end in time (run it by hand; it must not ask anybody)"
         raise ProblemError(what) from None
     except OSError as error:
-        raise ProblemError(f"exec: {command} cannot be run: {error.strerror} ({hint})") from None
+        raise ProblemError(f"exec: {command} cannot be run: {error.strerror} ({hint})") from error
     except ConfigException as error:
         said = " ".join(str(error).removeprefix("exec: ").split())[:_SHOWN]
         raise ProblemError(f"exec: {command}: {said} (run it by hand)") from None

@@ -21,7 +21,14 @@ from typing import Any, NoReturn
 import yaml
 
 from services.bootstrap.adapters.exec_plugin import PLUGIN_PATIENCE, run_plugin_for
-from services.bootstrap.adapters.material import Material, OutOfTimeError, ProblemError, check_material, file_text
+from services.bootstrap.adapters.material import (
+    Material,
+    NotYetError,
+    OutOfTimeError,
+    ProblemError,
+    check_material,
+    file_text,
+)
 from services.bootstrap.core.kubeconfig import Shape, read_shape
 
 _PATIENCE = 50  # seconds for the whole child; reading a file may hang, too
@@ -33,6 +40,7 @@ class KubeconfigReport:
 
     problems: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # that the kubeconfig names, absolute; known also where there are problems
+    not_yet: bool = False  # the problem is a plugin that was run and failed: it may answer later
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
     material: Material | None = None
 
@@ -84,7 +92,8 @@ def resolve(kubeconfig: str, directory: str, *, patience: int) -> KubeconfigRepo
             else:
                 material, expires_at = _resolve(shape, kubeconfig, scratch, patience)
     except ProblemError as error:
-        return KubeconfigReport(problems=(f"{where}: {error}",), files=shape.files)
+        not_yet = isinstance(error, NotYetError)
+        return KubeconfigReport(problems=(f"{where}: {error}",), files=shape.files, not_yet=not_yet)
     except OutOfTimeError:
         line = f"{where}: could not be read within {_PATIENCE} s (is a file in it a pipe, or on a lost mount?)"
         return KubeconfigReport(problems=(line,), files=shape.files)

@@ -28,6 +28,10 @@ class ProblemError(Exception):
     """One line: what (remedy)."""
 
 
+class NotYetError(ProblemError):
+    """One that may pass by itself: a plugin that was run and gave nothing that can be used."""
+
+
 class OutOfTimeError(Exception):
     """The alarm rang."""
 

@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import quote, urljoin, urlsplit
 
-USER_AGENT = "kube-probe/1.36"
+from shared.version import KUBERNETES_VERSION
+
+USER_AGENT = f"kube-probe/{KUBERNETES_VERSION}"
 MOST_REDIRECTS = 10  # requests in all, as Go counts
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -154,7 +154,9 @@ def test_a_plugin_gives_a_certificate_and_is_told_of_the_cluster(tmp_path: Path)
     ],
 )
 def test_a_plugin_that_fails(tmp_path: Path, body: str, start: str) -> None:
-    line = problem(tmp_path, kubeconfig(plugin(tmp_path / "get", body)))
+    document = kubeconfig(plugin(tmp_path / "get", body))
+    line = problem(tmp_path, document)
+    assert outcome(tmp_path, document).not_yet
     said = line.removeprefix(f"exec: {tmp_path}/get").lstrip(": ")
     assert said.startswith(start)
     assert "s3cret" not in line
@@ -164,14 +166,26 @@ def test_a_missing_plugin_gives_its_hint(tmp_path: Path) -> None:
     user = {"exec": {**plugin(tmp_path / "x", "")["exec"], "command": "no-such-plugin", "installHint": "get\nit"}}
     line = problem(tmp_path, kubeconfig(user))
     assert line == "exec: no-such-plugin cannot be run: No such file or directory (get it)"
+    assert not outcome(tmp_path, kubeconfig(user)).not_yet
+    assert not outcome(tmp_path, kubeconfig({"tokenFile": "no"})).not_yet
+
+
+def test_a_plugin_that_is_no_program_is_a_mistake(tmp_path: Path) -> None:
+    user = plugin(tmp_path / "get", "")
+    (tmp_path / "get").chmod(0o644)
+    report = outcome(tmp_path, kubeconfig(user))
+    assert "cannot be run: Permission denied" in report.problems[0]
+    assert not report.not_yet
 
 
 def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     body = f"echo $$ > {tmp_path}/pid; exec sleep 1000"
     path = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", body)))
-    [line] = resolve_in_child(str(path), tmp_path, patience=1).problems
+    report = resolve_in_child(str(path), tmp_path, patience=1)
+    [line] = report.problems
+    assert report.not_yet
     assert "exec: " in line
-    assert "did not end within 1 s" in line
+    assert "did not end in time" in line
     assert not alive(int((tmp_path / "pid").read_text()))
 
 

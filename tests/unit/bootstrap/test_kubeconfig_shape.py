@@ -104,3 +104,4 @@ def test_a_plugin_is_asked_again_before_the_end_and_never_in_a_hurry() -> None:
 
 def test_pauses_grow_to_a_minute() -> None:
     assert [retry_delay(n) for n in (0, 1, 2, 3, 7, 1000)] == [None, 1, 2, 4, 60, 60]
+    assert [retry_delay(n, without=True) for n in (0, 1, 4, 5, 1000)] == [None, 1, 8, 8, 8]

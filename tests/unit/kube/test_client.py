@@ -25,7 +25,7 @@ async def test_a_request_is_escaped_and_says_who_asks(tmp_path: Path) -> None:
     assert request.raw_path.startswith("/prefix/api/v1/namespaces/a%20b%3F/pods?")
     assert request.query["fieldSelector"] == "spec.nodeName=n&1,x!=ä"
     assert request.headers["Authorization"] == "Bearer s3cret"
-    assert request.headers["User-Agent"].startswith("kubelet/v")
+    assert request.headers["User-Agent"].startswith("kubelet/v1.36.0 (linux/")
     assert request.headers["Accept"] == "application/json"
 
 

@@ -1,0 +1,127 @@
+"""What is found at a start, or known only by stale or incomplete word: nothing of it is taken away too early."""
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.volume.core.operations import MakePodDirectories, RemovePodDirectory, UnmountVolume
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.reconciler import ORPHAN_GRACE
+from tests.unit.volume.reconciling import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize("doubt", [(False, False), (True, True)])
+def test_what_waited_for_its_turn_is_not_due_when_podsync_is_in_doubt(world: World, doubt: tuple[bool, bool]) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.reconciler.desired.withdraw("u")
+    (unmount,) = world.operations()
+    complete, stale = doubt
+    world.heard(complete=complete, stale=stale)
+    assert not world.reconciler.still_due(unmount, world.now)
+
+
+def test_what_a_new_podsync_does_not_list_has_a_grace_in_which_it_may_be_found_again(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.heard(complete=False, stale=False)  # another incarnation
+    world.reconciler.desired.withdraw("u")  # whose list lacks the pod
+    world.heard()
+    assert world.started() == []
+    world.admit("cache")
+    world.now += ORPHAN_GRACE
+    assert world.started() == []
+    assert world.view() == {"cache": ("mounted", "/p/cache")}
+
+
+def test_what_a_new_podsync_does_not_list_goes_after_the_grace(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.heard(complete=False, stale=False)
+    world.reconciler.desired.withdraw("u")
+    world.heard()
+    assert world.started() == []
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["UnmountVolume cache"]
+
+
+@pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
+def test_nothing_is_taken_away_on_stale_or_incomplete_word(world: World, state: PodState) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=state)
+    world.heard(complete=True, stale=True)
+    assert world.started() == []
+    world.heard(complete=False, stale=False)
+    assert world.started() == []
+    world.heard()
+    assert world.started() == ["UnmountVolume cache"]
+
+
+def test_new_pods_are_mounted_even_on_stale_word(world: World) -> None:
+    world.heard(complete=False, stale=True)
+    world.admit("cache")
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", [FoundVolume("cache")])
+    world.now += 1000
+    assert world.started() == []
+    assert world.view() == {"cache": ("pending", "")}
+
+
+def test_what_was_found_and_is_wanted_is_set_up_again(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", [FoundVolume("cache")])
+    world.admit("cache")
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_what_was_found_of_a_terminating_pod_is_set_up_again_but_nothing_new_is_mounted(world: World) -> None:
+    world.reconciler.found("u", [FoundVolume("cache")])
+    world.admit("cache", "host", state=PodState.TERMINATING)
+    assert world.started() == ["MountVolume cache"]
+
+
+def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: World) -> None:
+    world.heard(complete=False, stale=False)
+    world.reconciler.found("u", [FoundVolume("cache")])
+    world.operations()
+    world.heard()
+    assert world.started() == []
+    assert world.reconciler.next_attempt(world.now) == world.now + ORPHAN_GRACE
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["UnmountVolume cache"]
+    world.finish(UnmountVolume("u", "cache"))
+    assert world.started() == ["RemovePodDirectory"]
+    world.finish(RemovePodDirectory("u"))
+    assert world.view() is None
+
+
+def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: World) -> None:
+    world.reconciler.found_directory("u")
+    world.operations()
+    world.heard(complete=True, stale=True)
+    world.now += ORPHAN_GRACE
+    world.operations()
+    world.heard()
+    assert world.started() == []
+    world.now += ORPHAN_GRACE
+    assert world.started() == ["RemovePodDirectory"]
+
+
+def test_a_directory_that_appears_before_its_pod_is_left_alone(world: World) -> None:
+    world.reconciler.found_directory("u")
+    assert world.started() == []
+    world.now += ORPHAN_GRACE / 2
+    world.admit()
+    assert world.started() == ["MakePodDirectories"]
+    world.now += ORPHAN_GRACE
+    world.finish(MakePodDirectories("u"))
+    assert world.started() == []

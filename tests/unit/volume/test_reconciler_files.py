@@ -1,0 +1,122 @@
+"""Volumes whose content changes while they are mounted: refreshed, kept through failures, found at a start."""
+
+import pytest
+
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import PodState
+from services.volume.core.operations import UnmountVolume
+from services.volume.core.outcome import FoundVolume, Outcome
+from services.volume.core.payload import Patience
+from services.volume.core.reconciler import QUIET
+from tests.unit.volume.reconciling import CFG, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def shown(version: str = "1", refresh_at: float | None = None) -> Outcome:
+    return Outcome(host_path="/p/cfg", versions={CFG: version}, refresh_at=refresh_at)
+
+
+def with_files(world: World) -> None:
+    """A mounted configMap."""
+    world.admit("cfg")
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown())
+
+
+def test_a_changed_object_refreshes_once_and_a_version_that_is_shown_does_not(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "1")
+    world.reconciler.object_changed("ConfigMap/default/other", "2")
+    assert world.started() == []
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+    assert not world.reconciler.settling("u")
+    world.reconciler.done(operation, world.now, shown("2"))
+    assert world.started() == []
+
+
+def test_a_change_during_a_refresh_leads_to_another_one(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    world.reconciler.object_changed(CFG, "3")
+    world.reconciler.done(operation, world.now, shown("2"))
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_refresh_falls_due_by_age_and_by_the_safety_net(world: World) -> None:
+    with_files(world)
+    world.reconciler.refresh_all()
+    (operation,) = world.operations()
+    world.reconciler.done(operation, world.now, shown(refresh_at=world.now + 50))
+    assert world.reconciler.next_attempt(world.now) == world.now + 50
+    assert world.started() == []
+    world.now += 50
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_refresh_that_fails_keeps_the_volume_and_is_tried_again(world: World) -> None:
+    with_files(world)
+    world.reconciler.object_changed(CFG, "2")
+    (operation,) = world.operations()
+    assert world.finish(operation, "gone") == ['MountVolume.SetUp failed for volume "cfg" : gone']
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+    assert world.started() == []
+    world.now += 0.5
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_news_of_an_object_ends_the_wait_of_a_volume_that_lacks_it(world: World) -> None:
+    world.admit("cfg")
+    for _ in range(8):
+        (operation,) = world.operations()
+        world.finish(operation, "not found")
+        world.reconciler.object_changed(CFG, "1")
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_a_pod_that_ends_keeps_the_files_it_has(world: World) -> None:
+    with_files(world)
+    world.admit("cfg", state=PodState.TERMINATING)
+    world.reconciler.object_changed(CFG, "2")
+    assert world.started() == []
+    assert world.view() == {"cfg": ("mounted", "/p/cfg")}
+
+
+@pytest.mark.parametrize("patience", [Patience.LAGGING, Patience.UNANSWERED])
+def test_a_failure_that_is_expected_to_pass_is_told_only_after_a_while(world: World, patience: Patience) -> None:
+    world.admit("cfg")
+    began = world.now
+    told: list[KubeEvent] = []
+    while not told:
+        (operation,) = world.operations()
+        done = world.reconciler.done(operation, world.now, Outcome(error="away", patience=patience))
+        assert (done.event is None) is (done.quiet)
+        assert (world.view() or {})["cfg"][0] == ("pending" if done.quiet else "error")
+        told = [done.event] if done.event else []
+        if patience is Patience.UNANSWERED:
+            assert done.retry_in == 0.5
+        world.now += done.retry_in
+    assert world.now - began >= QUIET
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_found_at_start_are_mounted_if_they_are_whole_and_brought_up_to_date(world: World, whole: bool) -> None:
+    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", whole=whole)])
+    world.admit("cfg")
+    assert world.view() == {"cfg": ("mounted", "/p/cfg") if whole else ("pending", "")}
+    assert world.started() == ["MountVolume cfg"]
+
+
+def test_files_that_nobody_wants_any_more_are_torn_down_once(world: World) -> None:
+    with_files(world)
+    world.admit(state=PodState.FINISHED)
+    assert world.started() == ["UnmountVolume cfg"]
+    world.finish(UnmountVolume("u", "cfg"))
+    world.reconciler.refresh_all()
+    assert world.started() == ["RemovePodDirectory"]
