@@ -26,7 +26,8 @@ from tests.world import World, busybox_pod
 
 
 class Cluster:
-    """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet."""
+    """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet;
+    `kubeconfig`: makes the one to join with, instead of one with a client certificate."""
 
     def __init__(
         self,
@@ -36,11 +37,12 @@ class Cluster:
         config: Mapping[str, Any] | None = None,
         flags: tuple[str, ...] = (),
         plane: Mapping[str, Any] | None = None,
+        kubeconfig: Callable[[ControlPlane], Path] | None = None,
         start: bool = True,
     ) -> None:
         self.directory = directory
         self._containerd, self._config, self._flags = containerd, dict(config or {}), flags
-        self._plane, self._start = dict(plane or {}), start
+        self._plane, self._kubeconfig, self._start = dict(plane or {}), kubeconfig, start
         self._stack = AsyncExitStack()
         self.plane: ControlPlane
         self.agent: World
@@ -59,7 +61,8 @@ class Cluster:
                 "authorization": {"mode": "Webhook"},
                 **self._config,
             }
-            flags = (f"--kubeconfig={self.plane.kubeconfig_for_node(NODE)}", *self._flags)
+            make = self._kubeconfig or (lambda plane: plane.kubeconfig_for_node(NODE))
+            flags = (f"--kubeconfig={make(self.plane)}", *self._flags)
             world = World(containerd=self._containerd, config=config, flags=flags, start=self._start)
             self.agent = await self._stack.enter_async_context(world)
             if self._start:

@@ -241,6 +241,17 @@ async def test_the_node_is_registered_again_when_it_was_deleted(cluster: Cluster
     await cluster.wait_for(owned, "the lease to belong to the new node", 30)
 
 
+async def test_a_drained_node_is_empty_and_comes_back(cluster: Cluster) -> None:
+    names = [f"movable-{number}" for number in range(3)]
+    for name in names:
+        await cluster.create(cluster.pod(name))
+    await cluster.wait_ready(*names)
+    cluster.plane.kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=30s")
+    assert not {pod["metadata"]["name"] for pod in await cluster.items(paths.pods("default"))} & set(names)
+    cluster.plane.kubectl("uncordon", NODE)
+    assert is_ready(await cluster.node())
+
+
 async def test_thirty_pods_of_a_deployment_come_and_go(cluster: Cluster) -> None:
     names = [f"web-{number}" for number in range(30)]
     async with Witness(cluster.plane.admin) as seen:
