@@ -1,18 +1,21 @@
 """Events on their way to the API server: correlated, queued, sent one at a time; they never hold up anything else.
 
 Reference pods.md 13.1. What a life of status leaves unsent is on the writers' streams, and the next one sends it under
-the same names: a request that was repeated finds its object there, or counts it to where it is counted already.
+the same names: a request that was repeated finds its object there, or counts it to where it is counted already. What
+happens again after a restart counts up the object of before, also where the streams no longer show that.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bus.messages.event import KubeEvent
 from services.status.adapters.event_marks_file import EventMarksFile
 from services.status.core.event_correlation import EventCorrelator
+from services.status.core.event_counts import EventCounts
 from services.status.core.event_marks import EventMarks, Standing
 from services.status.core.event_object import (
     event_object,
@@ -41,6 +44,14 @@ INTAKE = 5000  # events that came in one turn of the loop
 SAVING = 1.0  # seconds between two writes of the marks
 
 
+@dataclass(frozen=True)
+class _Offered:
+    writer: str
+    key: str
+    event: KubeEvent
+    is_news: bool
+
+
 class EventSink:
     """Takes events by `offer`, which never waits. `chance`: a number of [0, 1) for the first pause."""
 
@@ -55,27 +66,32 @@ class EventSink:
     ) -> None:
         self._client, self._clock, self._node_name, self._chance = client, clock, node_name, chance
         self._file = EventMarksFile(run_dir)
-        self._marks = EventMarks()
+        self._marks, self._counts = EventMarks(), EventCounts()
         self._marks_read = False
         self._correlator, self._queue = EventCorrelator(), EventQueue()
-        self._intake: list[tuple[str, str, KubeEvent]] = []
+        self._intake: list[_Offered] = []
         self._came, self._queued, self._to_save = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._dropped = 0  # since the queue was empty
         self._away = False
         self._refused_with: tuple[int, str] | None = None
 
-    def offer(self, writer: str, key: str, event: KubeEvent) -> None:
-        """An event of this writer; one that was recorded before is told by (writer, key, event)."""
+    def offer(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
+        """An event of this writer; one that was recorded before is told by (writer, key, event).
+
+        `is_news`: it came in this life, and is not old, whatever its time says since a clock was set.
+        """
         if len(self._intake) >= INTAKE:
             self._overflows()
             return
-        self._intake.append((writer, key, event))
+        self._intake.append(_Offered(writer, key, event, is_news))
         self._came.set()
 
     async def run(self) -> None:
         """Until cancelled; may be run again after a failure."""
         if not self._marks_read:
-            self._marks = EventMarks(await asyncio.to_thread(self._file.read))
+            marks, counts = await asyncio.to_thread(self._file.read)
+            self._marks, self._counts = EventMarks(marks), EventCounts(counts)
+            self._correlator = EventCorrelator(self._counts.earlier)
             self._marks_read = True
             await asyncio.sleep(GATHERING)
         async with asyncio.TaskGroup() as tasks:
@@ -89,33 +105,37 @@ class EventSink:
             self._came.clear()
             batch, self._intake = self._intake, []
             now = self._clock.wall()
-            for when, writer, _, key, event in sorted(_by_time(batch, now), key=lambda known: known[:3]):
-                self._take_one(writer, key, event, when, now)
+            for offered in sorted(batch, key=lambda offered: _order(offered, now)):
+                self._take_one(offered, now)
 
-    def _take_one(self, writer: str, key: str, event: KubeEvent, when: float, now: float) -> None:
+    def _take_one(self, offered: _Offered, now: float) -> None:
+        writer, key, event = offered.writer, offered.key, offered.event
+        when = time_of(event, now)
         identity = identity_of(writer, key, event)
         standing = self._marks.take(writer, identity)
         if standing is Standing.KNOWN or not is_recorded(event):
             return
-        correlated = self._correlator.correlate(event, name_of(event, identity, when), when)
-        if standing is Standing.DONE_BEFORE:
-            return  # it was only to be counted
-        if correlated.is_spam or now - when > OLDEST:
-            self._done(((writer, identity),))
+        done_before = standing is Standing.DONE_BEFORE
+        correlated = self._correlator.correlate(event, name_of(event, identity, when), when, done_before=done_before)
+        if done_before:  # it was only to be counted
+            if not correlated.counted_before:
+                self._counts.add(correlated.key, correlated.recorded, 1)
             return
-        body = event_object(event, correlated, self._node_name)
         write = Write(
             namespace=namespace_of(event),
             name=correlated.name,
-            body=body,
+            body=event_object(event, correlated, self._node_name),
             is_new=correlated.count == 1,
             occurrences=((writer, identity),),
+            correlated=correlated,
         )
-        if self._queue.add(write):
+        if correlated.is_spam or (not offered.is_news and now - when > OLDEST):
+            self._done(write)
+        elif self._queue.add(write):
             self._queued.set()
         else:
             self._overflows()
-            self._done(write.occurrences)
+            self._done(write)
 
     async def _send(self) -> None:
         while True:
@@ -151,7 +171,7 @@ class EventSink:
         else:
             self._answered()
             self._refused_with = None
-        self._done(write.occurrences)
+        self._done(write)
         return None
 
     async def _write(self, write: Write) -> None:
@@ -180,7 +200,7 @@ class EventSink:
         if self._queue.bring_back(write):
             return wait
         _log.warning("event %s/%s is given up: %s", write.namespace, write.name, error)
-        self._done(write.occurrences)
+        self._done(write)
         return wait
 
     def _refused(self, write: Write, error: ApiStatusError) -> None:
@@ -191,7 +211,7 @@ class EventSink:
             self._refused_with = kind
         level = logging.DEBUG if quiet else logging.WARNING
         _log.log(level, "event %s/%s is refused and dropped: %s", write.namespace, write.name, error)
-        self._done(write.occurrences)
+        self._done(write)
 
     def _answered(self) -> None:
         if self._away:
@@ -208,20 +228,21 @@ class EventSink:
             _log.warning("%d events were dropped while too many waited for the API server", self._dropped)
             self._dropped = 0
 
-    def _done(self, occurrences: tuple[tuple[str, str], ...]) -> None:
-        for writer, identity in occurrences:
+    def _done(self, write: Write) -> None:
+        for writer, identity in write.occurrences:
             self._marks.done(writer, identity)
+        self._counts.add(write.correlated.key, write.correlated.recorded, write.number)
         self._to_save.set()
 
     async def _save(self) -> None:
         while True:
             await self._to_save.wait()
             self._to_save.clear()
-            await asyncio.to_thread(self._file.write, self._marks.to_save())
+            await asyncio.to_thread(self._file.write, self._marks.to_save(), self._counts.to_save())
             await asyncio.sleep(SAVING)
 
 
-def _by_time(batch: list[tuple[str, str, KubeEvent]], now: float) -> Iterator[tuple[float, str, int, str, KubeEvent]]:
-    """With (when, writer, number) in front, to sort by: a snapshot lists a stream's keys as words."""
-    for writer, key, event in batch:
-        yield time_of(event, now), writer, int(key) if key.isdecimal() else 0, key, event
+def _order(offered: _Offered, now: float) -> tuple[float, str, int]:
+    """When, writer, number: a snapshot lists a stream's keys as words."""
+    number = int(offered.key) if offered.key.isdecimal() else 0
+    return time_of(offered.event, now), offered.writer, number

@@ -108,6 +108,8 @@ class Lease:
                 except ApiError as error:
                     failure = error
             self._failed(failure)
+            if pause > FIRST_PAUSE:
+                await self._client.drop_connections()
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -22,7 +22,16 @@ from services.status.core.node_conditions import (
     same_but_for,
     transitions,
 )
-from services.status.core.ready import ReadyInputs, Sign, may_be_said, message, not_ready_reasons
+from services.status.core.ready import (
+    STOPPED,
+    NotReady,
+    ReadyInputs,
+    Sign,
+    may_be_said,
+    message,
+    not_ready_reasons,
+    turned_at,
+)
 from shared.checkpoint import Checkpoint
 from shared.timestamps import rfc3339
 
@@ -30,7 +39,6 @@ _log = logging.getLogger(__name__)
 
 LOOP = "status"
 TURN = 1.0  # seconds: silence is judged this often when not even a beat comes
-RELIST = "relist"  # pleg's progress entry for a successful relist
 NODE = "node"
 
 
@@ -50,7 +58,7 @@ class NodeJudgement:
         self._signs: dict[str, Sign] = {}
         self._pleg_active_at: float | None = None
         self._runtime_good_at: float | None = None
-        self._started_at = self._clock.monotonic()
+        self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
         self._loaded = False
@@ -89,11 +97,19 @@ class NodeJudgement:
         self._changed.set()
 
     def _on_beat(self, beat: Beat) -> None:
-        now = self._clock.monotonic()
-        self._signs[beat.service] = Sign(heard_at=now, turned_at=max(beat.progress.values(), default=None))
-        if beat.service == "pleg":
-            self._note_relist(beat.progress.get(RELIST, 0.0))
+        turned = turned_at(beat.service, beat.progress)
+        self._signs[beat.service] = Sign(heard_at=self._ran_now(), turned_at=turned)
+        if beat.service == "pleg" and turned is not None:
+            self._note_relist(turned)
         self._changed.set()
+
+    def _ran_now(self) -> float:
+        """The present moment. After a gap since the last one, what we hear first was said while we were stopped."""
+        now = self._clock.monotonic()
+        if now - self._ran_at > STOPPED:
+            self._awake_since = now
+        self._ran_at = now
+        return now
 
     def _note_relist(self, moment: float) -> None:
         if moment > (self._pleg_active_at or 0.0):
@@ -110,7 +126,7 @@ class NodeJudgement:
                 self._conditions = adopted(tuple(conditions), list(self._conditions))
 
     async def _judge(self) -> None:
-        now = self._clock.monotonic()
+        now = self._ran_now()
         observed = self._observed.state.get(NODE)
         if observed is not None:
             self._note_relist(observed.last_relist_at)
@@ -118,7 +134,7 @@ class NodeJudgement:
                 self._runtime_good_at = now
         given = ReadyInputs(
             now=now,
-            started_at=self._started_at,
+            awake_since=self._awake_since,
             observed=observed,
             runtime_good_at=self._runtime_good_at,
             pleg_active_at=self._pleg_active_at,
@@ -127,13 +143,17 @@ class NodeJudgement:
             max_pods=self._config.max_pods,
         )
         reasons = not_ready_reasons(given)
+        self.verdict = self._with_ready(reasons)
+        said = may_be_said(reasons)
+        if said is not None:
+            await self._publish(self._with_ready(said), now)
+
+    def _with_ready(self, reasons: list[NotReady]) -> tuple[Condition, ...]:
         wall = rfc3339(self._clock.wall())
         before = next((condition for condition in self._conditions if condition["type"] == "Ready"), None)
         ready = ready_condition(ready=not reasons, message=message(reasons), now=wall, previous=before)
         pressure = self._pressure.state.get(NODE)
-        self.verdict = joined(pressure.conditions if pressure is not None else (), ready, now=wall)
-        if may_be_said(reasons, given):
-            await self._publish(self.verdict, now)
+        return joined(pressure.conditions if pressure is not None else (), ready, now=wall)
 
     async def _publish(self, conditions: tuple[Condition, ...], now: float) -> None:
         said = self.conditions

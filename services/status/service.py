@@ -17,6 +17,7 @@ from services.launch import Context
 from services.status.adapters.host import Host, ThisHost
 from services.status.clients import Clients
 from services.status.core.event_log import EventLog
+from services.status.event_streams import follow_events
 from services.status.events import EventSink
 from services.status.lease import Lease
 from services.status.node import Node
@@ -73,7 +74,7 @@ class Status:
         self._sink: EventSink | None = None
         for service in SERVICES:
             if service != "status":  # our own are taken as they are recorded
-                self._follow_events(service)
+                follow_events(self._bus, service, self._take_event)
         place = Path("status")
         records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
         judgement = NodeJudgement(context, records, self._record_node_event)
@@ -127,23 +128,16 @@ class Status:
             forgiving = asyncio.get_running_loop().call_later(FORGIVEN, self._bus.trouble, trouble, None)
             await asyncio.sleep(AGAIN)
 
-    def _follow_events(self, writer: str) -> None:
-        def on_change(change: Change[KubeEvent]) -> None:
-            if isinstance(change, Put):
-                self._take_event(writer, change.key, change.value)
-
-        self._bus.follow(events_of(writer), on_change)
-
-    def _take_event(self, writer: str, key: str, event: KubeEvent) -> None:
-        line = self._event_log.line(writer, key, event)
+    def _take_event(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
+        line = self._event_log.line(writer, key, event, is_news=is_news)
         if line is not None:
             _log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
         if self._sink is not None:
-            self._sink.offer(writer, key, event)
+            self._sink.offer(writer, key, event, is_news=is_news)
 
     def _record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:
         event = KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=self._config.node_name)
-        self._take_event("status", reason, self._recorder.record(event))
+        self._take_event("status", reason, self._recorder.record(event), is_news=True)
 
     def _echo(self, change: Change[PodStatus]) -> None:
         """Alone, a pod status is accepted as soon as it is here."""

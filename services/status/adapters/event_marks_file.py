@@ -1,4 +1,4 @@
-"""The file in the run directory that says which events were recorded: on a tmpfs, and no loss when it is lost."""
+"""The file in the run directory that says which events were recorded, and how often: on a tmpfs, no loss when lost."""
 
 import logging
 from pathlib import Path
@@ -20,24 +20,24 @@ class EventMarksFile:
         self._path = run_dir / "events" / "recorded.json"
         self._failed = ""
 
-    def read(self) -> Any:
-        """What was last written; None where there is nothing of use."""
+    def read(self) -> tuple[Any, Any]:
+        """What was last written: the marks and the counts, None where there is nothing of use."""
         try:
             record = orjson.loads(self._path.read_bytes())
         except FileNotFoundError:
-            return None
+            return None, None
         except (OSError, ValueError) as error:
             _log.warning("%s cannot be read: %s; some events may be sent again", self._path, _why(error))
-            return None
+            return None, None
         if not isinstance(record, dict) or record.get("version") != _VERSION:
-            return None
-        return record.get("recorded")
+            return None, None
+        return record.get("recorded"), record.get("counted")
 
-    def write(self, recorded: dict[str, list[str]]) -> None:
-        """Replace it. A failure is logged once and costs nothing but requests."""
+    def write(self, recorded: dict[str, list[str]], counted: list[list[str | int | float]]) -> None:
+        """Replace it, whole: the counts are those of what is marked. A failure is logged once; it costs requests."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._path, orjson.dumps({"version": _VERSION, "recorded": recorded}))
+            write_atomically(self._path, orjson.dumps({"version": _VERSION, "recorded": recorded, "counted": counted}))
             self._failed = ""
         except OSError as error:
             if self._failed != (why := _why(error)):

@@ -1,16 +1,18 @@
 """Which Event object an event becomes: combined with similar ones, counted with equal ones, dropped as spam.
 
 Pure; reference pods.md 13.1. The same events in the same order with the same times give the same objects again: that is
-how a restarted status finds out what the life before had written. `now` is wall seconds, the event's own time.
+how a restarted status finds out what the life before had written. What is no longer on a stream it knows from that
+life's counts. `now` is wall seconds, the event's own time.
 """
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from bus.messages.event import KubeEvent
+from services.status.core.event_counts import Recorded
 
 V = TypeVar("V")
 
@@ -30,18 +32,31 @@ class Correlated:
     first_time: float  # wall seconds
     last_time: float
     is_spam: bool  # counted, and not to be written
+    key: str = ""  # of its kind, the same in every life
+    counted_before: bool = False  # the counts of the life before have this occurrence in them
+
+    @property
+    def recorded(self) -> Recorded:
+        """What the next life has to know."""
+        return Recorded(self.name, self.count, self.first_time)
 
 
 class EventCorrelator:
-    """Remembers the newest 4096 keys of each kind. Our source is the same in all of them and in no key."""
+    """Remembers the newest 4096 keys of each kind. Our source is the same in all of them and in no key.
 
-    def __init__(self) -> None:
+    `earlier`: the counts of the life before, by key.
+    """
+
+    def __init__(self, earlier: Mapping[str, Recorded] | None = None) -> None:
         self._similar: _Recent[_Similar] = _Recent()
-        self._observed: _Recent[Correlated] = _Recent()
+        self._observed: _Recent[Recorded] = _Recent()
         self._buckets: _Recent[_Bucket] = _Recent()
+        self._earlier = frozenset(earlier or ())
+        for key, recorded in (earlier or {}).items():
+            self._observed.put(key, recorded)
 
-    def correlate(self, event: KubeEvent, name: str, now: float) -> Correlated:
-        """`name`: of the Event object, should this be the first of its kind."""
+    def correlate(self, event: KubeEvent, name: str, now: float, *, done_before: bool = False) -> Correlated:
+        """`name`: of the Event object, should this be the first of its kind. `done_before`: by the life before."""
         about = (event.kind, event.namespace, event.name, event.uid)
         message = event.message
         similar_key = _digest(*about, event.type, event.reason)
@@ -50,18 +65,21 @@ class EventCorrelator:
         else:
             key = _digest(*about, event.type, event.reason, event.field_path, message)
         first = self._observed.get(key)
+        counted_before = done_before and first is not None and key in self._earlier
         counted = Correlated(
             name=name if first is None else first.name,
             message=message,
-            count=1 if first is None else first.count + 1,
+            count=1 if first is None else first.count + (not counted_before),
             first_time=now if first is None else first.first_time,
             last_time=now,
             is_spam=self._is_spam(_digest(*about, event.type), now),
+            key=key,
+            counted_before=counted_before,
         )
-        self._observed.put(key, counted)
+        self._observed.put(key, counted.recorded)
         return counted
 
-    def _is_combined(self, key: bytes, message: str, now: float) -> bool:
+    def _is_combined(self, key: str, message: str, now: float) -> bool:
         similar = self._similar.get(key)
         if similar is None or now - similar.last > SIMILAR_FOR:
             similar = _Similar()
@@ -75,7 +93,7 @@ class EventCorrelator:
         similar.messages.add(digest)
         return False
 
-    def _is_spam(self, key: bytes, now: float) -> bool:
+    def _is_spam(self, key: str, now: float) -> bool:
         bucket = self._buckets.get(key) or _Bucket(at=now)
         self._buckets.put(key, bucket)
         bucket.left = min(BURST, bucket.left + max(0.0, now - bucket.at) / REFILL)
@@ -89,7 +107,7 @@ class EventCorrelator:
 @dataclass
 class _Similar:
     last: float = 0.0
-    messages: set[bytes] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -102,24 +120,24 @@ class _Recent(Generic[V]):
     """The most recently used keys."""
 
     def __init__(self) -> None:
-        self._values: OrderedDict[bytes, V] = OrderedDict()
+        self._values: OrderedDict[str, V] = OrderedDict()
 
-    def get(self, key: bytes) -> V | None:
+    def get(self, key: str) -> V | None:
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
-    def put(self, key: bytes, value: V) -> None:
+    def put(self, key: str, value: V) -> None:
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) > REMEMBERED:
             self._values.popitem(last=False)
 
 
-def _digest(*parts: str) -> bytes:
-    """Sixteen bytes for a key, however long its messages."""
-    return hashlib.blake2b(_joined(parts), digest_size=16).digest()
+def _digest(*parts: str) -> str:
+    """Thirty-two hex digits for a key, however long its messages."""
+    return hashlib.blake2b(_joined(parts), digest_size=16).hexdigest()
 
 
 def _joined(parts: Iterable[str]) -> bytes:

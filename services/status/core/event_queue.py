@@ -7,6 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from bus.messages.event import KEPT
+from services.status.core.event_correlation import Correlated
 from shared.model.objects import Object
 
 LIMIT = 1000
@@ -18,13 +19,18 @@ Occurrence = tuple[str, str]
 
 @dataclass(frozen=True)
 class Write:
-    """One Event object to be written. `is_new`: as far as we know the API server does not have it."""
+    """One Event object to be written. `is_new`: as far as we know the API server does not have it.
+
+    `correlated` is the newest event it is about, `number` how many they are.
+    """
 
     namespace: str
     name: str
     body: Object
     is_new: bool
     occurrences: tuple[Occurrence, ...]  # the events it is about, the newest of them
+    correlated: Correlated
+    number: int = 1
     tries: int = 0
 
 
@@ -64,4 +70,6 @@ class EventQueue:
 
 def _joined(older: Write, newer: Write) -> Write:
     occurrences = (*older.occurrences, *newer.occurrences)[-KEPT:]
-    return replace(newer, is_new=older.is_new or newer.is_new, occurrences=occurrences, tries=older.tries)
+    number = older.number + newer.number
+    is_new = older.is_new or newer.is_new
+    return replace(newer, is_new=is_new, occurrences=occurrences, number=number, tries=older.tries)

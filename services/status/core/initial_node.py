@@ -53,7 +53,9 @@ def initial_node(facts: NodeFacts) -> Object:
     if identity.provider_id:
         spec["providerID"] = identity.provider_id
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
-    return with_status(node, facts)[0]
+    made = with_status(node, facts)[0]
+    made["status"].pop("declaredFeatures", None)  # of the updates alone (reference node.md 1.6)
+    return made
 
 
 def reconciled(node: Object, facts: NodeFacts) -> Object:

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from bus.messages.pleg import NodeImage, NodeObserved
 from bus.messages.podsync import NodeResources
 from services.status.core.node_conditions import Condition
-
-# Clients parse kubeletVersion as a semantic version and compare it with the API server's: it has to begin with the
-# Kubernetes release whose behaviour we keep. Our own version goes behind the dash, where an order of releases that
-# anybody would act on is not looked for.
-KUBERNETES_RELEASE = "v1.36.0"
+from shared.version import KUBERNETES_RELEASE
 
 
 def kubelet_version(own: str) -> str:
     """The `kubeletVersion` of version `own` of this agent: `v1.36.0-bulkhead.0.1.0`."""
+    # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it has to begin with the
+    # Kubernetes release whose behaviour we keep. Our own version goes behind the dash, where an order of releases that
+    # anybody would act on is not looked for.
     kept = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in own)
     return f"{KUBERNETES_RELEASE}-bulkhead.{kept.strip('.-') or '0'}"
 

@@ -19,6 +19,8 @@ from services.status.core.node_facts import NodeFacts
 from shared.model.objects import Object
 
 NAMES_PER_IMAGE = 5
+# Sorted. `server` translates WebSocket v5 and port-forward tunnelling itself; the other known ones are not there.
+DECLARED_FEATURES = ("ExtendWebSocketsToKubelet",)
 OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
 
 
@@ -166,8 +168,7 @@ def _written(existing: Object | None, ours: Condition, now: str) -> Object:
 
 
 def _set_declared_features(node: Object, status: Object, facts: NodeFacts) -> None:
-    # None of the features that are declared by name is there yet; a Go kubelet before us may have left its list.
-    status.pop("declaredFeatures", None)
+    status["declaredFeatures"] = list(DECLARED_FEATURES)
 
 
 # volumesInUse stays as it is: no volume here is attachable yet.

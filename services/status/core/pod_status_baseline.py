@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from shared.model.objects import Object
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
+_LONGEST_VERSION = 64  # digits; int() refuses thousands
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,9 @@ def newest(watched: Object | None, answered: Object | None, *, in_step: bool) ->
 def version(pod: Object) -> int | None:
     """metadata.resourceVersion as a number that grows; None when it is none."""
     text = metadata(pod).get("resourceVersion")
-    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else None
+    if not isinstance(text, str) or len(text) > _LONGEST_VERSION:
+        return None
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def metadata(pod: Object) -> Object:

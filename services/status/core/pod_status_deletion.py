@@ -14,7 +14,8 @@ def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all
     """
     if not admitted_is_all or not metadata(pod).get("deletionTimestamp") or not is_terminal(status_of(pod)):
         return False
-    if MIRROR in (metadata(pod).get("annotations") or {}):
+    annotations = metadata(pod).get("annotations")
+    if isinstance(annotations, dict) and MIRROR in annotations:
         return False
     return admitted is None or admitted.finished
 

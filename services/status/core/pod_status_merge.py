@@ -80,7 +80,8 @@ def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
             merged[key] = sorted(merged[key], key=_name) if isinstance(merged[key], list) else []
     conditions = _merged_conditions(api, wanted, now=now)
     if is_terminal(merged):
-        conditions = [_unready(condition, merged["phase"], now=now) for condition in conditions]
+        before = {condition["type"]: condition for condition in _conditions(api)}
+        conditions = [_unready(c, merged["phase"], before.get(c["type"], {}), now=now) for c in conditions]
     merged.pop("conditions", None)
     return {**merged, "conditions": conditions} if conditions or "conditions" in api else merged
 
@@ -113,12 +114,14 @@ def _scheduled(condition: Object, before: dict[str, Object]) -> Object:
     return condition | {key: said[key] for key in ("lastTransitionTime",) if key in said}
 
 
-def _unready(condition: Object, phase: str, *, now: str) -> Object:
+def _unready(condition: Object, phase: str, before: Object, *, now: str) -> Object:
+    """A Ready that podsync still says, made False; since when is the moment the API has (`before`), if it has one."""
     if condition["type"] not in ("Ready", "ContainersReady") or condition.get("status") == "False":
         return condition
     kept = {key: value for key, value in condition.items() if key != "message"}
     reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
-    return kept | {"status": "False", "reason": reason, "lastTransitionTime": now}
+    since = before.get("lastTransitionTime", now) if before.get("status") == "False" else now
+    return kept | {"status": "False", "reason": reason, "lastTransitionTime": since}
 
 
 def _conditions(status: Object) -> list[Object]:

@@ -1,5 +1,12 @@
 """Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (reference node.md 1.7), and one more
 for each process of this agent that is gone or stands still. All times are seconds of CLOCK_MONOTONIC.
+
+A process stands still when the one loop named for it in `MAIN_LOOPS` does; that loop turns also when there is nothing
+to do. Other loops may rest for as long as they have no work, so what is not named there is never a reason. pleg is
+judged by its relists, with a threshold of their own; status, which judges, is judged by nobody here.
+
+Silence counts only as long as we listened: after our own start, or a time in which we were stopped, others get their
+whole threshold again. What is known as a fact (the runtime or the network says that it is not ready) counts at once.
 """
 
 from collections.abc import Mapping
@@ -11,12 +18,22 @@ from shared.timestamps import go_duration
 RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last well
 PLEG_THRESHOLD = 180.0  # seconds since the last relist
 PROCESS_THRESHOLD = 30.0  # seconds since a process was last heard of, or its loop last turned
+STOPPED = 5.0  # seconds without a beat heard or a judgement, due every second, and we take it that we did not run
 UNKNOWN_NETWORK = "network state unknown"
+MAIN_LOOPS = {
+    "bootstrap": "reload",
+    "sources": "sources",
+    "podsync": "sync",
+    "volume": "volume",
+    "pleg": "relist",
+    "server": "serve",
+}
+"""Service -> its progress entry that promises to turn regularly."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """The last sign of life of a process: its newest beat, and the newest turn of a loop that the beat told of."""
+    """The last sign of life of a process: its newest beat, and the turn of its main loop that the beat told of."""
 
     heard_at: float
     turned_at: float | None = None
@@ -27,7 +44,7 @@ class ReadyInputs:
     """All that Ready depends on."""
 
     now: float
-    started_at: float  # of this process: what was not heard since is not absent before its threshold
+    awake_since: float  # our start, or the end of a time in which we were stopped
     observed: NodeObserved | None  # None = pleg has not spoken yet
     runtime_good_at: float | None  # when the runtime was last reachable and ready, None = never
     pleg_active_at: float | None  # last relist, None = never
@@ -38,7 +55,7 @@ class ReadyInputs:
 
 @dataclass(frozen=True)
 class NotReady:
-    """One reason. `presumed`: it rests on not knowing, so that a process that has just started must not say it."""
+    """One reason. `presumed`: it rests on silence or on not knowing, and we have not listened for long enough yet."""
 
     text: str
     presumed: bool = False
@@ -50,7 +67,7 @@ def not_ready_reasons(given: ReadyInputs) -> list[NotReady]:
         *_runtime_sync(given),
         *_pleg(given),
         *_runtime_condition(given.observed),
-        *_network(given.observed),
+        *_network(given),
         *_capacity(given.observed, given.max_pods),
         *_processes(given),
     ]
@@ -64,23 +81,34 @@ def message(reasons: list[NotReady]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def may_be_said(reasons: list[NotReady], given: ReadyInputs) -> bool:
-    """Whether the verdict rests on facts, or enough time has passed for their absence to be one."""
-    return not any(reason.presumed for reason in reasons) or given.now - given.started_at > PROCESS_THRESHOLD
+def may_be_said(reasons: list[NotReady]) -> list[NotReady] | None:
+    """The reasons to be given now, empty = Ready; None = all rest on presumption: what was said before stays."""
+    facts = [reason for reason in reasons if not reason.presumed]
+    return facts if facts or not reasons else None
+
+
+def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
+    """When the main loop of a service last turned, by the progress its beat tells; None = it does not say."""
+    return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
+
+
+def _presumed(given: ReadyInputs, threshold: float = PROCESS_THRESHOLD) -> bool:
+    return given.now - given.awake_since <= threshold
 
 
 def _runtime_sync(given: ReadyInputs) -> list[NotReady]:
     if given.runtime_good_at is None:
-        return [NotReady("container runtime status check may not have completed yet", presumed=True)]
+        unchecked = "container runtime status check may not have completed yet"
+        return [NotReady(unchecked, presumed=_presumed(given))]
     if given.now - given.runtime_good_at > RUNTIME_THRESHOLD:
-        return [NotReady("container runtime is down")]
+        return [NotReady("container runtime is down", presumed=_presumed(given, RUNTIME_THRESHOLD))]
     return []
 
 
 def _pleg(given: ReadyInputs) -> list[NotReady]:
     if given.pleg_active_at is None:
-        return [NotReady("PLEG is not healthy: pleg has yet to be successful", presumed=True)]
-    return [NotReady(text) for text in _inactive("PLEG", "pleg", given.now - given.pleg_active_at, PLEG_THRESHOLD)]
+        return [NotReady("PLEG is not healthy: pleg has yet to be successful", presumed=_presumed(given))]
+    return _inactive("PLEG", "pleg", given, given.pleg_active_at, PLEG_THRESHOLD)
 
 
 def _runtime_condition(observed: NodeObserved | None) -> list[NotReady]:
@@ -89,13 +117,14 @@ def _runtime_condition(observed: NodeObserved | None) -> list[NotReady]:
     return [NotReady(_prefixed("container runtime not ready: RuntimeReady=false ", observed.runtime_message))]
 
 
-def _network(observed: NodeObserved | None) -> list[NotReady]:
+def _network(given: ReadyInputs) -> list[NotReady]:
+    observed = given.observed
     if observed is None:
-        return [NotReady(UNKNOWN_NETWORK, presumed=True)]
+        return [NotReady(UNKNOWN_NETWORK, presumed=_presumed(given))]
     if observed.network_ready:
         return []
     if observed.network_message in ("", UNKNOWN_NETWORK):
-        return [NotReady(UNKNOWN_NETWORK, presumed=True)]
+        return [NotReady(UNKNOWN_NETWORK, presumed=_presumed(given))]
     return [NotReady(_prefixed("container runtime network not ready: NetworkReady=false ", observed.network_message))]
 
 
@@ -121,16 +150,18 @@ def _processes(given: ReadyInputs) -> list[NotReady]:
     for process in given.processes:
         sign = given.signs.get(process)
         if sign is None:
-            if given.now - given.started_at > PROCESS_THRESHOLD:
+            if not _presumed(given):
                 reasons.append(NotReady(f"{process} is not healthy: {process} has yet to be heard of"))
             continue
         active_at = sign.heard_at if sign.turned_at is None else min(sign.heard_at, sign.turned_at)
-        reasons += [NotReady(t) for t in _inactive(process, process, given.now - active_at, PROCESS_THRESHOLD)]
+        reasons += _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
     return reasons
 
 
-def _inactive(title: str, name: str, silent: float, threshold: float) -> list[str]:
+def _inactive(title: str, name: str, given: ReadyInputs, active_at: float, threshold: float) -> list[NotReady]:
+    silent = given.now - active_at
     if silent <= threshold:
         return []
     ago, limit = go_duration(silent), go_duration(threshold)
-    return [f"{title} is not healthy: {name} was last seen active {ago} ago; threshold is {limit}"]
+    text = f"{title} is not healthy: {name} was last seen active {ago} ago; threshold is {limit}"
+    return [NotReady(text, presumed=_presumed(given, threshold))]

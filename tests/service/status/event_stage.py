@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from bus.event_recorder import EventRecorder
-from bus.interface import Bus, Change, Put
+from bus.interface import Bus
 from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.streams import events_of
+from services.status.event_streams import follow_events
 from services.status.events import EventSink
 from shared.kube import paths
 from shared.model.objects import Object
@@ -49,7 +50,7 @@ class EventStage:
         client = FakeClient(self.api, USER)
         self.sink = EventSink(client, self.clock, "n1", self.run_dir, chance=lambda: 0.5)
         for writer in WRITERS:
-            bus.follow(events_of(writer), self._offered_by(writer))
+            follow_events(bus, writer, self.sink.offer)
         await bus.start()
         self._life = asyncio.create_task(self.sink.run())
         await self.network.settle()
@@ -87,13 +88,6 @@ class EventStage:
         found = {event["message"]: event["count"] for event in self.events()}
         assert len(found) == len(self.events())
         return found
-
-    def _offered_by(self, writer: str) -> Any:
-        def on_change(change: Change[KubeEvent]) -> None:
-            if isinstance(change, Put):
-                self.sink.offer(writer, change.key, change.value)
-
-        return on_change
 
 
 @contextlib.asynccontextmanager

@@ -17,6 +17,7 @@ from bus.messages.streams import NODE_CONDITIONS, NODE_IMAGES, NODE_OBJECT, NODE
 from services.launch import Context
 from services.status.clients import Clients
 from services.status.core.node_facts import HostNetwork, MachineFacts
+from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
@@ -228,7 +229,7 @@ class NodeStage:
     async def _lives(self) -> None:
         while True:
             for bus in self.buses.values():
-                bus.progress("relist" if bus.service == "pleg" else "loop")
+                bus.progress(MAIN_LOOPS[bus.service])
             if self.lease:
                 renewed = datetime.fromisoformat(self.lease["spec"]["renewTime"])
                 self.lease_ages.append(self.clock.wall() - renewed.timestamp())

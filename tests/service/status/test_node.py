@@ -43,6 +43,7 @@ async def test_a_new_node_is_registered_with_labels_taints_and_status(tmp_path: 
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["images"] == [{"names": ["a:1"], "sizeBytes": 5}]
     assert status["features"] == {"supplementalGroupsPolicy": True}
+    assert status["declaredFeatures"] == ["ExtendWebSocketsToKubelet"]
 
 
 @on_virtual_time
@@ -109,7 +110,7 @@ async def test_fields_that_an_older_server_drops_do_not_make_every_sync_a_patch(
         await stage.start()
         await stage.pass_time(30)
         asked = len(stage.api.requests)
-        assert "features" not in stage.node["status"]
+        assert not {"features", "declaredFeatures"} & stage.node["status"].keys()
         await stage.pass_time(200)
         assert stage.node_requests(asked) == []
         stage.images.put("node", NodeImages(images=(NodeImage(id="j", names=("b:1",), size_bytes=6),)))

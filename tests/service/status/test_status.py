@@ -23,8 +23,10 @@ from bus.messages.streams import (
     events_of,
 )
 from services.launch import Context
+from services.status.core.ready import MAIN_LOOPS
 from services.status.service import build
 from shared.config.effective import EffectiveConfig
+from shared.timestamps import rfc3339_micro
 from tests.fakes.heard import Heard
 
 WELL = NodeObserved(
@@ -69,10 +71,29 @@ class Node:
     async def live(self, seconds: int) -> None:
         """Time passes while pleg relists and every loop that lives turns."""
         for _ in range(seconds):
-            for bus in self.buses.values():
-                bus.progress("loop")
-            self.pleg.progress("relist")
+            self.turn()
             await self.network.advance(1)
+
+    def turn(self, *but: str) -> None:
+        """Every main loop turns, but for those of the services named."""
+        for bus in (*self.buses.values(), self.pleg):
+            if bus.service not in but:
+                bus.progress(MAIN_LOOPS[bus.service])
+
+    def live_while_status_is_stopped(self, seconds: int) -> None:
+        """SIGSTOP: the beats of the first seconds wait for status, then the queue is full. No event loop turns."""
+        for second in range(seconds):
+            self.network.clock.advance(1)
+            self.turn()
+            if second < 5:
+                for bus in (*self.buses.values(), self.pleg):
+                    bus.beat()
+        self.network._next_beat += seconds
+
+    @property
+    def said(self) -> list[str]:
+        """Every Ready that was published, in order."""
+        return [put.value.conditions[-1]["status"] for put in self.node.changes if hasattr(put, "value")]
 
     @contextlib.asynccontextmanager
     async def status(self) -> AsyncIterator[None]:
@@ -194,7 +215,67 @@ async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
         await node.pleg.start()
         node.observed.put("node", replace(WELL, last_relist_at=0))
         await node.network.advance(10)
-    assert [put.value.conditions[-1]["status"] for put in node.node.changes if hasattr(put, "value")] == ["True"]
+    assert node.said == ["True"]
+
+
+async def test_a_process_whose_main_loop_hangs_is_named_though_another_loop_of_it_turns(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        for _ in range(32):
+            node.turn("volume")
+            node.buses["volume"].progress("another")
+            await node.network.advance(1)
+        await node.until_ready_is("False", "volume is not healthy: volume was last seen active 31s ago")
+
+
+async def test_a_loop_that_turns_when_there_is_work_may_rest(node: Node) -> None:
+    node.observe(WELL)
+    node.buses["bootstrap"].progress("kubeconfig")
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(120)
+    assert node.said == ["True"]
+
+
+async def test_a_time_in_which_status_was_stopped_is_nobodys_silence(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        for seconds in (60, 300):
+            node.live_while_status_is_stopped(seconds)
+            await node.network.settle()
+            await node.live(40)
+    assert node.said == ["True"]
+
+
+async def test_who_died_while_status_was_stopped_is_named_thirty_seconds_after_it_goes_on(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        node.network.kill("volume")
+        del node.buses["volume"]
+        node.live_while_status_is_stopped(60)
+        await node.live(29)
+        assert node.said == ["True"]
+        await node.live(3)
+        await node.until_ready_is("False", "volume is not healthy: volume was last seen active 1m3")
+
+
+async def test_what_the_runtime_says_counts_at_once_also_after_a_stop(node: Node) -> None:
+    node.observe(WELL)
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        node.network.kill("volume")
+        del node.buses["volume"]
+        node.live_while_status_is_stopped(60)
+        node.observe(replace(WELL, network_ready=False, network_message="reason:X message:no cni"))
+        ready = await node.until_ready_is("False", "reason:X message:no cni")
+        assert "volume" not in ready["message"]
 
 
 async def test_pleg_that_stands_still_for_three_minutes_makes_the_node_not_ready(node: Node) -> None:
@@ -203,8 +284,7 @@ async def test_pleg_that_stands_still_for_three_minutes_makes_the_node_not_ready
         await node.until_ready_is("True", "")
         await node.live(2)
         for _ in range(181):
-            for bus in node.buses.values():
-                bus.progress("loop")
+            node.turn("pleg")
             await node.network.advance(1)
         await node.until_ready_is("False", "PLEG is not healthy: pleg was last seen active 3m")
 
@@ -249,6 +329,22 @@ async def test_events_of_all_processes_are_logged_once(node: Node, caplog: pytes
         await node.network.settle()
     lines = [record.getMessage() for record in caplog.records if "Event occurred" in record.getMessage()]
     assert [("reason=Started" in line, "reason=BackOff" in line) for line in lines] == [(True, False), (False, True)]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_what_comes_after_a_clock_step_is_logged(
+    node: Node, caplog: pytest.LogCaptureFixture, hours: int
+) -> None:
+    caplog.set_level("INFO")
+    async with node.status():
+        await node.network.settle()
+        before = rfc3339_micro(node.network.clock.wall())
+        node.network.clock._wall += hours * 3600
+        node.podsync_events.record(KubeEvent(type="Normal", reason="Started", message="m", name="web"))
+        node.podsync_events.record(KubeEvent(type="Normal", reason="Pulled", message="m", name="web", time=before))
+        await node.network.settle()
+    lines = [record.getMessage() for record in caplog.records if "Event occurred" in record.getMessage()]
+    assert ["reason=Started" in lines[0], "reason=Pulled" in lines[1], len(lines)] == [True, True, 2]
 
 
 async def test_a_writer_keeps_the_newest_two_hundred_events(node: Node) -> None:

@@ -144,6 +144,18 @@ def test_a_clock_that_steps_back_neither_fails_nor_refills() -> None:
     assert not seen.see(after=300).is_spam
 
 
+def test_the_counts_of_the_life_before_are_counted_on() -> None:
+    before = Correlation()
+    first, second = before.see(), before.see(after=5)
+    correlator = EventCorrelator({first.key: second.recorded})
+    replayed = correlator.correlate(EVENT, "new", 1005.0, done_before=True)
+    assert (replayed.count, replayed.counted_before) == (2, True)
+    again = correlator.correlate(EVENT, "new", 1010.0)
+    assert (again.name, again.count, again.first_time) == ("e1", 3, 1000.0)
+    unknown = correlator.correlate(replace(EVENT, uid="v"), "e7", 1010.0, done_before=True)
+    assert (unknown.name, unknown.count, unknown.counted_before) == ("e7", 1, False)
+
+
 def test_the_oldest_keys_are_forgotten() -> None:
     seen = Correlation()
     seen.see()

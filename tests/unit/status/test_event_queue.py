@@ -5,12 +5,16 @@ from typing import Any
 import pytest
 
 from bus.messages.event import KEPT
+from services.status.core.event_correlation import Correlated
+from services.status.core.event_counts import REMEMBERED, EventCounts, Recorded
 from services.status.core.event_marks import EventMarks, Standing
 from services.status.core.event_queue import LIMIT, TRIES, EventQueue, Write
 
 
 def _write(name: str, count: int = 1) -> Write:
-    return Write("default", name, {"count": count}, is_new=count == 1, occurrences=(("podsync", f"{name}-{count}"),))
+    correlated = Correlated(name, "m", count, 1.0, 2.0, is_spam=False, key=name)
+    occurrences = (("podsync", f"{name}-{count}"),)
+    return Write("default", name, {"count": count}, is_new=count == 1, occurrences=occurrences, correlated=correlated)
 
 
 def test_it_is_first_in_first_out() -> None:
@@ -36,6 +40,7 @@ def test_one_that_happens_without_end_does_not_grow() -> None:
         queue.add(_write("a", count))
     write = queue.take()
     assert write is not None and len(write.occurrences) == KEPT and write.occurrences[-1] == ("podsync", "a-999")
+    assert (write.number, write.correlated.count) == (999, 999)
 
 
 def test_when_it_is_full_the_newest_is_not_taken_and_a_count_is() -> None:
@@ -56,7 +61,7 @@ def test_what_comes_back_is_first_in_its_newest_form_and_gives_up_in_the_end() -
         queue.add(_write("a", tries + 2))
         assert queue.bring_back(write)
     last = queue.take()
-    assert last is not None and last.is_new and last.body == {"count": TRIES}
+    assert last is not None and last.is_new and last.body == {"count": TRIES} and last.number == TRIES
     assert not queue.bring_back(last)
     following = queue.take()
     assert following is not None and following.name == "b"
@@ -90,3 +95,32 @@ def test_marks_are_bounded_and_cover_what_a_writer_keeps() -> None:
 @pytest.mark.parametrize("saved", [None, 3, [], {"podsync": 3}, {"podsync": [1, None, "x"]}, {"else": ["x"]}])
 def test_marks_of_no_use_are_no_marks(saved: Any) -> None:
     assert EventMarks(saved).take("podsync", "y") is Standing.NEW
+
+
+def test_counts_go_on_where_the_life_before_stopped() -> None:
+    counts = EventCounts()
+    counts.add("k", Recorded("e1", 1, 5.0), 1)
+    counts.add("k", Recorded("e1", 4, 5.0), 2)  # a fourth waits
+    counts.add("other", Recorded("e9", 1, 6.5), 1)
+    next_life = EventCounts(counts.to_save())
+    assert next_life.earlier == {"k": Recorded("e1", 3, 5.0), "other": Recorded("e9", 1, 6.5)}
+    next_life.add("k", Recorded("e1", 4, 5.0), 1)
+    assert EventCounts(next_life.to_save()).earlier["k"] == Recorded("e1", 4, 5.0)
+
+
+def test_counts_are_bounded_and_a_kind_that_begins_anew_is_counted_anew() -> None:
+    counts = EventCounts()
+    for number in range(REMEMBERED + 5):
+        counts.add(str(number), Recorded(f"e{number}", 1, 1.0), 7)
+    counts.add("9", Recorded("again", 1, 2.0), 1)
+    earlier = EventCounts(counts.to_save()).earlier
+    assert len(earlier) == REMEMBERED and "4" not in earlier
+    assert earlier["9"] == Recorded("again", 1, 2.0)
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [None, 3, {}, [7], [[]], [["k", "n", 0, 1.0]], [["k", "", 1, 1.0]], [["k", "n", 1, 1e18]], [["k", "n", "1", 1.0]]],
+)
+def test_counts_of_no_use_are_no_counts(saved: Any) -> None:
+    assert EventCounts(saved).earlier == {}

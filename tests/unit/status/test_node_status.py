@@ -10,7 +10,7 @@ from bus.messages.podsync import NodeResources
 from services.status.core.initial_node import initial_node, reconciled
 from services.status.core.node_conditions import adopted
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
-from services.status.core.node_status import rebooted, with_status
+from services.status.core.node_status import DECLARED_FEATURES, rebooted, with_status
 
 OBSERVED = NodeObserved(
     observed_at=1,
@@ -60,6 +60,14 @@ def test_what_a_node_without_status_gets() -> None:
     assert [c["type"] for c in written["conditions"]] == ["DiskPressure", "Ready"]
     assert {c["lastHeartbeatTime"] for c in written["conditions"]} == {"t9"}
     assert "features" not in written and "volumesInUse" not in written
+
+
+def test_the_features_of_this_agent_are_declared_by_updates_whatever_another_kubelet_declared() -> None:
+    befores: list[dict[str, Any]] = [{}, {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}]
+    for before in befores:
+        assert status({"status": before})["declaredFeatures"] == ["ExtendWebSocketsToKubelet"]
+    assert "declaredFeatures" not in initial_node(FACTS)["status"]
+    assert sorted(DECLARED_FEATURES) == list(DECLARED_FEATURES)
 
 
 def test_what_is_not_known_stays_as_it_is() -> None:

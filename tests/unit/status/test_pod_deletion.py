@@ -8,7 +8,7 @@ from bus.messages.podsync import AdmittedPod, PodState
 from services.status.core.pod_status_deletion import may_be_deleted
 
 
-def pod(phase: str = "Failed", **metadata: Any) -> Any:
+def pod(phase: Any = "Failed", **metadata: Any) -> Any:
     return {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", **metadata}, "status": {"phase": phase}}
 
 
@@ -33,6 +33,10 @@ FINISHED = admitted(PodState.FINISHED)
         (pod("Pending"), None, True, False),
         (pod(deletionTimestamp=None), FINISHED, True, False),
         (pod(annotations={"kubernetes.io/config.mirror": "h"}), FINISHED, True, False),
+        (pod(annotations=5), FINISHED, True, True),
+        (pod(annotations=["kubernetes.io/config.mirror"]), FINISHED, True, True),
+        (pod(["Failed"]), FINISHED, True, False),
+        ({"metadata": [], "status": 5}, None, True, False),
         ({}, None, True, False),
     ],
 )

@@ -23,6 +23,7 @@ def at(version: Any) -> Any:
         (at("10"), at("9"), False, Baseline(at("10"), certain=False)),
         (at("10"), at("10"), False, Baseline(at("10"), certain=True)),
         (at("abc"), at("10"), True, Baseline(at("abc"), certain=False)),
+        (at("9" * 5000), at("10"), True, Baseline(at("9" * 5000), certain=False)),
         (at(7), at("10"), True, Baseline(at(7), certain=False)),
     ],
 )

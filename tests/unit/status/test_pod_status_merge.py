@@ -52,6 +52,14 @@ def test_a_terminal_phase_is_never_left_again(phase: str) -> None:
     ] * 2
 
 
+def test_a_terminal_pod_that_podsync_still_calls_ready_is_written_once() -> None:
+    wanted = {"phase": "Running", "conditions": [READY, CONTAINERS]}
+    api = {"phase": "Failed", "conditions": [READY]}
+    written = merged(api, wanted)
+    assert status_patch({"status": api}, wanted, now=NOW) is not None
+    assert status_patch({"status": written}, wanted, now="2026-01-01T02:00:00Z") is None
+
+
 def test_a_pod_that_succeeded_is_not_ready_because_it_completed() -> None:
     (ready,) = merged({}, {"phase": "Succeeded", "conditions": [READY]})["conditions"]
     assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")

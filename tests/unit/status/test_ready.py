@@ -1,18 +1,22 @@
 """The table of node.md 1.7, line by line: why a node is not Ready, in whose words, and when it may be said."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.messages.pleg import NodeObserved
 from services.status.core.ready import (
+    MAIN_LOOPS,
     NotReady,
     ReadyInputs,
     Sign,
     may_be_said,
     message,
     not_ready_reasons,
+    turned_at,
 )
 
 NOW = 10_000.0
@@ -28,7 +32,7 @@ WELL = NodeObserved(
 )
 GIVEN = ReadyInputs(
     now=NOW,
-    started_at=NOW - 1000,
+    awake_since=NOW - 1000,
     observed=WELL,
     runtime_good_at=NOW,
     pleg_active_at=NOW - 1,
@@ -116,7 +120,7 @@ def test_a_process_that_beats_but_stands_still_is_named() -> None:
 
 def test_a_process_never_heard_of_is_named_thirty_seconds_after_our_own_start() -> None:
     signs = {"volume": Sign(NOW)}
-    assert texts(signs=signs, started_at=NOW - 29) == []
+    assert texts(signs=signs, awake_since=NOW - 29) == []
     assert texts(signs=signs) == ["podsync is not healthy: podsync has yet to be heard of"]
 
 
@@ -144,12 +148,52 @@ def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
     "changed", [{"observed": None}, {"pleg_active_at": None}, {"runtime_good_at": None}], ids=lambda c: next(iter(c))
 )
 def test_ignorance_is_not_said_in_the_first_thirty_seconds(changed: dict[str, Any]) -> None:
-    young = replace(GIVEN, started_at=NOW - 30, **changed)
-    assert not may_be_said(not_ready_reasons(young), young)
-    old = replace(young, started_at=NOW - 31)
-    assert may_be_said(not_ready_reasons(old), old)
+    young = replace(GIVEN, awake_since=NOW - 30, **changed)
+    assert may_be_said(not_ready_reasons(young)) is None
+    old = replace(young, awake_since=NOW - 31)
+    assert may_be_said(not_ready_reasons(old)) == not_ready_reasons(old) != []
 
 
-def test_a_fact_is_said_at_once() -> None:
-    young = replace(GIVEN, started_at=NOW, observed=observed(network_ready=False, network_message="reason:X message:Y"))
-    assert may_be_said(not_ready_reasons(young), young)
+@pytest.mark.parametrize(
+    ("threshold", "changed"),
+    [
+        (30, {"signs": {**GIVEN.signs, "volume": Sign(NOW - 1000)}}),
+        (30, {"signs": {**GIVEN.signs, "volume": Sign(NOW, turned_at=NOW - 1000)}}),
+        (30, {"runtime_good_at": NOW - 1000, "observed": replace(WELL, runtime_reachable=False)}),
+        (180, {"pleg_active_at": NOW - 1000}),
+    ],
+    ids=["process", "loop", "runtime", "pleg"],
+)
+def test_silence_is_not_said_before_its_threshold_has_passed_in_which_we_listened(
+    threshold: float, changed: dict[str, Any]
+) -> None:
+    just_woken = replace(GIVEN, awake_since=NOW - threshold, **changed)
+    assert may_be_said(not_ready_reasons(just_woken)) is None
+    awake = replace(just_woken, awake_since=NOW - threshold - 1)
+    assert may_be_said(not_ready_reasons(awake)) == not_ready_reasons(awake) != []
+
+
+def test_a_fact_is_said_at_once_and_without_what_is_presumed() -> None:
+    unready = observed(network_ready=False, network_message="reason:X message:Y")
+    signs = {**GIVEN.signs, "volume": Sign(NOW - 60)}
+    (said,) = may_be_said(not_ready_reasons(replace(GIVEN, awake_since=NOW, observed=unready, signs=signs))) or []
+    assert said.text == "container runtime network not ready: NetworkReady=false reason:X message:Y"
+
+
+def test_a_well_node_is_ready_at_once() -> None:
+    assert may_be_said(not_ready_reasons(replace(GIVEN, awake_since=NOW))) == []
+
+
+def test_the_main_loop_alone_tells_whether_a_process_stands_still() -> None:
+    assert turned_at("bootstrap", {"reload": 5.0, "kubeconfig": 9.0}) == 5.0
+    assert turned_at("bootstrap", {"kubeconfig": 1.0}) is None
+    assert turned_at("somebody", {"": 1.0, "loop": 1.0}) is None
+
+
+@pytest.mark.parametrize("service", sorted(MAIN_LOOPS))
+def test_every_service_calls_its_main_loop_so(service: str) -> None:
+    source = (Path(__file__).parents[3] / "services" / service / "service.py").read_text()
+    names = {*re.findall(r'progress\("([^"]+)"\)', source)}
+    if "progress(LOOP)" in source:
+        names |= {*re.findall(r'^LOOP = "([^"]+)"', source, re.MULTILINE)}
+    assert MAIN_LOOPS[service] in names

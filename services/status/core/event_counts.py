@@ -1,0 +1,52 @@
+"""How often each kind of event was recorded and as which object: the next life of status counts on from there. Pure.
+
+Counts only what is done with, so that what a life left unsent is counted when the next one takes it in. What is
+forgotten here begins anew, as all of it does with a Go kubelet's restart. Reference pods.md 13.1.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REMEMBERED = 2048  # kinds; more than there are events on all streams
+_END_OF_TIME = 2.0**33  # wall seconds
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The Event object of one kind: its name, how often it happened, and when first (wall seconds)."""
+
+    name: str
+    count: int
+    first_time: float
+
+
+class EventCounts:
+    """`saved`: what `to_save` gave in the life before; what of it makes no sense is left out."""
+
+    def __init__(self, saved: Any = None) -> None:
+        self._known: OrderedDict[str, Recorded] = OrderedDict()
+        for entry in saved if isinstance(saved, list) else []:
+            match entry:
+                case [str(key), str(name), int(count), float(first) | int(first)] if (
+                    name and count > 0 and 0 <= first < _END_OF_TIME
+                ):
+                    self._remember(key, Recorded(name, count, first))
+        self.earlier: Mapping[str, Recorded] = dict(self._known)
+
+    def add(self, key: str, recorded: Recorded, number: int) -> None:
+        """`number` more are done with; the first ones of their kind are what `recorded` says, but for its count."""
+        known = self._known.get(key)
+        count = number + (known.count if known is not None and known.name == recorded.name else 0)
+        self._remember(key, Recorded(recorded.name, count, recorded.first_time))
+
+    def to_save(self) -> list[list[str | int | float]]:
+        """The longest unheard first: some 250 KiB at the most."""
+        return [[key, known.name, known.count, known.first_time] for key, known in self._known.items()]
+
+    def _remember(self, key: str, recorded: Recorded) -> None:
+        self._known[key] = recorded
+        self._known.move_to_end(key)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)

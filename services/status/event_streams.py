@@ -1,0 +1,28 @@
+"""The events of the other services as they come, each with the word whether it is news or was there before us."""
+
+from typing import Protocol
+
+from bus.interface import Bus, Change, Freshness, Put
+from bus.messages.event import KubeEvent
+from bus.messages.streams import events_of
+
+
+class Take(Protocol):
+    """Takes an event of `writer`. `is_news`: it came after this life first saw the writer's stream."""
+
+    def __call__(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None: ...
+
+
+def follow_events(bus: Bus, writer: str, take: Take) -> None:
+    """Call before the bus is started."""
+    is_news = False  # all of the first snapshot comes before the first word that we are in step
+
+    def on_change(change: Change[KubeEvent]) -> None:
+        nonlocal is_news
+        match change:
+            case Put(key, event):
+                take(writer, key, event, is_news=is_news)
+            case Freshness(stale=False):
+                is_news = True
+
+    bus.follow(events_of(writer), on_change)
