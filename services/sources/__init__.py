@@ -9,11 +9,13 @@ Purpose
 Owns
     `pods.desired` (complete once every configured source has reported), `pods.mirrors`, `node.object` (complete once
     the API server was listed, never on a node that runs alone), `objects.changed` (versions of the Secrets and
-    ConfigMaps that pods name, never their content) and `events/sources`.
+    ConfigMaps that pods name, never their content; complete once every pod of the API was told and each object watched
+    then has a version or failed to be read, or ten seconds later) and `events/sources`.
 
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
-    the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it.
+    the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it, for at
+    most a hundred of them. Node and pods have a client of their own. After an outage every watch is resumed.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.

@@ -13,6 +13,7 @@ from bus.messages.sources import (
     NodeObject,
 )
 from services.sources.api_server import ApiServer
+from services.sources.clients import Clients
 from services.sources.cluster_pods import ClusterPods
 from services.sources.desired_set import DesiredSet
 from services.sources.listed_objects import RuntimeClassReads, ServiceReads
@@ -23,7 +24,6 @@ from services.sources.troubles import Troubles
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
-from shared.kube.interface import ApiClient
 
 
 class Cluster:
@@ -32,7 +32,7 @@ class Cluster:
     def __init__(
         self,
         config: EffectiveConfig,
-        client: ApiClient,
+        clients: Clients,
         bus: Bus,
         clock: Clock,
         desired: DesiredSet,
@@ -42,8 +42,8 @@ class Cluster:
         mirrors: OwnedStream[MirrorPod],
         changed: OwnedStream[ChangedObject],
     ) -> None:
-        self._config, self._client = config, client
-        self._api = ApiServer(client, bus, clock)
+        self._config, self._clients = config, clients
+        self._api = ApiServer(clients, bus, clock)
         self._node = NodeWatch(self._api, node, config.node_name)
         self._services = ServiceReads(self._api)
         self._runtime_classes = RuntimeClassReads(self._api)
@@ -61,7 +61,7 @@ class Cluster:
         finally:
             await self._objects.close()
             await self._runtime_classes.close()
-            await self._client.close()
+            await self._clients.close()
 
     @property
     def busy_since(self) -> float | None:
@@ -78,14 +78,14 @@ class Cluster:
             return await self._objects.get(request.kind, request.namespace, request.name, fresh=request.fresh)
         if request.kind == "RuntimeClass":
             if request.fresh:
-                return await live_read(self._api, f"{paths.RUNTIME_CLASSES}/{request.name}")
+                return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")
             return await self._runtime_classes.get(request.name)
         if request.kind != "Node":
             return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for anybody")
         if request.name != self._config.node_name:
             return FoundObject(object=None, error=f"only node {self._config.node_name} is read, not {request.name!r}")
         if request.fresh:
-            return await live_read(self._api, paths.node(request.name))
+            return await live_read(self._api, self._clients.node, paths.node(request.name))
         return self._node.found()
 
     async def get_services(self, request: GetServices) -> FoundServices:

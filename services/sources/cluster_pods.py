@@ -47,6 +47,7 @@ class ClusterPods:
         self._changed = asyncio.Event()
         self._list_watch = ListWatch(
             api=api,
+            client=api.clients.node,
             what="pods",
             path=paths.PODS,
             selector=f"spec.nodeName={config.node_name}",

@@ -44,11 +44,16 @@ class FetchedObjects:
                 # An API server may answer version 0 from its memory, which is all a periodic look needs.
                 cached = ttl > 0 and known.object is not None and not fresh
                 path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
-                found = await live_read(self._api, path, {"resourceVersion": "0"} if cached else None, may_lag=True)
+                query = {"resourceVersion": "0"} if cached else None
+                found = await live_read(self._api, self._api.clients.objects, path, query, may_lag=True)
                 if found.object is None and not found.not_found:
                     return found
                 self._take(reference, known, found)
             return FoundObject(object=known.object, not_found=known.object is None, error=known.not_found)
+
+    def tells_by_itself(self, reference: Reference) -> bool:
+        """Nothing is read before somebody asks."""
+        return False
 
     def sweep(self) -> None:
         """Nothing runs by itself."""

@@ -1,19 +1,19 @@
 """Runs one list and watch against the API server: does what the reflector says, hands on what comes, never gives up."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.sources.api_server import ApiServer
+from services.sources.api_server import ApiServer, AskAgainError
 from services.sources.core.api_objects import metadata_text, read_list
 from services.sources.core.reflector import ListAll, Pause, Reflector, WatchFrom
-from shared.kube.interface import ApiError, ApiStatusError, WatchEvent
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
 
 _log = logging.getLogger(__name__)
 
-LIST_TIMEOUT = 30.0  # seconds
 LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
@@ -24,12 +24,15 @@ class ListWatch:
     object; both take whatever was sent, decide whether it makes sense, and do not raise."""
 
     api: ApiServer
+    client: ApiClient
     what: str  # for people, such as `pods`
     path: str
     selector: str  # fieldSelector, "" = everything
     on_list: Callable[[list[Any]], None]
     on_change: Callable[[str, Any], None]
     reflector: Reflector = field(default_factory=Reflector)
+    on_failure: Callable[[], None] = lambda: None  # the list could not be read
+    probes: bool = False  # asks anew as soon as anybody's request failed, to learn when the API server is there again
     selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
     _forbidden: int = field(default=0, init=False)  # in a row
@@ -47,21 +50,28 @@ class ListWatch:
 
     async def _list(self) -> None:
         query = {"fieldSelector": self.selector} if self.selector else {}
+        began = self.api.clock.monotonic()
         try:
-            answer = await self.api.client.get(self.path, query, timeout=LIST_TIMEOUT)
+            async with self.api.waiting():
+                answer = await self.client.get(self.path, query, timeout=self.reflector.patience)
+        except AskAgainError:
+            return
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
             if unknown and self.selector and not self.selector_needed:
                 _log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
                 self.selector = ""
                 return
-            self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            now = self.api.clock.monotonic()
+            self.reflector.list_failed(error, now=now, chance=self.api.chance(), waited=now - began)
             self._say(error)
+            self.on_failure()
             return
         found = read_list(answer)
         if found is None:
             self.reflector.list_failed(None, now=self.api.clock.monotonic(), chance=self.api.chance())
             self.api.failed(self.what, ApiError("what it sent is no list"))
+            self.on_failure()
             return
         items, version = found
         self.reflector.listed(version)
@@ -76,14 +86,23 @@ class ListWatch:
         began, events = self.api.clock.monotonic(), 0
         opened = False
         try:
-            async with self.api.client.watch(self.path, query, timeout=timeout) as stream:
+            async with contextlib.AsyncExitStack() as stack:
+                watch = self.client.watch(self.path, query, timeout=timeout)
+                async with self.api.waiting(self.reflector.patience):
+                    stream = await stack.enter_async_context(watch)
                 opened = True
+                self.reflector.watch_opened()
                 self._answered()
-                async for event in stream:
-                    events += 1
-                    self._take(event)
+                async with self.api.waiting(probe=self.probes):
+                    async for event in stream:
+                        events += 1
+                        self._take(event)
+        except AskAgainError:
+            return
         except ApiError as error:
-            self.reflector.watch_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            now = self.api.clock.monotonic()
+            waited = 0.0 if opened else now - began
+            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), waited=waited)
             if opened or (
                 isinstance(error, ApiStatusError) and error.gone
             ):  # it will be resumed, or listed; that may well succeed

@@ -25,6 +25,7 @@ class ListedObjects:
         self._what = what
         self._list_watch = ListWatch(
             api=api,
+            client=api.clients.objects,
             what=what,
             path=path,
             selector=selector,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from bus.messages.sources import FoundObject
 from services.sources.api_server import ApiServer
-from shared.kube.interface import ApiError, ApiStatusError
+from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
 
 TIMEOUT = 4.0  # seconds; whoever asks waits five
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
@@ -13,17 +13,21 @@ FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 
 
 async def live_read(
-    api: ApiServer, path: str, query: Mapping[str, str] | None = None, *, may_lag: bool = False
+    api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None = None, *, may_lag: bool = False
 ) -> FoundObject:
-    """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments."""
+    """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments. An outage
+    that is noticed here is one for every watch, and so is its end."""
     retries = iter(FORBIDDEN_RETRIES if may_lag else ())
     while True:
         try:
-            return FoundObject(object=await api.client.get(path, query, timeout=TIMEOUT))
+            found = await client.get(path, query, timeout=TIMEOUT)
+            api.is_there()
+            return FoundObject(object=found)
         except ApiStatusError as error:
             delay = next(retries, None) if error.forbidden else None
             if delay is None:
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             await asyncio.sleep(delay)
-        except ApiError as error:
+        except ApiUnreachableError as error:
+            api.failed(path, error)
             return FoundObject(object=None, error=str(error))

@@ -7,7 +7,7 @@ from bus.interface import OwnedStream
 from bus.messages.sources import FoundObject, NodeObject
 from services.sources.api_server import ApiServer
 from services.sources.core.api_objects import metadata_text, without_managed_fields
-from services.sources.core.reflector import PROMPT_PAUSE, Reflector
+from services.sources.core.reflector import PATIENCE, PROMPT_PAUSE, Reflector
 from services.sources.list_watch import ListWatch
 from shared.kube import paths
 from shared.model.objects import Object
@@ -26,12 +26,14 @@ class NodeWatch:
         self._stream, self._name = stream, node_name
         self._list_watch = ListWatch(
             api=api,
+            client=api.clients.node,
             what="node",
             path=paths.NODES,
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE),
+            reflector=Reflector(longest_pause=PROMPT_PAUSE, longest_patience=PATIENCE),
+            probes=True,
         )
         self.synced = self._list_watch.synced
 

@@ -8,6 +8,8 @@ from shared.podspec.references import Reference
 
 # A version of the object was seen; "" = the API server has none.
 Changed = Callable[[Reference, str], None]
+# The object could not be read; it is tried again.
+Failed = Callable[[Reference], None]
 
 
 class ObjectStore(Protocol):
@@ -23,6 +25,10 @@ class ObjectStore(Protocol):
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
         """Read it. `fresh`: from the API server, whatever is known. Never raises for what the API server does."""
+        ...
+
+    def tells_by_itself(self, reference: Reference) -> bool:
+        """A version of it is on its way, whether somebody asks for the object or not."""
         ...
 
     def sweep(self) -> None:

@@ -1,8 +1,11 @@
 """Secrets and ConfigMaps that pods of this node name: who may read them, by which strategy, and which changed."""
 
+import asyncio
+
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject
 from services.sources.api_server import ApiServer
+from services.sources.bounded_objects import BoundedObjects
 from services.sources.core.desired_pods import MergeChange, Removed, Wanted
 from services.sources.core.fetched_object import time_to_live
 from services.sources.core.reference_counts import ReferenceCounts
@@ -14,6 +17,7 @@ from shared.config.effective import EffectiveConfig
 from shared.podspec.references import Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
+FIRST_VERSIONS = 10.0  # seconds: what has no version then will not be waited for any longer
 
 
 class ReferencedObjects:
@@ -24,6 +28,8 @@ class ReferencedObjects:
     ) -> None:
         self._stream = stream
         self._counts = ReferenceCounts()
+        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were told
+        self._overdue: asyncio.TimerHandle | None = None
         self._store: ObjectStore
         match config.change_detection_strategy:
             case "Get":
@@ -32,7 +38,11 @@ class ReferencedObjects:
                 self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
             case _:
                 idle_after = max(60.0, 5 * config.sync_frequency)
-                self._store = WatchedObjects(api, self._changed, idle_after=idle_after, is_shown=self._counts.is_shown)
+                watched = WatchedObjects(
+                    api, self._changed, self._settled, idle_after=idle_after, is_shown=self._counts.is_shown
+                )
+                fetched = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
+                self._store = BoundedObjects(watched, fetched)
 
     def tell(self, change: MergeChange) -> None:
         """A pod from the API is about to be published, or taken away."""
@@ -49,10 +59,23 @@ class ReferencedObjects:
         for reference in unneeded:
             self._store.unregister(reference)
             self._stream.delete(reference.key, "no pod names it")
+            self._settled(reference)
 
     def whole(self) -> None:
-        """Every pod there is has been told."""
-        self._stream.mark_complete()
+        """Every pod there is has been told. The stream is complete once each object that is being watched then has a
+        version or failed to be read: to followers of an earlier life what is absent is gone."""
+        if self._awaited is not None:
+            return
+        known = set(self._stream.keys())
+        self._awaited = {
+            reference
+            for reference in self._counts.references
+            if reference.key not in known and self._store.tells_by_itself(reference)
+        }
+        if self._awaited:
+            self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS, self._complete)
+        else:
+            self._complete()
 
     async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
         """The object, or why there is none, in the kubelet's words."""
@@ -67,7 +90,22 @@ class ReferencedObjects:
 
     async def close(self) -> None:
         """Stop every watch."""
+        if self._overdue is not None:
+            self._overdue.cancel()
         await self._store.close()
 
     def _changed(self, reference: Reference, version: str) -> None:
         self._stream.put(reference.key, ChangedObject(resource_version=version), "read from the API server")
+        self._settled(reference)
+
+    def _settled(self, reference: Reference) -> None:
+        """Nothing more is to be awaited of it before the stream is complete."""
+        if self._awaited and reference in self._awaited:
+            self._awaited.discard(reference)
+            if not self._awaited:
+                self._complete()
+
+    def _complete(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._stream.mark_complete()

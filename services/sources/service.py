@@ -9,6 +9,7 @@ from bus.event_recorder import EventRecorder
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.launch import Context
+from services.sources.clients import Clients
 from services.sources.cluster import Cluster
 from services.sources.desired_set import DesiredSet
 from services.sources.static_pods import StaticPods
@@ -29,36 +30,33 @@ def build(context: Context) -> "Sources":
         return Sources(context, None)
     from shared.kube.client import kube_client  # aiohttp's 12 MiB are spared where there is no cluster
 
-    client = kube_client(
-        config.run_dir,
-        qps=config.kube_api_qps,
-        burst=config.kube_api_burst,
-        timeout=API_TIMEOUT,
-        clock=context.clock,
-    )
-    return Sources(context, client)
+    def client() -> ApiClient:
+        qps, burst = config.kube_api_qps, config.kube_api_burst
+        return kube_client(config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock)
+
+    return Sources(context, Clients(node=client(), objects=client()))
 
 
 class Sources:
-    """The one owner of `pods.desired`, and the one reader of the API server. `client`: None = the node runs alone."""
+    """The one owner of `pods.desired`, and the one reader of the API server. `clients`: None = the node runs alone."""
 
-    def __init__(self, context: Context, client: ApiClient | None) -> None:
+    def __init__(self, context: Context, clients: Clients | None) -> None:
         config, self._bus, self._clock = context.config, context.bus, context.clock
         clock = self._clock
         events = EventRecorder(self._bus.own(events_of("sources")), clock)
         node, mirrors = self._bus.own(NODE_OBJECT), self._bus.own(PODS_MIRRORS)
         changed = self._bus.own(OBJECTS_CHANGED)
         troubles = Troubles(self._bus)
-        present = {"file": bool(config.static_pod_path), "api": client is not None}
+        present = {"file": bool(config.static_pod_path), "api": clients is not None}
         configured = [source for source, there in present.items() if there]
         desired = DesiredSet(self._bus.own(PODS_DESIRED), events, clock, configured)
         self._static: StaticPods | None = None
         if present["file"]:
             self._static = StaticPods(config, clock, desired, events, troubles)
         self._cluster: Cluster | None = None
-        if client is not None:
+        if clients is not None:
             self._cluster = Cluster(
-                config, client, self._bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
+                config, clients, self._bus, clock, desired, troubles, node=node, mirrors=mirrors, changed=changed
             )
         self._bus.answer(GetObject, self._get_object)
         self._bus.answer(GetServices, self._get_services)

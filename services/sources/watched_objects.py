@@ -16,7 +16,7 @@ from services.sources.core.api_objects import metadata_text
 from services.sources.core.reflector import Reflector
 from services.sources.list_watch import ListWatch
 from services.sources.live_read import live_read
-from services.sources.object_store import Changed, single
+from services.sources.object_store import Changed, Failed, single
 from shared.kube import paths
 from shared.model.objects import Object
 from shared.podspec.references import Reference
@@ -30,8 +30,8 @@ FIRST_SYNC = 1.0  # seconds a read waits for the object to be listed
 class _Watched:
     """One object and, unless it rests, its watch."""
 
-    def __init__(self, api: ApiServer, reference: Reference, changed: Changed) -> None:
-        self._api, self.reference, self._changed = api, reference, changed
+    def __init__(self, api: ApiServer, reference: Reference, changed: Changed, failed: Failed) -> None:
+        self._api, self.reference, self._changed, self._failed = api, reference, changed, failed
         self.object: Object | None = None
         self.read_at = api.clock.monotonic()
         self._running: asyncio.Task[None] | None = None
@@ -49,11 +49,13 @@ class _Watched:
             return
         watch = ListWatch(
             api=self._api,
+            client=self._api.clients.objects,
             what=single(self.reference),
             path=paths.referenced(self.reference.kind, self.reference.namespace),
             selector=f"metadata.name={self.reference.name}",
             on_list=self._on_list,
             on_change=self._on_change,
+            on_failure=lambda: self._failed(self.reference),
             reflector=Reflector(shortest_watch=SHORTEST_WATCH),
         )
         self.synced = watch.synced
@@ -93,21 +95,29 @@ class _Watched:
             _log.error("%s: its watch failed: %r", single(self.reference), error)
             if self._running is task:
                 self._running = None  # the next read opens another
+                self._failed(self.reference)
 
 
 class WatchedObjects:
     """`idle_after`: seconds without a read until a watch is closed; `is_shown`: some volume shows the object."""
 
     def __init__(
-        self, api: ApiServer, changed: Changed, *, idle_after: float, is_shown: Callable[[Reference], bool]
+        self,
+        api: ApiServer,
+        changed: Changed,
+        failed: Failed,
+        *,
+        idle_after: float,
+        is_shown: Callable[[Reference], bool],
     ) -> None:
-        self._api, self._changed, self._idle_after, self._is_shown = api, changed, idle_after, is_shown
+        self._api, self._changed, self._failed = api, changed, failed
+        self._idle_after, self._is_shown = idle_after, is_shown
         self._watched: dict[Reference, _Watched] = {}
 
     def register(self, reference: Reference) -> None:
         """Watch it, if that is not done yet."""
         if reference not in self._watched:
-            self._watched[reference] = _Watched(self._api, reference, self._changed)
+            self._watched[reference] = _Watched(self._api, reference, self._changed, self._failed)
         elif self._is_shown(reference):
             self._watched[reference].start()
 
@@ -122,7 +132,7 @@ class WatchedObjects:
         watched.read_at = self._api.clock.monotonic()
         if fresh:
             path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
-            return await live_read(self._api, path, may_lag=True)
+            return await live_read(self._api, self._api.clients.objects, path, may_lag=True)
         watched.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SYNC):
@@ -132,6 +142,16 @@ class WatchedObjects:
         if watched.object is None:
             return FoundObject(object=None, not_found=True, error=f'{kind} "{reference.name}" not found')
         return FoundObject(object=watched.object)
+
+    def tells_by_itself(self, reference: Reference) -> bool:
+        """Its watch does."""
+        return reference in self._watched
+
+    def __len__(self) -> int:
+        return len(self._watched)
+
+    def __contains__(self, reference: Reference) -> bool:
+        return reference in self._watched
 
     def sweep(self) -> None:
         """Close the watches that nobody reads through."""

@@ -91,8 +91,8 @@ class DesiredPods:
             wanted[objects.uid(pod)] = pod
         before = {uid for uid, known in self._pods.items() if known.source == source}
         changes: list[MergeChange] = [Removed(uid) for uid in self._pods if uid in before - wanted.keys()]
-        added: list[MergeChange] = []
-        updated: list[MergeChange] = []
+        added: list[Wanted] = []
+        updated: list[Wanted] = []
         for uid, pod in wanted.items():
             desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen))
             if uid not in self._pods:
@@ -102,6 +102,7 @@ class DesiredPods:
             else:
                 continue
             self._pods[uid] = desired
+        added.sort(key=_created)  # so that whoever admits them judges older ones first (pods.md 1.7)
         for uid in before - wanted.keys():
             del self._pods[uid]
         said = {objects.describe(pod) for pod in self._dropped.get(source, ())}
@@ -114,6 +115,12 @@ class DesiredPods:
         first_seen = objects.annotations(known.pod)[SEEN] if known else self._seen.get(uid, seen)
         annotations = {**objects.annotations(pod), SOURCE: source}
         return with_seen({**pod, "metadata": {**pod["metadata"], "annotations": annotations}}, first_seen)
+
+
+def _created(change: Wanted) -> str:
+    """When the pod was created, as the API server writes it: in UTC and of one length, so that text sorts as time."""
+    created = change.pod.pod["metadata"].get("creationTimestamp")
+    return created if isinstance(created, str) else ""
 
 
 def _essence(pod: Object) -> tuple[object, ...]:

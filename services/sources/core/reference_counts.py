@@ -23,6 +23,11 @@ class ReferenceCounts:
         before = self._by_pod.pop(uid, {})
         return {reference for reference in before if reference not in self}
 
+    @property
+    def references(self) -> set[Reference]:
+        """Everything that some pod refers to."""
+        return {reference for references in self._by_pod.values() for reference in references}
+
     def __contains__(self, reference: Reference) -> bool:
         """Some pod refers to it."""
         return any(reference in references for references in self._by_pod.values())

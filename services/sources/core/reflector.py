@@ -3,6 +3,17 @@
 Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
 a pod that runs here, and absence from a list ends pods. A watch resumes at the last version seen, bookmarks included;
 only an expired version costs another list.
+
+The promise: level within 10 s of the API server's return, also from an outage in which packets were dropped without a
+word, so that requests and watches hang instead of failing. It rests on this:
+- Our Node's list and watch probe. From anybody's first failed request on they are asked anew, each time with PATIENCE
+  until the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return, even if all that
+  was sent before it stays without an answer.
+- That answer is for everybody: who pauses or waits, however long it would have, asks anew at once, and every watch that
+  was open is resumed from its last version, for it may be dead without anybody knowing.
+- Node and pods have a client of their own, so nothing stands before them in the queue of its rate limit.
+- An outage in which nobody asked anything is noticed by the client's connections: one on which nothing is confirmed
+  breaks after about ten seconds, and one that lives through a shorter outage brings what it held back.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +23,13 @@ from shared.kube.interface import ApiError, ApiStatusError
 FIRST_PAUSE = 1.6  # seconds; each pause is between half and all of it, so 0.8 s at least
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
 LONGEST_PAUSE = 30.0
-# For what everything else waits for: an API server that came back is noticed within 5 s, which leaves as much again for
-# the list of nodes, the list of pods and the reads behind it, if all is to be level 10 s after its return. Whoever
-# pauses for longer is woken by the first answer that anybody gets.
-PROMPT_PAUSE = 5.0
+# For what everything else waits for. With PATIENCE it leaves 2 s of the promised ten for the list of nodes, the list of
+# pods and the reads behind it. Whoever pauses for longer is woken by the first answer that anybody gets.
+PROMPT_PAUSE = 3.0
+PATIENCE = 5.0  # seconds until the answer to a list, or the head of a watch
+# A list out of many thousands of objects may need more than that, or would never be read at all: so each time that was
+# not enough doubles it. Not for the one object by name that probes.
+LONGEST_PATIENCE = 30.0
 HEALTHY_AFTER = 120.0  # seconds without a failure; then pauses begin anew
 SHORTEST_WATCH = 300.0  # watches end after this to twice this many seconds, so that not all nodes come back at once
 HASTY = 1.0  # seconds: a watch that ended sooner and said nothing counts as a failure
@@ -50,7 +64,9 @@ class Reflector:
     """The state of one list and watch. Tell it what came of each step, then ask for the next one."""
 
     longest_pause: float = LONGEST_PAUSE
+    longest_patience: float = LONGEST_PATIENCE
     shortest_watch: float = SHORTEST_WATCH
+    patience: float = field(default=PATIENCE, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
@@ -70,6 +86,11 @@ class Reflector:
     def listed(self, version: str) -> None:
         """The list was read."""
         self.version, self._proven = version, False
+        self.patience = PATIENCE
+
+    def watch_opened(self) -> None:
+        """The head of a watch came."""
+        self.patience = PATIENCE
 
     def saw(self, version: str) -> None:
         """The watch brought an object or a bookmark; "" when it had no version."""
@@ -83,12 +104,14 @@ class Reflector:
             return
         self._proven, self._refused = True, 0
 
-    def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
-        """The list could not be read; None: what came was no list."""
+    def list_failed(self, error: ApiError | None, *, now: float, chance: float, waited: float = 0.0) -> None:
+        """The list could not be read, after so many seconds; None: what came was no list."""
+        self._judge_patience(waited)
         self._fail(error, now, chance)
 
-    def watch_failed(self, error: ApiError, *, now: float, chance: float) -> None:
-        """The watch was refused, could not be opened, or broke."""
+    def watch_failed(self, error: ApiError, *, now: float, chance: float, waited: float = 0.0) -> None:
+        """The watch was refused or could not be opened, after so many seconds, or broke."""
+        self._judge_patience(waited)
         status = error if isinstance(error, ApiStatusError) else None
         if status is not None and status.gone:
             self.version = ""
@@ -100,6 +123,10 @@ class Reflector:
             if self._refused > 1:  # perhaps it will never accept this version: an etcd restored from a backup
                 self.version, self._refused = "", 0
         self._fail(error, now, chance)
+
+    def _judge_patience(self, waited: float) -> None:
+        if waited >= self.patience:
+            self.patience = min(2 * self.patience, self.longest_patience)
 
     def _fail(self, error: ApiError | None, now: float, chance: float) -> None:
         if isinstance(error, ApiStatusError) and error.retry_after is not None:

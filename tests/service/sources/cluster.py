@@ -11,6 +11,7 @@ from bus.memory import MemoryNetwork
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.launch import Context
+from services.sources.clients import Clients
 from services.sources.service import Sources
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
@@ -64,11 +65,12 @@ class ClusterNode:
         self.events = Heard(self._bus, events_of("sources"))
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, client: ApiClient | None = None) -> None:
-        """A life of sources."""
+    async def start(self, client: ApiClient | None = None, *, objects_client: ApiClient | None = None) -> None:
+        """A life of sources; `client` reads everything, unless the second reads what pods name."""
         bus = self.network.bus("sources")
         context = Context("sources", self.config, bus, self.clock, asyncio.Event())
-        service = Sources(context, client or self.api.client(f"system:node:{NODE}"))
+        client = client or self.api.client(f"system:node:{NODE}")
+        service = Sources(context, Clients(node=client, objects=objects_client or client))
         await bus.start()
         self._task = asyncio.create_task(service.run())
         await self.settle()

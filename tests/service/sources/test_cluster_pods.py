@@ -34,6 +34,17 @@ async def test_bound_pods_are_wanted_and_deleted_ones_are_not(tmp_path: Path) ->
 
 
 @on_virtual_time
+async def test_older_pods_of_a_list_are_published_first(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        uids = []
+        for name in ("zeta", "mu", "alpha"):  # the API server lists by name
+            uids.append(node.api.bind(pod(name), NODE)["metadata"]["uid"])
+            node.clock.advance(2.0)
+        await node.start()
+        assert node.desired.said == [f"put {uid}" for uid in uids]
+
+
+@on_virtual_time
 async def test_a_pod_being_deleted_says_so_and_stays_until_it_is_gone(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         uid = objects.uid(node.api.bind(pod("web"), NODE))

@@ -3,7 +3,7 @@
 import pytest
 
 from services.sources.core.api_objects import read_list
-from services.sources.core.reflector import PROMPT_PAUSE, ListAll, Pause, Reflector, Step, WatchFrom
+from services.sources.core.reflector import PATIENCE, PROMPT_PAUSE, ListAll, Pause, Reflector, Step, WatchFrom
 from shared.kube.interface import ApiStatusError, ApiUnreachableError
 
 GONE = ApiStatusError(410, "Expired", "too old resource version")
@@ -84,12 +84,29 @@ def test_pauses_double_up_to_thirty_seconds_and_lie_between_half_and_all_of_it()
     assert high == pytest.approx([1.6, 6.4, 25.6, 30.0], rel=0.001)
 
 
-def test_what_everything_waits_for_never_pauses_for_more_than_five_seconds() -> None:
+def test_what_everything_waits_for_never_pauses_for_more_than_three_seconds() -> None:
     reflector = Reflector(longest_pause=PROMPT_PAUSE)
     for now in range(20):
         reflector.list_failed(AWAY, now=float(now), chance=0.999)
         pause = reflector.next_step(0.0)
-        assert isinstance(pause, Pause) and pause.seconds <= 5.0
+        assert isinstance(pause, Pause) and pause.seconds <= 3.0
+
+
+def test_an_answer_that_takes_long_gets_more_time_the_next_time() -> None:
+    reflector, probe = Reflector(), Reflector(longest_patience=PATIENCE)
+    given = []
+    for now in range(5):
+        for each in (reflector, probe):
+            each.list_failed(AWAY, now=float(now), chance=0.0, waited=each.patience)
+        given.append(reflector.patience)
+    assert (given, probe.patience) == ([10.0, 20.0, 30.0, 30.0, 30.0], 5.0)
+    reflector.listed("7")
+    reflector.watch_failed(AWAY, now=9.0, chance=0.0, waited=4.9)
+    assert reflector.patience == 5.0
+    reflector.watch_failed(AWAY, now=9.0, chance=0.0, waited=5.0)
+    assert reflector.patience == 10.0
+    reflector.watch_opened()
+    assert reflector.patience == 5.0
 
 
 def test_two_healthy_minutes_make_pauses_short_again() -> None:

@@ -1,0 +1,19 @@
+"""The clients through which sources reads from the API server: two, so that pods never wait behind what they name."""
+
+from dataclasses import dataclass
+
+from shared.kube.interface import ApiClient
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Each with its own connections and its own rate limit (kubeAPIQPS, kubeAPIBurst). After an outage hundreds of
+    Secrets and ConfigMaps may be asked for at once, and a rate limit serves in the order of asking."""
+
+    node: ApiClient  # our Node and its pods
+    objects: ApiClient  # everything that pods name or need: Secrets, ConfigMaps, Services, RuntimeClasses
+
+    async def close(self) -> None:
+        """Close everything, also requests under way."""
+        for client in (self.node, self.objects):
+            await client.close()

@@ -1,0 +1,140 @@
+"""An outage in which packets are dropped: nobody is refused, nothing breaks, and all is level soon after the return."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.launch import Context
+from services.sources.clients import Clients
+from services.sources.service import build
+from shared.kube import client as http
+from shared.kube import paths
+from shared.kube.interface import ApiUnreachableError
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
+from tests.service.sources.packets import LimitedClient, LossyClient
+from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
+
+
+async def notice(node: ClusterNode) -> None:
+    """Somebody asks for something, and that is how the outage is noticed."""
+    assert (await node.ask("Secret", "s", fresh=True)).object is None
+
+
+@pytest.mark.parametrize("seconds", [4.5, 7.0, 9.1, 10.9, 13.7, 40.0, 61.3, 600.0])
+@on_virtual_time
+async def test_watches_that_died_without_a_word_are_resumed_within_ten_seconds(tmp_path: Path, seconds: float) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("goes", "s"), NODE)
+        node.api.bind(showing("stays", "s"), NODE)
+        put_secret(node, "s")
+        client = LossyClient(node.api.client(USER))
+        await node.start(client)
+        lists = node.asked("GET", "/pods"), node.asked("GET", "/secrets")
+        client.drop()
+        await notice(node)
+        node.api.delete(paths.pod("default", "goes"), grace=0)
+        node.api.bind(showing("comes", "s"), NODE)
+        newest = put_secret(node, "s")
+        await node.pass_time(seconds - 4.0)
+        assert node.wanted() == ["goes", "stays"]
+        client.restore()
+        await node.until(lambda: node.wanted() == ["comes", "stays"] and version_of(node, "s") == newest, within=10.0)
+        assert (node.asked("GET", "/pods"), node.asked("GET", "/secrets")) == lists  # resumed, not listed
+        assert node.troubles() == ()
+
+
+@pytest.mark.parametrize("seconds", [0.5, 4.9, 6.0, 8.0, 13.0, 33.3, 120.0])
+@on_virtual_time
+async def test_sources_that_began_in_such_an_outage_knows_its_pods_within_ten_seconds(
+    tmp_path: Path, seconds: float
+) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("web", "s"), NODE)
+        newest = put_secret(node, "s")
+        client = LossyClient(node.api.client(USER))
+        client.drop()
+        await node.start(client)
+        await node.pass_time(seconds)
+        client.restore()
+        await node.until(lambda: node.desired.complete and version_of(node, "s") == newest, within=10.0)
+        assert node.wanted() == ["web"]
+
+
+@on_virtual_time
+async def test_a_request_that_fails_makes_the_nodes_watch_ask_anew_and_nobody_else(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("web", "s"), NODE)
+        put_secret(node, "s")
+        client = LossyClient(node.api.client(USER))
+        await node.start(client)
+        watches = node.asked("WATCH", "/pods"), node.asked("WATCH", "/secrets")
+        client.drop()
+        await notice(node)
+        await node.pass_time(60.0)
+        assert [line for line in node.troubles() if "API server not reachable" in line]
+        client.restore()
+        await node.pass_time(10.0)
+        assert (node.asked("WATCH", "/pods"), node.asked("WATCH", "/secrets")) == (watches[0] + 1, watches[1] + 1)
+
+
+@on_virtual_time
+async def test_a_list_of_pods_that_takes_long_is_read_all_the_same(tmp_path: Path) -> None:
+    class Slow:
+        def __init__(self, client: Any) -> None:
+            self._client = client
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._client, name)
+
+        async def get(self, path: str, query: Any = None, *, timeout: float | None = None) -> Any:
+            if path == paths.PODS:
+                try:
+                    async with asyncio.timeout(timeout):
+                        await asyncio.sleep(18.0)
+                except TimeoutError:
+                    raise ApiUnreachableError("no answer in time") from None
+            return await self._client.get(path, query, timeout=timeout)
+
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(pod("web"), NODE)
+        client: Any = Slow(node.api.client(USER))
+        await node.start(client)
+        await node.until(lambda: node.desired.complete, within=60.0)
+        assert node.wanted() == ["web"]
+
+
+@on_virtual_time
+async def test_pods_do_not_wait_behind_the_secrets_that_pods_name(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        names = [f"s{number}" for number in range(90)]
+        for name in names:
+            put_secret(node, name)
+        node.api.bind(showing("web", *names), NODE)
+        slow = LimitedClient(node.api.client(USER), node.clock, qps=1.0, burst=1)
+        await node.start(node.api.client(USER), objects_client=slow)
+        await node.pass_time(300.0)
+        node.api.down()
+        await node.pass_time(60.0)
+        node.api.bind(pod("comes"), NODE)
+        node.api.up()
+        await node.until(lambda: node.wanted() == ["comes", "web"], within=10.0)
+
+
+@on_virtual_time
+async def test_node_and_pods_have_a_rate_limit_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+    given: list[Clients] = []
+
+    def kube_client(run_dir: str, **config: Any) -> object:
+        made.append(config)
+        return object()
+
+    monkeypatch.setattr(http, "kube_client", kube_client)
+    monkeypatch.setattr("services.sources.service.Sources", lambda context, clients: given.append(clients))
+    node = ClusterNode(tmp_path, kube_api_qps=7, kube_api_burst=9)
+    build(Context("sources", node.config, node.network.bus("sources"), node.clock, asyncio.Event()))
+    assert [(config["qps"], config["burst"]) for config in made] == [(7, 9), (7, 9)]
+    assert given[0].node is not given[0].objects

@@ -1,0 +1,109 @@
+"""Secrets and ConfigMaps that pods name: how many are watched, and when all of their versions are told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.sources import bounded_objects
+from shared.kube import paths
+from shared.kube.interface import ApiStatusError
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, cluster_node
+from tests.service.sources.packets import LimitedClient
+from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
+
+
+@on_virtual_time
+async def test_what_is_too_much_to_watch_is_read_when_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 3)
+    async with cluster_node(tmp_path) as node:
+        for number in range(5):
+            put_secret(node, f"s{number}")
+            node.api.bind(showing(f"web{number}", f"s{number}"), NODE)
+            node.clock.advance(1.0)
+        await node.start()
+        assert node.asked("WATCH", "/secrets") == 3
+        assert caplog.text.count("more than 3 Secrets and ConfigMaps") == 1
+        assert sorted(node.changed.state) == [f"Secret/default/s{number}" for number in range(3)]
+        found = await node.ask("Secret", "s4")
+        assert found.object is not None and version_of(node, "s4") == found.object["metadata"]["resourceVersion"]
+        asked = node.asked("GET", "/secrets/s4")
+        newest = put_secret(node, "s4")
+        await node.pass_time(50.0)
+        await node.ask("Secret", "s4")
+        assert node.asked("GET", "/secrets/s4") == asked and version_of(node, "s4") != newest
+        await node.pass_time(10.0)
+        await node.ask("Secret", "s4")
+        assert version_of(node, "s4") == newest
+
+
+@on_virtual_time
+async def test_a_watch_that_becomes_free_goes_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 1)
+    async with cluster_node(tmp_path) as node:
+        for number in range(3):
+            put_secret(node, f"s{number}")
+            node.api.bind(showing(f"web{number}", f"s{number}"), NODE)
+            node.clock.advance(1.0)
+        await node.start()
+        assert list(node.changed.state) == ["Secret/default/s0"]
+        node.api.delete(paths.pod("default", "web0"), grace=0)
+        await node.settle()
+        assert list(node.changed.state) == ["Secret/default/s1"]
+        newest = put_secret(node, "s1")
+        await node.settle()
+        assert version_of(node, "s1") == newest
+        assert (await node.ask("Secret", "s1")).object is not None
+        assert (await node.ask("Secret", "s2")).object is not None
+
+
+@on_virtual_time
+async def test_a_restart_never_says_that_a_known_object_is_gone(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put_secret(node, "s")
+        put_secret(node, "old")
+        node.api.bind(showing("web", "s"), NODE)
+        node.api.bind(showing("goes", "old"), NODE)
+        await node.start()
+        assert node.changed.complete
+        await node.kill()
+        node.api.delete(paths.pod("default", "goes"), grace=0)
+        newest = put_secret(node, "s")
+        before = len(node.changed.said)
+        slow = LimitedClient(node.api.client(USER), node.clock, qps=0.5, burst=1)
+        await node.start(objects_client=slow)
+        assert node.desired.complete
+        assert await node.until(lambda: node.changed.complete, within=10.0) > 0.0
+        assert version_of(node, "s") == newest
+        assert "delete Secret/default/s" not in node.changed.said
+        assert "delete Secret/default/old" in node.changed.said[before:]
+
+
+@on_virtual_time
+async def test_first_versions_are_not_waited_for_without_end(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("web", "s", "t"), NODE)
+        slow = LimitedClient(node.api.client(USER), node.clock, qps=0.001, burst=1)
+        await node.start(objects_client=slow)
+        assert node.desired.complete
+        assert await node.until(lambda: node.changed.complete, within=10.2) > 9.0
+
+
+@on_virtual_time
+async def test_an_object_that_cannot_be_read_is_waited_for_once(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put_secret(node, "s")
+        node.api.bind(showing("web", "s"), NODE)
+
+        class Refused:
+            async def get(self, path: str, query: Any = None, *, timeout: float) -> Any:
+                raise ApiStatusError(403, "Forbidden", "no relationship found")
+
+            async def close(self) -> None: ...
+
+        refused: Any = Refused()
+        await node.start(node.api.client(USER), objects_client=refused)
+        assert node.changed.complete and version_of(node, "s") is None
