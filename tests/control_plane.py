@@ -190,6 +190,14 @@ class ControlPlane:
         """End it at once, as a power cut would; etcd and the controllers stay."""
         await self._programs.kill("kube-apiserver")
 
+    async def lose_everything(self) -> None:
+        """The store begins anew, empty: what a lost etcd disk leaves behind. Versions count from one again."""
+        await self.stop_api_server()
+        await self._programs.kill("etcd")
+        shutil.rmtree(self.directory / "etcd")
+        await self._start_etcd()
+        await self.start_api_server()
+
     def pause(self) -> None:
         """SIGSTOP the API server: connections stay open and nobody answers."""
         self._programs.signal("kube-apiserver", signal.SIGSTOP)
@@ -213,7 +221,7 @@ class ControlPlane:
             seen.add(entry["auditID"])
             what = entry["objectRef"]
             resource = what["resource"] + (f"/{what['subresource']}" if "subresource" in what else "")
-            counts.setdefault(entry["user"]["username"], Counter())[f"{entry['verb']} {resource}"] += 1
+            counts.setdefault(entry["user"].get("username", ""), Counter())[f"{entry['verb']} {resource}"] += 1
         return counts
 
     def forget_requests(self) -> None:

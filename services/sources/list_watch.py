@@ -97,12 +97,15 @@ class ListWatch:
                     async for event in stream:
                         events += 1
                         self._take(event)
+                        if not self.reflector.version:
+                            return
         except AskAgainError:
+            self.reflector.outage_over()
             return
         except ApiError as error:
             now = self.api.clock.monotonic()
             waited = 0.0 if opened else now - began
-            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), waited=waited)
+            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), waited=waited, opened=opened)
             if opened or (
                 isinstance(error, ApiStatusError) and error.gone
             ):  # it will be resumed, or listed; that may well succeed

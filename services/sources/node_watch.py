@@ -32,7 +32,7 @@ class NodeWatch:
             selector=f"metadata.name={node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE, longest_patience=PATIENCE),
+            reflector=Reflector(longest_pause=PROMPT_PAUSE, longest_patience=PATIENCE, lists_after_break=True),
             probes=True,
         )
         self.synced = self._list_watch.synced
@@ -76,7 +76,7 @@ class NodeWatch:
             self._put(item)
 
     def _put(self, item: Object) -> None:
-        node, errors = plain_copy(without_managed_fields(item))
+        node, errors = plain_copy(without_managed_fields(item), nul=True)
         if errors:
             _log.warning("node %s cannot be passed on: %s", self._name, "; ".join(errors[:3]))
             return

@@ -256,8 +256,9 @@ POD: Struct = {
 }
 
 
-def plain_copy(value: Any, path: str = "", depth: int = 0) -> tuple[Any, list[str]]:
-    """A deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in it."""
+def plain_copy(value: Any, path: str = "", depth: int = 0, *, nul: bool = False) -> tuple[Any, list[str]]:
+    """A deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in it.
+    `nul`: NUL characters are let through, for the API server accepts them; who hands them to the kernel fails."""
     if depth > MAX_DEPTH:
         return None, [f"{path or 'the document'}: Too deep: nested more than {MAX_DEPTH} times"]
     if isinstance(value, dict):
@@ -265,30 +266,30 @@ def plain_copy(value: Any, path: str = "", depth: int = 0) -> tuple[Any, list[st
         for key, item in value.items():
             if not isinstance(key, str):
                 errors.append(f"{path or '<root>'}: Invalid value: {shown(key)}: field names must be strings; quote it")
-            elif unspeakable := _unspeakable(key):
+            elif unspeakable := _unspeakable(key, nul):
                 errors.append(f"{path or '<root>'}: Invalid value: {shown(key)}: field names {unspeakable}")
             elif item is not None:
-                copy[key], wrong = plain_copy(item, join(path, key), depth + 1)
+                copy[key], wrong = plain_copy(item, join(path, key), depth + 1, nul=nul)
                 errors += wrong
         return copy, errors
     if isinstance(value, list | tuple):
-        items = [plain_copy(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        items = [plain_copy(item, f"{path}[{index}]", depth + 1, nul=nul) for index, item in enumerate(value)]
         return [item for item, _ in items], [error for _, wrong in items for error in wrong]
-    if wrong_value := _unspeakable(value):
+    if wrong_value := _unspeakable(value, nul):
         return None, [f"{path}: Invalid value: {shown(value)}: {wrong_value}"]
     if value is None or isinstance(value, str | bool | int | float):
         return value, []
     return None, [f"{path}: Invalid value: {shown(str(value))}: must be a plain value; quote it"]
 
 
-def _unspeakable(value: Any) -> str:
+def _unspeakable(value: Any, nul: bool) -> str:
     """Why a scalar could not travel on as JSON, or not reach a kernel call; "" when it can."""
     if isinstance(value, float):
         return "" if math.isfinite(value) else "must be a finite number"
     if isinstance(value, int):
         return "" if -(2**63) <= value < 2**64 else "must fit into 64 bits"
     if isinstance(value, str):
-        if "\0" in value:
+        if "\0" in value and not nul:
             return "must not contain NUL characters"
         if any("\ud800" <= character <= "\udfff" for character in value):
             return "must be Unicode text"

@@ -182,6 +182,41 @@ async def test_an_agent_stopped_for_a_minute(cluster: Cluster) -> None:
     await settle(cluster, *stay, *come)
 
 
+async def test_a_nul_in_a_pod_harms_that_pod_alone(cluster: Cluster) -> None:
+    """The API server of 1.20 lets NUL characters through. Whoever writes one must not hold others up, nor be stuck."""
+    poisoned = cluster.pod("poisoned")
+    poisoned["spec"]["containers"][0]["env"] = [{"name": "X", "value": "a\x00b"}]
+    await cluster.create(poisoned)
+    await cluster.create(cluster.pod("marked"))
+    await cluster.create(cluster.pod("healthy"))
+    await cluster.wait_ready("marked", "healthy")
+    patch = {"metadata": {"annotations": {"note": "a\x00b"}}}
+    await cluster.plane.admin.patch(paths.pod("default", "marked"), patch)
+    for service in ("sources", "podsync", "volume", "status"):
+        cluster.agent.kill(service)
+    await cluster.delete_pod("healthy")
+    await cluster.delete_pod("marked")
+    await cluster.delete_pod("poisoned")
+    await cluster.wait_gone("healthy", "marked", "poisoned", seconds=60)
+    cluster.agent.forgive_starts()
+
+
+async def test_a_cluster_that_lost_its_store(cluster: Cluster) -> None:
+    """All objects are gone and versions count from one: the node joins anew, its old pods end, new ones run."""
+    await cluster.create(cluster.pod("lost"))
+    await cluster.wait_ready("lost")
+    await cluster.plane.lose_everything()
+    await cluster.wait_node_ready()
+
+    async def ended() -> bool:
+        running = [
+            n for n, p in await _runtime_pods(cluster) for c in p.containers if c.state is ContainerState.RUNNING
+        ]
+        return "lost" not in running
+
+    await cluster.agent.wait_for(ended, "the pods of the lost store to end", 40)
+
+
 async def _runtime_pods(cluster: Cluster) -> list[tuple[str, RuntimePod]]:
     return [(pod.name, pod) for pod in (await cluster.agent.runtime.observe()).values()]
 

@@ -144,7 +144,7 @@ def read_pod(item: Any) -> Object:
     label = f"pod {identity(item) or '(unnamed)'} from the API server"
     if not isinstance(item, dict):
         raise UnreadablePod(f"{label} cannot be understood: it is no object")
-    pod, errors = plain_copy(without_managed_fields(item))
+    pod, errors = plain_copy(without_managed_fields(item), nul=True)
     errors = errors or type_errors(pod)
     if errors:
         raise UnreadablePod(f"{label} cannot be understood: {'; '.join(errors[:3])}")

@@ -1,8 +1,10 @@
 """What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (reference pods.md C).
 
 Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
-a pod that runs here, and absence from a list ends pods. A watch resumes at the last version seen, bookmarks included;
-only an expired version costs another list.
+a pod that runs here, and absence from a list ends pods. A watch that ends resumes at the last version seen, bookmarks
+included, and so does one that breaks, but for Node and pods. An expired version costs another list, and so does an API
+server that was away: who answers next may have a store that was restored or emptied, and waits without a word for a
+version it never reaches.
 
 The promise: level within 10 s of the API server's return, also from an outage in which packets were dropped without a
 word, so that requests and watches hang instead of failing. It rests on this:
@@ -10,7 +12,7 @@ word, so that requests and watches hang instead of failing. It rests on this:
   until the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return, even if all that
   was sent before it stays without an answer.
 - That answer is for everybody: who pauses or waits, however long it would have, asks anew at once, and every watch that
-  was open is resumed from its last version, for it may be dead without anybody knowing.
+  was open begins anew with a list, for it may be dead without anybody knowing.
 - Node and pods have a client of their own, so nothing stands before them in the queue of its rate limit.
 - An outage in which nobody asked anything is noticed by the client's connections: one on which nothing is confirmed
   breaks after about ten seconds, and one that lives through a shorter outage brings what it held back.
@@ -18,6 +20,7 @@ word, so that requests and watches hang instead of failing. It rests on this:
 
 from dataclasses import dataclass, field
 
+from services.sources.core.api_objects import is_older
 from shared.kube.interface import ApiError, ApiStatusError
 
 FIRST_PAUSE = 1.6  # seconds; each pause is between half and all of it, so 0.8 s at least
@@ -66,6 +69,7 @@ class Reflector:
     longest_pause: float = LONGEST_PAUSE
     longest_patience: float = LONGEST_PATIENCE
     shortest_watch: float = SHORTEST_WATCH
+    lists_after_break: bool = False  # for small lists that everything rests on: a watch that broke begins with one, too
     patience: float = field(default=PATIENCE, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
@@ -92,9 +96,14 @@ class Reflector:
         """The head of a watch came."""
         self.patience = PATIENCE
 
+    def outage_over(self) -> None:
+        """The API server answered somebody after it had been away: what it counts may have begun anew."""
+        self.version = ""
+
     def saw(self, version: str) -> None:
-        """The watch brought an object or a bookmark; "" when it had no version."""
-        self.version = version or self.version
+        """The watch brought an object or a bookmark; "" when it had no version. One that goes back is of another
+        history than ours: list."""
+        self.version = "" if is_older(version, self.version) else version or self.version
         self._proven, self._refused = True, 0
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
@@ -109,10 +118,14 @@ class Reflector:
         self._judge_patience(waited)
         self._fail(error, now, chance)
 
-    def watch_failed(self, error: ApiError, *, now: float, chance: float, waited: float = 0.0) -> None:
-        """The watch was refused or could not be opened, after so many seconds, or broke."""
+    def watch_failed(
+        self, error: ApiError, *, now: float, chance: float, waited: float = 0.0, opened: bool = False
+    ) -> None:
+        """The watch was refused or could not be opened, after so many seconds; or it was `opened` and broke."""
         self._judge_patience(waited)
         status = error if isinstance(error, ApiStatusError) else None
+        if status is None and (self.lists_after_break or not opened):
+            self.version = ""
         if status is not None and status.gone:
             self.version = ""
             if not self._proven:  # expired right after the list: no reason to hurry into the same again

@@ -1,5 +1,7 @@
 """List, watch, resume, back off: what a reflector asks next after everything that may happen to a request."""
 
+from typing import Any
+
 import pytest
 
 from services.sources.core.api_objects import read_list
@@ -12,7 +14,7 @@ BROKEN = ApiStatusError(500, "InternalError", "etcd")
 AWAY = ApiUnreachableError("connection refused")
 
 
-def watching(version: str = "7", **config: float) -> Reflector:
+def watching(version: str = "7", **config: Any) -> Reflector:
     reflector = Reflector(**config)
     reflector.next_step(0.0)
     reflector.listed(version)
@@ -45,7 +47,7 @@ def test_a_watch_that_ends_or_breaks_is_resumed_at_the_last_object_or_bookmark()
     reflector.saw("")  # an object without a version
     reflector.watch_ended(lasted=300.0, events=2, now=300.0, chance=0.0)
     assert steps(reflector) == [WatchFrom("9", 300.0)]
-    reflector.watch_failed(AWAY, now=301.0, chance=0.0)
+    reflector.watch_failed(AWAY, now=301.0, chance=0.0, opened=True)
     assert steps(reflector) == [Pause(0.8), WatchFrom("9", 300.0)]
 
 
@@ -143,11 +145,22 @@ def test_a_version_that_is_refused_twice_is_given_up() -> None:
     assert steps(reflector)[-1] == ListAll()
 
 
-def test_being_unreachable_never_costs_another_list() -> None:
+def test_an_api_server_that_was_away_is_asked_for_a_list() -> None:
+    """What it counts may have begun anew: a store restored or emptied, which it never says."""
     reflector = watching()
-    for now in range(30):
-        reflector.watch_failed(AWAY, now=float(now), chance=0.0)
-        assert steps(reflector)[-1] == WatchFrom("7", 300.0)
+    reflector.watch_failed(AWAY, now=0.0, chance=0.0)
+    assert steps(reflector)[-1] == ListAll()
+    reflector.listed("3")
+    assert steps(reflector) == [WatchFrom("3", 300.0)]
+    reflector.outage_over()
+    assert steps(reflector) == [ListAll()]
+
+
+def test_a_version_that_goes_back_is_of_another_history() -> None:
+    reflector = watching()
+    reflector.saw("9")
+    reflector.saw("3")
+    assert steps(reflector) == [ListAll()]
 
 
 NO_LISTS: list[dict[str, object]] = [
