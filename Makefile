@@ -2,7 +2,7 @@
 # in $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage test bench quick run clean
+.PHONY: help venv lock deps test-deps assets check coverage test bench quick quick-unit quick-service run clean
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
 export UV_HTTP_TIMEOUT ?= 180
@@ -67,7 +67,10 @@ bench: test-deps assets venv  ## count what an idle node with 30 pods asks of a 
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.bench.idle_traffic
 
 quick: check  ## check and the tests that need neither root nor a runtime
-	$(BIN)/pytest tests/unit tests/service tests/architecture -m "not root"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-unit quick-service
+
+quick-unit quick-service:  # two halves at once: each is a single process that leaves the other core idle
+	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture) -m "not root"
 
 run: venv deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run
