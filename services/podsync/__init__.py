@@ -13,10 +13,10 @@ Answers: nothing but the bus's own snapshot and health requests. Asks sources fo
 to, for Services, RuntimeClasses, and for our Node before a pod is refused because of its labels.
 
 Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
-came to, attempts, back-offs, status),
-the boot counter, the time of the last pressure transitions, and a bounded story per pod (not a truth, only told).
+came to, attempts, back-offs, status), the boot counter, the time of the last pressure transitions, and a bounded story
+per pod (not a truth, only told).
 
-On restart: reads the checkpoint, publishes what it says, looks at each pod in the runtime before doing anything to it,
-and goes on with the next step; a call of the earlier life may have happened or not, and the look tells. Nothing is
-killed as an orphan before the sources are complete.
+On restart: reads the checkpoint, publishes what it has taken on, looks at each pod in the runtime before it shows a
+status or does anything to it, and goes on with the next step; a call of the earlier life may have happened or not, and
+the look tells. Nothing is killed as an orphan before the sources are complete.
 """

@@ -42,7 +42,7 @@ def pull_policy(container: dict[str, Any]) -> str:
 
 
 def pull_waits_until(record: PodRecord, image: str) -> float:
-    """Wall seconds until which pulling this image for this pod waits, 0 when it need not."""
+    """Steady seconds until which pulling this image for this pod waits, 0 when it need not."""
     entry = record.image_backoff.get(image)
     return entry.updated + entry.seconds if entry else 0.0
 

@@ -67,6 +67,10 @@ class PodSync:
             record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
             record.finished_at = min(record.finished_at, now)
             record.active_since = min(record.active_since, now)
+            for restart in record.crash_backoff.values():
+                restart.updated = min(restart.updated, now)
+            for pull in record.image_backoff.values():
+                pull.updated = min(pull.updated, now)
             out += self._advance_alone(record, "podsync started", now)
         return out
 

@@ -1,5 +1,6 @@
 """What podsync remembers of one pod. The first half is saved (`persisted`), the second is learnt again after a restart.
 
+Moments are "steady seconds": the wall clock's as podsync began, not moved by anybody who sets it since.
 Knows how to become a checkpoint record and back, and what of it the status stream and the admitted stream show.
 """
 
@@ -27,7 +28,7 @@ class CrashBackoff:
 
     key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
     seconds: float
-    updated: float  # wall seconds of the start that set it
+    updated: float  # steady seconds of the start that set it
     instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
 
 
@@ -36,7 +37,7 @@ class ImageBackoff:
     """Pull back-off of one image of this pod (reference pods.md 7.3)."""
 
     seconds: float
-    updated: float  # wall seconds
+    updated: float  # steady seconds
     message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
 
 
@@ -60,10 +61,10 @@ class PodRecord:
     ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
     outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
     start_time: str = ""  # status.startTime
-    terminating_since: float = 0.0  # wall seconds
+    terminating_since: float = 0.0  # steady seconds
     grace_seconds: int = 0
     termination_cause: str = ""
-    finished_at: float = 0.0  # wall seconds
+    finished_at: float = 0.0  # steady seconds
     sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
     attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
     planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call:
@@ -95,11 +96,11 @@ class PodRecord:
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # container -> waiting reason and message
     images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start
     pulls: set[str] = field(default_factory=set)  # containers whose image was found absent and is to be pulled
-    retry_at: float = 0.0  # wall seconds; no call of the pod before, after one failed
+    retry_at: float = 0.0  # steady seconds; no call of the pod before, after one failed
     container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
     start_retry_at: dict[str, float] = field(default_factory=dict)  # instance -> the same for starting it
     removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
-    resync_at: float = 0.0  # wall seconds; then the pod is looked at again, whatever happened or did not
+    resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever happened or did not
     failures: int = 0  # calls failed in a row, looks aside
     last_done: Call | None = None  # the newest call that succeeded: the same again at once would be a circle
     waits_for: str = ""  # what the newest step waited for

@@ -169,6 +169,16 @@ class TestClock:
             play.later(11)
             assert len(play.running("u1")) == 1, f"step {step}: and is over when it is over"
 
+    def test_a_clock_set_back_between_two_lives_stalls_no_pull(self) -> None:
+        play = a_play(images=set())
+        play.fail["PullImage"] = ("NotFound", "no such image")
+        play.want(an_api_pod())
+        play.wall -= 3600
+        play.start()
+        play.run()
+        play.later(21)
+        assert play.running("u1") == [("c", 0)]
+
     def test_a_deadline_does_not_fire_because_the_clock_was_set(self) -> None:
         play = a_play()
         play.want(an_api_pod(activeDeadlineSeconds=600))
