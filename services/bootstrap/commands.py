@@ -1,18 +1,16 @@
 """The command `bulkhead`: what an operator asks at a prompt. Reads and prints; starts nothing."""
 
 import sys
-import tempfile
+from collections.abc import Callable
 from importlib.metadata import version as version_of
-from pathlib import Path
 
 import click
 
-from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.flags import FIELD_FLAGS, OWN_FLAGS
-from shared.config.loader import evaluate
 from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
+
+_KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
 @click.group()
@@ -31,47 +29,81 @@ def config() -> None:
     """The kubelet configuration."""
 
 
-@config.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
-)
+@config.command(context_settings=_KUBELET_FLAGS)
 @click.argument("flags", nargs=-1, type=click.UNPROCESSED)
-def check(flags: tuple[str, ...]) -> None:
-    """Check a configuration: `bulkhead config check [--config FILE] [kubelet flags]`.
+@click.pass_context
+def check(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Check a configuration: `bulkhead config check [kubelet flags] [--output text|json]`.
 
-    Without flags, those bootstrap would use (KUBELET_ARGS, or the args file). Every problem is one line; exit 1 if any.
+    Without flags, those bootstrap would use (KUBELET_ARGS, or the args file). Names every problem with its place, what
+    stands there and what to do; exit 1 if any. Keys that the kubelet would silently ignore are problems here.
     """
+    from services.bootstrap.commands_check import check_configuration
+
+    _run(context, flags, ("text", "json"), check_configuration)
+
+
+@config.command(context_settings=_KUBELET_FLAGS)
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def show(context: click.Context, flags: tuple[str, ...]) -> None:
+    """Show the effective configuration: `bulkhead config show [kubelet flags] [--output text|yaml|json]`.
+
+    Each value with where it came from: default, file and line, drop-in, or flag. Without flags, those bootstrap would
+    use.
+    """
+    from services.bootstrap.commands_show import show_configuration
+
+    _run(context, flags, ("text", "yaml", "json"), show_configuration)
+
+
+def _run(
+    context: click.Context,
+    given: tuple[str, ...],
+    forms: tuple[str, ...],
+    command: Callable[[Callable[[], list[str]], str, Callable[[str], None], Callable[[str], None]], int],
+) -> None:
+    if {"--help", "-h"} & set(given):
+        click.echo(context.get_help())
+        return
     try:
-        resolved = evaluate(list(flags) or find_arguments(find_places()))
-        if problems := _kubeconfig_problems(resolved.config.kubeconfig):
-            raise ConfigurationRefusedError(problems)
+        flags, form = split_output(list(given), forms)
     except ConfigurationRefusedError as error:
-        for line in error.lines:
-            click.echo(line, err=True)
-        sys.exit(1)
-    except OperatorError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
-    for remark in resolved.remarks:
-        click.echo(f"note: {remark}")
-    if resolved.without_effect:
-        click.echo(f"note: accepted, but without effect yet: {', '.join(resolved.without_effect)}")
-    click.echo(f"{resolved.config.config_file or 'the flags'}: good")
+
+    def arguments() -> list[str]:
+        try:
+            return flags or find_arguments(find_places())
+        except OperatorError as error:
+            raise ConfigurationRefusedError((str(error),)) from error
+
+    sys.exit(command(arguments, form, click.echo, lambda line: click.echo(line, err=True)))
 
 
-def _kubeconfig_problems(kubeconfig: str) -> tuple[str, ...]:
-    """What is wrong with the kubeconfig and the files it names; plugins are not run."""
-    if not kubeconfig:
-        return ()
-    with tempfile.TemporaryDirectory() as scratch:
-        return resolve_in_child(kubeconfig, Path(scratch), patience=0).problems
+def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
+    """The flags without our own `--output`, wherever it stands, and its value. Raises ConfigurationRefusedError."""
+    rest: list[str] = []
+    form = forms[0]
+    words = iter(flags)
+    for word in words:
+        if word == "--output" or word.startswith("--output="):
+            form = word.partition("=")[2] if "=" in word else next(words, "")
+            if form not in forms:
+                line = f'--output: is "{form}", must be one of {", ".join(forms)} (the kubelet has no such flag)'
+                raise ConfigurationRefusedError((line,))
+        else:
+            rest.append(word)
+    return rest, form
 
 
 @config.command("flags")
 def list_flags() -> None:
     """List the kubelet flags that exist, with the configuration key each one sets."""
-    for name in sorted((*OWN_FLAGS, *FIELD_FLAGS)):
-        key = FIELD_FLAGS[name][0] if name in FIELD_FLAGS else ""
-        click.echo(f"--{name:45} {key}".rstrip())
+    from shared.config.flag_table import FLAGS
+
+    for name, flag in FLAGS.items():
+        click.echo(f"--{name:45} {flag.key}".rstrip())
 
 
 if __name__ == "__main__":

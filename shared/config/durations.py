@@ -1,23 +1,56 @@
-"""Go's duration syntax, the only one configuration and flags know. Pure; knows nothing of which field it reads."""
+"""Go's durations, the only ones configuration and flags know. Pure; knows nothing of which field it reads."""
 
 import re
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_LARGEST = 2**63 / 1e9  # Go keeps nanoseconds in an int64
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_LARGEST = 2**63 - 1  # Go keeps nanoseconds in an int64
+_LONGEST = 200  # characters; nobody writes more
 
 
-def parse_duration(text: str) -> float:
-    """Seconds of a Go duration such as `1m30s`, `100ms` or `0` (reference config.md 1.3). Raises ValueError."""
-    sign, rest = (-1.0, text[1:]) if text.startswith("-") else (1.0, text.removeprefix("+"))
+def parse_nanoseconds(text: str) -> int:
+    """Nanoseconds of a Go duration such as `1m30s`, `100ms` or `0` (reference config.md 1.3). Raises ValueError."""
+    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
-        return 0.0
-    position, total = 0, 0.0
+        return 0
+    if len(text) > _LONGEST:
+        raise ValueError("is too long for a duration")
+    position, total = 0, 0
     while match := _PART.match(rest, position):
-        total += float(match[1]) * _UNITS[match[2]]
+        whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3]]
+        if not whole and not fraction:
+            break
+        total += int(whole or 0) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)
         position = match.end()
     if position == 0 or position != len(rest):
         raise ValueError(f'"{text}" is not a duration')
     if total > _LARGEST:
         raise ValueError(f'"{text}" is longer than a duration can be')
     return sign * total
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a Go duration. Raises ValueError."""
+    return parse_nanoseconds(text) / 1e9
+
+
+def format_duration(nanoseconds: int) -> str:
+    """A duration as Go prints it: `1m0s`, `4h0m0s`, `100ms`, `0s`."""
+    if nanoseconds == 0:
+        return "0s"
+    sign, rest = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
+    for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
+        if rest < size * 1000:
+            return f"{sign}{_decimal(rest, size)}{unit}"
+    minutes, rest = divmod(rest, _UNITS["m"])
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{_decimal(rest, _UNITS['s'])}s"
+    if hours:
+        return f"{sign}{hours}h{minutes}m{seconds}"
+    return f"{sign}{minutes}m{seconds}" if minutes else f"{sign}{seconds}"
+
+
+def _decimal(amount: int, size: int) -> str:
+    """amount / size, exactly; size is a power of ten."""
+    whole, rest = divmod(amount, size)
+    return f"{whole}.{str(rest).zfill(len(str(size)) - 1)}".rstrip("0").rstrip(".") if rest else str(whole)

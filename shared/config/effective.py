@@ -35,8 +35,20 @@ class EffectiveConfig:
     log_dir: str  # where each service writes <service>.log
     cert_dir: str
     kubeconfig: str = ""  # "" = standalone
+    bootstrap_kubeconfig: str = ""  # credentials that serve to obtain the client certificate, and nothing else
+    rotate_certificates: bool = False  # the client certificate is asked for, and renewed, by us
+    server_tls_bootstrap: bool = False  # the serving certificate is
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
+    config_dir: str = ""  # the directory of drop-ins, "" = none given
     verbosity: int = 0
+    logging_format: str = "text"  # text | json
+    vmodule: tuple[tuple[str, int], ...] = ()  # pattern of a file's base name -> verbosity there
+    log_flush_frequency: float = 5.0
+    log_split_stream: bool = False  # info to standard output, the rest to standard error
+    log_info_buffer_size: int = 0  # bytes
+    feature_gates: dict[str, bool] = field(default_factory=dict)  # every gate the kubelet knows, settled
+    lock_file: str = ""
+    exit_on_lock_contention: bool = False
     oom_score_adj: int = -999
     max_open_files: int = 1000000
 
@@ -97,6 +109,7 @@ class EffectiveConfig:
     tls_private_key_file: str = ""
     tls_min_version: str = ""
     tls_cipher_suites: tuple[str, ...] = ()
+    tls_curve_preferences: tuple[int, ...] = ()
     client_ca_file: str = ""
     anonymous_auth: bool = False
     authorization_mode: str = "Webhook"  # AlwaysAllow | Webhook

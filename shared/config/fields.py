@@ -1,10 +1,12 @@
-"""Every key of KubeletConfiguration v1beta1 with its type, and the rules a value alone can break. Data only.
+"""The types of configuration fields and flags, and the names some values are taken from. Data only (config.md 2.2).
 
-Reference config.md 2.2. Knows nothing of files, flags or defaults.
+The fields themselves are in `field_table`. Knows nothing of files, of the command line, or of what a value means.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
@@ -33,69 +35,101 @@ class MapOf:
 
 Schema = Kind | ListOf | MapOf | dict[str, "Schema"]
 
-B, I32, I64, S, D = Kind.BOOL, Kind.INT32, Kind.INT64, Kind.STRING, Kind.DURATION
-STRINGS, STRING_MAP = ListOf(S), MapOf(S)
-_SPLIT: Schema = {"splitStream": B, "infoBufferSize": Kind.QUANTITY}
-_TAINT: Schema = {"key": S, "value": S, "effect": S, "timeAdded": S}
 
-KUBELET_CONFIGURATION: dict[str, Schema] = {
-    "apiVersion": S, "kind": S,
-    # server, auth, TLS
-    "enableServer": B, "address": S, "port": I32, "readOnlyPort": I32, "healthzPort": I32, "healthzBindAddress": S,
-    "tlsCertFile": S, "tlsPrivateKeyFile": S, "tlsCipherSuites": STRINGS, "tlsCurvePreferences": ListOf(I32),
-    "tlsMinVersion": S, "rotateCertificates": B, "serverTLSBootstrap": B,
-    "authentication": {
-        "x509": {"clientCAFile": S}, "webhook": {"enabled": B, "cacheTTL": D}, "anonymous": {"enabled": B},
-    },
-    "authorization": {"mode": S, "webhook": {"cacheAuthorizedTTL": D, "cacheUnauthorizedTTL": D}},
-    "enableDebuggingHandlers": B, "enableContentionProfiling": B, "enableProfilingHandler": B,
-    "enableDebugFlagsHandler": B, "enableSystemLogHandler": B, "enableSystemLogQuery": B,
-    "streamingConnectionIdleTimeout": D, "showHiddenMetricsForVersion": S,
-    # static pods, sync loop, node status
-    "staticPodPath": S, "staticPodURL": S, "staticPodURLHeader": MapOf(STRINGS), "syncFrequency": D,
-    "fileCheckFrequency": D, "httpCheckFrequency": D, "nodeStatusUpdateFrequency": D, "nodeStatusReportFrequency": D,
-    "nodeLeaseDurationSeconds": I32, "nodeStatusMaxImages": I32, "registerNode": B,
-    "registerWithTaints": ListOf(_TAINT), "providerID": S, "configMapAndSecretChangeDetectionStrategy": S,
-    "runOnce": B, "enableControllerAttachDetach": B, "maxOpenFiles": I64, "oomScoreAdj": I32,
-    # API client
-    "contentType": S, "kubeAPIQPS": I32, "kubeAPIBurst": I32, "eventRecordQPS": I32, "eventBurst": I32,
-    # runtime, images, logs
-    "containerRuntimeEndpoint": S, "imageServiceEndpoint": S, "runtimeRequestTimeout": D, "serializeImagePulls": B,
-    "maxParallelImagePulls": I32, "registryPullQPS": I32, "registryBurst": I32,
-    "imagePullCredentialsVerificationPolicy": S, "preloadedImagesVerificationAllowlist": STRINGS,
-    "imageMinimumGCAge": D, "imageMaximumGCAge": D, "imageGCHighThresholdPercent": I32,
-    "imageGCLowThresholdPercent": I32, "containerLogMaxSize": S, "containerLogMaxFiles": I32,
-    "containerLogMaxWorkers": I32, "containerLogMonitorInterval": D, "podLogsDir": S, "seccompDefault": B,
-    "singleProcessOOMKill": B, "crashLoopBackOff": {"maxContainerRestartPeriod": D},
-    "userNamespaces": {"idsPerPod": I64},
-    # networking
-    "clusterDomain": S, "clusterDNS": STRINGS, "resolvConf": S, "hairpinMode": S, "podCIDR": S,
-    "makeIPTablesUtilChains": B, "iptablesMasqueradeBit": I32, "iptablesDropBit": I32,
-    # cgroups, resources, managers
-    "cgroupDriver": S, "cgroupRoot": S, "cgroupsPerQOS": B, "kubeletCgroups": S, "systemCgroups": S,
-    "systemReserved": STRING_MAP, "kubeReserved": STRING_MAP, "systemReservedCgroup": S, "kubeReservedCgroup": S,
-    "enforceNodeAllocatable": STRINGS, "reservedSystemCPUs": S,
-    "reservedMemory": ListOf({"numaNode": I32, "limits": MapOf(Kind.QUANTITY)}), "cpuManagerPolicy": S,
-    "cpuManagerPolicyOptions": STRING_MAP, "cpuManagerReconcilePeriod": D, "memoryManagerPolicy": S,
-    "topologyManagerPolicy": S, "topologyManagerScope": S, "topologyManagerPolicyOptions": STRING_MAP,
-    "qosReserved": STRING_MAP, "cpuCFSQuota": B, "cpuCFSQuotaPeriod": D, "maxPods": I32, "podsPerCore": I32,
-    "podPidsLimit": I64, "failSwapOn": B, "failCgroupV1": B, "memorySwap": {"swapBehavior": S},
-    "memoryThrottlingFactor": Kind.FLOAT64, "memoryReservationPolicy": S, "protectKernelDefaults": B,
-    "localStorageCapacityIsolation": B, "kernelMemcgNotification": B, "allowedUnsafeSysctls": STRINGS,
-    "volumePluginDir": S, "volumeStatsAggPeriod": D,
-    # eviction, shutdown
-    "evictionHard": STRING_MAP, "mergeDefaultEvictionSettings": B, "evictionSoft": STRING_MAP,
-    "evictionSoftGracePeriod": STRING_MAP, "evictionMinimumReclaim": STRING_MAP,
-    "evictionPressureTransitionPeriod": D, "evictionMaxPodGracePeriod": I32, "shutdownGracePeriod": D,
-    "shutdownGracePeriodCriticalPods": D,
-    "shutdownGracePeriodByPodPriority": ListOf({"priority": I32, "shutdownGracePeriodSeconds": I64}),
-    # logging, tracing, gates
-    "logging": {
-        "format": S, "flushFrequency": Kind.FLUSH, "verbosity": Kind.UINT32,
-        "vmodule": ListOf({"filePattern": S, "verbosity": Kind.UINT32}), "options": {"text": _SPLIT, "json": _SPLIT},
-    },
-    "tracing": {"endpoint": S, "samplingRatePerMillion": I32}, "featureGates": MapOf(B),
-}  # fmt: skip
+class FlagKind(StrEnum):
+    """The type of a flag: what its text may be and becomes (reference config.md 1.3)."""
+
+    BOOL = "bool"
+    INT32 = "int32"
+    INT = "int"
+    FLOAT64 = "float64"
+    STRING = "string"
+    DURATION = "duration"
+    STRINGS = "strings"
+    MAP = "mapStringString"
+    LABELS = "labels"  # a map where a key alone has the empty value
+    THRESHOLDS = "thresholds"  # `signal<value,…`
+    PAIR = "pair"  # exactly one `key=value` an occurrence; commas belong to the value
+    GATES = "mapStringBool"
+    IP = "ip"
+    QUANTITY = "quantity"
+    LEVEL = "Level"
+    VMODULE = "pattern=N,..."
+    RESERVED_MEMORY = "reserved-memory"
+    TAINTS = "[]v1.Taint"
+    MULTIMAP = "colonSeparatedMultimapStringString"
+    VERSION = "version"
+
+    @property
+    def word(self) -> str:
+        """The type as `--help` shows it."""
+        kinds = (FlagKind.LABELS, FlagKind.THRESHOLDS, FlagKind.PAIR)
+        return FlagKind.MAP.value if self in kinds else ("float" if self is FlagKind.FLOAT64 else self.value)
+
+
+UNSET = "unset"  # `zero`: an explicit zero is as good as nothing given, and becomes the default
+SAME = object()  # `legacy`: as with a file
+
+
+@dataclass(frozen=True)
+class Field:
+    """One key of KubeletConfiguration. A default of None = not set; durations and quantities are texts as Go prints
+    them (`1m0s`); `legacy` is the default where neither --config nor --config-dir is given."""
+
+    key: str  # dotted
+    schema: Schema
+    default: Any = None
+    legacy: Any = SAME
+    zero: str = ""  # UNSET, or "" = an explicit zero is kept
+    flag: str = ""  # without dashes, "" = none
+    flag_kind: FlagKind | None = None  # where it does not follow from the schema
+    deprecated: bool = True  # the flag, not the key
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    acts: bool = True  # something acts on it; otherwise it is parsed, checked, shown, and said to be without effect
+    doc: str = ""  # what it is for, in a few words: for --help and the page in docs/
+
+    def __post_init__(self) -> None:
+        if self.flag and self.flag_kind is None:
+            object.__setattr__(self, "flag_kind", _flag_kind(self.schema))
+
+    @property
+    def flags_only_default(self) -> Any:
+        """The default where neither --config nor --config-dir is given."""
+        return self.default if self.legacy is SAME else self.legacy
+
+
+def _flag_kind(schema: Schema) -> FlagKind:
+    if isinstance(schema, ListOf):
+        return FlagKind.STRINGS
+    if isinstance(schema, MapOf):
+        return FlagKind.MAP
+    kinds = {
+        Kind.BOOL: FlagKind.BOOL,
+        Kind.INT32: FlagKind.INT32,
+        Kind.INT64: FlagKind.INT,
+        Kind.STRING: FlagKind.STRING,
+        Kind.DURATION: FlagKind.DURATION,
+        Kind.FLUSH: FlagKind.DURATION,
+        Kind.QUANTITY: FlagKind.QUANTITY,
+    }
+    return kinds[schema]  # type: ignore[index]
+
+
+def schema_tree(fields: Iterable[Field]) -> dict[str, Schema]:
+    """The nested schema of a whole KubeletConfiguration document."""
+    tree: dict[str, Any] = {"apiVersion": Kind.STRING, "kind": Kind.STRING}
+    for field in fields:
+        *parents, last = field.key.split(".")
+        inner = tree
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[last] = field.schema
+    return tree
+
+
+B, S = Kind.BOOL, Kind.STRING
 
 BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     "apiVersion": S,
@@ -111,63 +145,9 @@ RELATIVE_PATHS = (
     "volumePluginDir", "podLogsDir",
 )  # fmt: skip
 
-RANGES: dict[str, tuple[float, float]] = {
-    "port": (1, 65535), "readOnlyPort": (0, 65535), "healthzPort": (0, 65535), "nodeLeaseDurationSeconds": (1, 2**31),
-    "nodeStatusMaxImages": (-1, 2**31), "maxOpenFiles": (1024, 2**63), "podPidsLimit": (-1, 2**63),
-    "oomScoreAdj": (-1000, 1000),
-    "kubeAPIQPS": (0, 2**31), "kubeAPIBurst": (0, 2**31), "eventRecordQPS": (0, 2**31), "eventBurst": (0, 2**31),
-    "maxParallelImagePulls": (1, 2**31), "registryPullQPS": (0, 2**31), "registryBurst": (0, 2**31),
-    "imageGCHighThresholdPercent": (0, 100), "imageGCLowThresholdPercent": (0, 100), "containerLogMaxFiles": (2, 2**31),
-    "containerLogMaxWorkers": (1, 2**31), "iptablesMasqueradeBit": (0, 31), "iptablesDropBit": (0, 31),
-    "maxPods": (0, 2**31), "podsPerCore": (0, 2**31), "logging.verbosity": (0, 2**31 - 1),
-    "tracing.samplingRatePerMillion": (0, 1000000),
-}  # fmt: skip
-
-DURATION_RANGES: dict[str, tuple[float, float]] = {
-    "nodeStatusUpdateFrequency": (0.1, 1e12), "nodeStatusReportFrequency": (0.1, 1e12),
-    "authentication.webhook.cacheTTL": (0, 1e12), "authorization.webhook.cacheAuthorizedTTL": (0, 1e12),
-    "authorization.webhook.cacheUnauthorizedTTL": (0, 1e12), "streamingConnectionIdleTimeout": (0, 1e12),
-    "syncFrequency": (1, 1e12), "fileCheckFrequency": (1, 1e12), "runtimeRequestTimeout": (1, 1e12),
-    "imageMinimumGCAge": (0, 1e12), "imageMaximumGCAge": (0, 1e12),
-    "containerLogMonitorInterval": (3, 1e12), "crashLoopBackOff.maxContainerRestartPeriod": (1, 300),
-    "cpuCFSQuotaPeriod": (0.001, 1),
-}  # fmt: skip
-
-CHOICES: dict[str, tuple[str, ...]] = {
-    "authorization.mode": ("AlwaysAllow", "Webhook"), "cgroupDriver": ("cgroupfs", "systemd"),
-    "configMapAndSecretChangeDetectionStrategy": ("Get", "Cache", "Watch"),
-    "hairpinMode": ("promiscuous-bridge", "hairpin-veth", "none"), "cpuManagerPolicy": ("none", "static"),
-    "memoryManagerPolicy": ("None", "Static"), "topologyManagerScope": ("container", "pod"),
-    "topologyManagerPolicy": ("none", "best-effort", "restricted", "single-numa-node"),
-    "memorySwap.swapBehavior": ("NoSwap", "LimitedSwap"), "memoryReservationPolicy": ("None", "TieredReservation"),
-    "tlsMinVersion": ("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
-    "logging.format": ("text", "json"),
-}  # fmt: skip
-
 EVICTION_SIGNALS = (
     "memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
     "containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available",
-)  # fmt: skip
-
-# What some service acts on today; every other key given is accepted, checked, and named as being without effect.
-WITH_EFFECT = frozenset(
-    (
-        "apiVersion", "kind", "enableServer", "address", "port", "readOnlyPort", "healthzPort", "healthzBindAddress",
-        "tlsCertFile", "tlsPrivateKeyFile", "tlsCipherSuites", "tlsMinVersion", "authentication.x509.clientCAFile",
-        "authentication.webhook.enabled", "authentication.anonymous.enabled", "authorization.mode",
-        "enableDebuggingHandlers", "staticPodPath", "syncFrequency", "fileCheckFrequency",
-        "nodeStatusUpdateFrequency", "maxOpenFiles", "oomScoreAdj", "containerRuntimeEndpoint", "imageServiceEndpoint",
-        "runtimeRequestTimeout", "serializeImagePulls", "maxParallelImagePulls", "registryPullQPS", "registryBurst",
-        "podLogsDir", "seccompDefault", "crashLoopBackOff.maxContainerRestartPeriod", "clusterDomain", "clusterDNS",
-        "resolvConf", "cgroupDriver", "cgroupRoot", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "maxPods",
-        "podPidsLimit", "evictionHard", "mergeDefaultEvictionSettings", "evictionPressureTransitionPeriod",
-        "logging.verbosity", "runOnce", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
-        "registerNode", "registerWithTaints", "providerID", "enableControllerAttachDetach", "podsPerCore",
-        "systemReserved", "kubeReserved", "reservedSystemCPUs", "localStorageCapacityIsolation",
-        "allowedUnsafeSysctls", "configMapAndSecretChangeDetectionStrategy", "kubeAPIQPS", "kubeAPIBurst",
-        "eventRecordQPS", "eventBurst", "authentication.webhook.cacheTTL", "authorization.webhook.cacheAuthorizedTTL",
-        "authorization.webhook.cacheUnauthorizedTTL", "streamingConnectionIdleTimeout",
-    )
 )  # fmt: skip
 
 TLS_CIPHER_SUITES = frozenset(

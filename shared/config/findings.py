@@ -1,13 +1,44 @@
 """What is wrong with a configuration: one readable line per problem, all of them. Pure; knows no field."""
 
 from dataclasses import dataclass, field
+from typing import Any
+
+_MOST = 100  # findings that are kept; who reads more mends those first
+_LONGEST = 500  # characters of one part of a line
+
+ERROR = "error"  # the configuration cannot be used
+STRICT = "strict"  # the key is ignored and the kubelet at most logs it; `bulkhead config check` counts it as an error
+WARNING = "warning"
+NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem. `place` is `file:line:column`, `file`, or a flag; `key` is dotted, "" = the document or flag."""
+
+    severity: str
+    key: str
+    message: str
+    remedy: str = ""
+    place: str = ""
+
+    @property
+    def line(self) -> str:
+        """Place, key, problem, and the remedy in parentheses."""
+        named = "" if self.place.startswith("--") else self.key  # a flag already names what it sets
+        parts = ": ".join(part for part in (self.place, named, self.message) if part)
+        return parts + (f" ({self.remedy})" if self.remedy else "")
 
 
 class ConfigurationRefusedError(Exception):
-    """The configuration cannot be used; `lines` says why, one problem each, with place and remedy."""
+    """The configuration cannot be used; `lines` says why, one problem each, with place and remedy.
 
-    def __init__(self, lines: tuple[str, ...]) -> None:
-        self.lines = lines
+    `exit_code` is what the kubelet would end with: 2 for bad feature gates in a file, else 1 (config.md 3.9).
+    """
+
+    def __init__(self, lines: tuple[str, ...], exit_code: int = 1, findings: tuple[Finding, ...] = ()) -> None:
+        self.lines, self.exit_code = lines, exit_code
+        self.findings = findings or tuple(Finding(ERROR, "", line) for line in lines)
         super().__init__("\n".join(lines))
 
 
@@ -17,7 +48,19 @@ class Findings:
 
     places: dict[str, str] = field(default_factory=dict)  # dotted key -> place
     default_place: str = ""
-    lines: list[str] = field(default_factory=list)
+    found: list[Finding] = field(default_factory=list)
+    exit_code: int = 1
+    left_out: int = 0  # beyond the first hundred
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of what refuses the configuration."""
+        return [finding.line for finding in self.found if finding.severity == ERROR]
+
+    @property
+    def full(self) -> bool:
+        """Whether what is added now will only be counted."""
+        return len(self.found) >= _MOST
 
     def place_of(self, key: str) -> str:
         """The place of the key, or of the nearest enclosing one that was given."""
@@ -25,15 +68,41 @@ class Findings:
             key = key.rpartition(".")[0]
         return self.places.get(key, self.default_place)
 
-    def add(self, key: str, what: str, remedy: str = "", place: str = "") -> None:
+    def add(self, key: str, what: str, remedy: str = "", place: str = "", severity: str = ERROR) -> None:
         """Note one problem; the same line twice is kept once."""
         place = place or self.place_of(key)
-        named = "" if place.startswith("--") else key  # a flag already names what it sets
-        line = ": ".join(part for part in (place, named, what) if part) + (f" ({remedy})" if remedy else "")
-        if line not in self.lines:
-            self.lines.append(line)
+        self._keep(Finding(severity, *(_one_line(part) for part in (key, what, remedy, place))))
+
+    def include(self, others: "Findings") -> None:
+        """Take over what another collection found."""
+        self.exit_code = max(self.exit_code, others.exit_code)
+        for finding in others.found:
+            self._keep(finding)
+
+    def _keep(self, finding: Finding) -> None:
+        if finding in self.found:
+            return
+        errors = sum(known.severity == ERROR for known in self.found) if self.full else 0
+        if self.full and not (finding.severity == ERROR and errors == 0):  # an error is never lost behind remarks
+            self.left_out += 1
+            return
+        self.found.append(finding)
 
     def refuse_if_any(self) -> None:
-        """Raise ConfigurationRefusedError when something was found."""
-        if self.lines:
-            raise ConfigurationRefusedError(tuple(self.lines))
+        """Raise ConfigurationRefusedError when something was found that refuses the configuration."""
+        if any(finding.severity == ERROR for finding in self.found):
+            shown = tuple(finding for finding in self.found if finding.severity in (ERROR, STRICT))
+            lines = [finding.line for finding in shown]
+            if self.left_out:
+                lines.append(f"and {self.left_out} more (mend these first)")
+            raise ConfigurationRefusedError(tuple(lines), self.exit_code, tuple(self.found))
+
+
+def _one_line(given: Any) -> str:
+    """The text without line breaks and control characters, and not without end."""
+    text = str(given)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 60]}…{text[-50:]}"
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,226 +1,216 @@
-"""The kubelet's command line (reference config.md 1 and 3.2): which flags exist, and what they set.
+"""The grammar of the kubelet's command line (reference config.md 3.2): argv to values of configuration keys and flags.
 
-Flags backed by a configuration field become values of that field; they win over the file (3.6). Knows no defaults.
-click parses; the grammar of Go's flags (`--bool`, `-v=2`, `_` for `-`) is made fit for it first.
+It is that of Go's pflag, whose messages it keeps, each with what to do about it. The first error wins. Which flags
+there are is `flag_table`'s to say, what a text becomes `flag_values`'. Knows no files and no defaults.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-import click
+from shared.config.fields import FlagKind
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
+from shared.config.flag_text import MASKED, flag_lines, shown
+from shared.config.flag_values import IGNORED, parse_value
+from shared.config.spelling import cannot_stand, closest
+from shared.klog import go_quote
 
-from shared.config.document import cannot_stand, check_fields, closest
-from shared.config.durations import parse_duration
-from shared.config.fields import KUBELET_CONFIGURATION
-from shared.config.findings import ConfigurationRefusedError, Findings
-from shared.config.node_settings import parse_taints
+__all__ = ["Flags", "FlagsRefusedError", "flag_lines", "parse_flags"]
 
-# What a flag's text becomes. "map<" is the eviction grammar `signal<value,…`.
-OWN_FLAGS = {
-    "config": "string", "root-dir": "string", "hostname-override": "string", "kubeconfig": "string",
-    "cert-dir": "string", "run-dir": "string", "log-dir": "string", "node-ip": "string", "node-labels": "string",
-    "cloud-provider": "string",
-}  # fmt: skip
-
-FIELD_FLAGS: dict[str, tuple[str, str]] = {
-    "address": ("address", "string"), "allowed-unsafe-sysctls": ("allowedUnsafeSysctls", "strings"),
-    "anonymous-auth": ("authentication.anonymous.enabled", "bool"),
-    "authentication-token-webhook": ("authentication.webhook.enabled", "bool"),
-    "authentication-token-webhook-cache-ttl": ("authentication.webhook.cacheTTL", "duration"),
-    "authorization-mode": ("authorization.mode", "string"), "cgroup-driver": ("cgroupDriver", "string"),
-    "authorization-webhook-cache-authorized-ttl": ("authorization.webhook.cacheAuthorizedTTL", "duration"),
-    "authorization-webhook-cache-unauthorized-ttl": ("authorization.webhook.cacheUnauthorizedTTL", "duration"),
-    "cgroup-root": ("cgroupRoot", "string"), "cgroups-per-qos": ("cgroupsPerQOS", "bool"),
-    "client-ca-file": ("authentication.x509.clientCAFile", "string"), "cluster-dns": ("clusterDNS", "strings"),
-    "cluster-domain": ("clusterDomain", "string"), "container-log-max-files": ("containerLogMaxFiles", "int"),
-    "container-log-max-size": ("containerLogMaxSize", "string"),
-    "container-runtime-endpoint": ("containerRuntimeEndpoint", "string"), "cpu-cfs-quota": ("cpuCFSQuota", "bool"),
-    "cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", "duration"), "cpu-manager-policy": ("cpuManagerPolicy", "string"),
-    "enable-controller-attach-detach": ("enableControllerAttachDetach", "bool"),
-    "enable-debugging-handlers": ("enableDebuggingHandlers", "bool"), "enable-server": ("enableServer", "bool"),
-    "enforce-node-allocatable": ("enforceNodeAllocatable", "strings"), "event-burst": ("eventBurst", "int"),
-    "event-qps": ("eventRecordQPS", "int"), "eviction-hard": ("evictionHard", "map<"),
-    "eviction-max-pod-grace-period": ("evictionMaxPodGracePeriod", "int"),
-    "eviction-minimum-reclaim": ("evictionMinimumReclaim", "map"),
-    "eviction-pressure-transition-period": ("evictionPressureTransitionPeriod", "duration"),
-    "eviction-soft": ("evictionSoft", "map<"), "eviction-soft-grace-period": ("evictionSoftGracePeriod", "map"),
-    "fail-cgroupv1": ("failCgroupV1", "bool"), "fail-swap-on": ("failSwapOn", "bool"),
-    "feature-gates": ("featureGates", "gates"), "file-check-frequency": ("fileCheckFrequency", "duration"),
-    "hairpin-mode": ("hairpinMode", "string"), "healthz-bind-address": ("healthzBindAddress", "string"),
-    "healthz-port": ("healthzPort", "int"), "http-check-frequency": ("httpCheckFrequency", "duration"),
-    "image-gc-high-threshold": ("imageGCHighThresholdPercent", "int"),
-    "image-gc-low-threshold": ("imageGCLowThresholdPercent", "int"),
-    "image-service-endpoint": ("imageServiceEndpoint", "string"), "kube-api-burst": ("kubeAPIBurst", "int"),
-    "kube-api-qps": ("kubeAPIQPS", "int"), "kube-reserved": ("kubeReserved", "map"),
-    "kube-reserved-cgroup": ("kubeReservedCgroup", "string"), "kubelet-cgroups": ("kubeletCgroups", "string"),
-    "kube-api-content-type": ("contentType", "string"),
-    "local-storage-capacity-isolation": ("localStorageCapacityIsolation", "bool"),
-    "logging-format": ("logging.format", "string"), "make-iptables-util-chains": ("makeIPTablesUtilChains", "bool"),
-    "manifest-url": ("staticPodURL", "string"), "max-open-files": ("maxOpenFiles", "int"),
-    "max-pods": ("maxPods", "int"), "memory-manager-policy": ("memoryManagerPolicy", "string"),
-    "minimum-image-ttl-duration": ("imageMinimumGCAge", "duration"),
-    "node-status-max-images": ("nodeStatusMaxImages", "int"),
-    "node-status-update-frequency": ("nodeStatusUpdateFrequency", "duration"), "oom-score-adj": ("oomScoreAdj", "int"),
-    "pod-cidr": ("podCIDR", "string"), "pod-manifest-path": ("staticPodPath", "string"),
-    "pod-max-pids": ("podPidsLimit", "int"), "pods-per-core": ("podsPerCore", "int"), "port": ("port", "int"),
-    "protect-kernel-defaults": ("protectKernelDefaults", "bool"), "provider-id": ("providerID", "string"),
-    "read-only-port": ("readOnlyPort", "int"), "register-node": ("registerNode", "bool"),
-    "register-with-taints": ("registerWithTaints", "taints"),
-    "registry-burst": ("registryBurst", "int"), "registry-qps": ("registryPullQPS", "int"),
-    "reserved-cpus": ("reservedSystemCPUs", "string"), "resolv-conf": ("resolvConf", "string"),
-    "rotate-certificates": ("rotateCertificates", "bool"), "rotate-server-certificates": ("serverTLSBootstrap", "bool"),
-    "runonce": ("runOnce", "bool"), "runtime-request-timeout": ("runtimeRequestTimeout", "duration"),
-    "seccomp-default": ("seccompDefault", "bool"), "serialize-image-pulls": ("serializeImagePulls", "bool"),
-    "streaming-connection-idle-timeout": ("streamingConnectionIdleTimeout", "duration"),
-    "sync-frequency": ("syncFrequency", "duration"), "system-cgroups": ("systemCgroups", "string"),
-    "system-reserved": ("systemReserved", "map"), "system-reserved-cgroup": ("systemReservedCgroup", "string"),
-    "tls-cert-file": ("tlsCertFile", "string"), "tls-cipher-suites": ("tlsCipherSuites", "strings"),
-    "tls-min-version": ("tlsMinVersion", "string"), "tls-private-key-file": ("tlsPrivateKeyFile", "string"),
-    "topology-manager-policy": ("topologyManagerPolicy", "string"),
-    "topology-manager-scope": ("topologyManagerScope", "string"), "v": ("logging.verbosity", "int"),
-    "volume-plugin-dir": ("volumePluginDir", "string"), "volume-stats-agg-period": ("volumeStatsAggPeriod", "duration"),
-}  # fmt: skip
-
-_TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+_SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
+_LONGEST = 131072  # bytes of one argument; Linux passes no longer one to a program
+_REMEDIES = {
+    FlagKind.BOOL: "give true or false, after =",
+    FlagKind.INT32: "give a whole number",
+    FlagKind.INT: "give a whole number",
+    FlagKind.FLOAT64: "give a number",
+    FlagKind.DURATION: "give numbers with units h, m, s, ms, us, ns, such as 1m30s",
+    FlagKind.STRINGS: 'separate them by commas, and put quotes around all of one that holds a comma or "',
+    FlagKind.MAP: "write name=value,name=value",
+    FlagKind.THRESHOLDS: "write signal<value,signal<value, in quotes because of the shell",
+    FlagKind.PAIR: "write name=value, and give the flag once for each",
+    FlagKind.GATES: "write Name=true,Name=false",
+    FlagKind.IP: "such as 0.0.0.0 or ::1",
+    FlagKind.QUANTITY: "such as 512, 2Ki or 4Gi",
+    FlagKind.LEVEL: "give a whole number from 0 to 2147483647",
+    FlagKind.VMODULE: "write pattern=N,pattern=N",
+    FlagKind.RESERVED_MEMORY: "such as 0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=2Gi",
+    FlagKind.TAINTS: "write key=value:effect,key:effect; effects are NoSchedule, PreferNoSchedule, NoExecute",
+    FlagKind.MULTIMAP: "write name:value,name:value",
+    FlagKind.VERSION: "write --version, --version=raw, or the version to report",
+}
 
 
 @dataclass
 class Flags:
-    """The parsed command line. `fields` maps dotted configuration keys to values, `places` the same keys to flags."""
+    """The parsed command line; of maps and lists the whole value stands here, after all occurrences."""
 
-    own: dict[str, str] = field(default_factory=dict)
-    fields: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    own: dict[str, Any] = field(default_factory=dict)  # flags given that set no key, by name: str, bool, int or dict
+    fields: dict[str, Any] = field(default_factory=dict)  # dotted key -> value as a file has it
+    places: dict[str, str] = field(default_factory=dict)  # dotted key -> the flag, with its dashes
+    deprecations: tuple[str, ...] = ()  # lines for standard error, in the order the flags were given
+    without_effect: tuple[str, ...] = ()  # flags given, with dashes, that set no key and that nothing acts on
+    asks_help: bool = False
+    version: str = ""  # "" | "true" | "raw" | the version to report, "v…"
+
+
+class FlagsRefusedError(ConfigurationRefusedError):
+    """The command line cannot be read. `deprecations` are those of the flags before the bad one."""
+
+    def __init__(self, line: str, deprecations: tuple[str, ...]) -> None:
+        self.deprecations = deprecations
+        super().__init__((line,))
+
+
+class _BadArgumentError(Exception):
+    """`str()` is the one line for the operator."""
 
 
 def parse_flags(arguments: list[str]) -> Flags:
-    """Parse kubelet flags; the first error wins. Raises ConfigurationRefusedError with one line."""
-    for number, argument in enumerate(arguments, start=1):
-        if why := cannot_stand(argument):
-            raise _refused(f"flags: argument {number} {why} (remove it)")
-    kinds = OWN_FLAGS | {name: kind for name, (_, kind) in FIELD_FLAGS.items()}
-    options: list[click.Parameter] = [
-        click.Option([f"--{name}", *(["-v"] if name == "v" else []), _python_name(name)], multiple=True)
-        for name in kinds
-    ]
-    options.append(click.Argument(["positional"], nargs=-1))
-    command = click.Command("kubelet", params=options, add_help_option=False)
+    """Parse kubelet flags; the first error wins. Raises FlagsRefusedError with one line."""
+    reader = _Reader()
     try:
-        given: dict[str, Any] = command.make_context("kubelet", _go_grammar(arguments, kinds)).params
-    except click.NoSuchOption as error:
-        name = (error.option_name or "").lstrip("-")
-        close = closest(name, list(kinds))
-        remedy = f"did you mean --{close}?" if close else "`bulkhead config flags` lists those that exist"
-        raise _refused(f"unknown flag: {error.option_name} ({remedy})") from error
-    except click.UsageError as error:
-        raise _refused(f"{error.format_message().rstrip('.')} (give it as --flag=value)") from error
-    if given["positional"]:
-        raise _refused(f'unknown command "{given["positional"][0]}" (flags begin with --)')
-    flags = Flags()
-    for name, kind in kinds.items():
-        texts: tuple[str, ...] = given[_python_name(name)]
-        if not texts:
-            continue
-        if name in OWN_FLAGS:
-            flags.own[name] = ",".join(texts) if name == "node-labels" else texts[-1]  # labels accumulate (1.1)
-        elif not (name in ("address", "healthz-bind-address") and not texts[-1]):  # "" is silently ignored (1.3)
-            key = FIELD_FLAGS[name][0]
-            flags.fields[key] = _value(name, kind, texts)
-            flags.places[key] = f"--{name}"
-    _check_types(flags)
-    return flags
+        reader.read(arguments)
+    except _BadArgumentError as error:
+        raise FlagsRefusedError(str(error), tuple(reader.deprecations.values())) from None
+    return reader.flags()
 
 
-def _python_name(name: str) -> str:
-    return "flag_" + name.replace("-", "_")
+class _Reader:
+    """Reads arguments one after the other, remembering the values so far."""
 
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+        self.deprecations: dict[str, str] = {}
+        self._positional: list[str] = []
+        self._last = ""  # the word before the first positional one
 
-def _go_grammar(arguments: list[str], kinds: dict[str, str]) -> list[str]:
-    """`_` in names is `-`; a bool takes no following word; `-v=2` is `-v2`."""
-    result: list[str] = []
-    takes_word = False
-    for index, argument in enumerate(arguments):
-        if takes_word:
-            result.append(argument)
-            takes_word = False
-        elif argument == "--":
-            return result + arguments[index:]
-        elif argument.startswith("--"):
-            name, equals, value = argument[2:].partition("=")
-            name = name.replace("_", "-")
-            if kinds.get(name) == "bool" and not equals:
-                equals, value = "=", "true"
-            takes_word = name in kinds and not equals
-            result.append(f"--{name}{equals}{value}")
-        elif argument.startswith("-v="):
-            result.append("-v" + argument[3:])
+    def read(self, arguments: list[str]) -> None:
+        """All arguments. Raises _BadArgumentError."""
+        for number, argument in enumerate(arguments, start=1):
+            _check(argument, number)
+        rest = list(reversed(arguments))
+        while rest:
+            word = rest.pop()
+            if word == "--":
+                self._positional += reversed(rest)
+                break
+            if word.startswith("--"):
+                self._long(word, rest)
+            elif len(word) > 1 and word.startswith("-"):
+                self._short(word[1:], rest)
+            else:
+                self._positional.append(word)
+            if not self._positional:
+                self._last = word
+        if self._positional:
+            raise _BadArgumentError(f"unknown command {shown(self._positional[0])} ({self._positional_remedy()})")
+
+    def _positional_remedy(self) -> str:
+        name = self._last.lstrip("-").replace("_", "-")
+        if name in FLAGS and _takes_no_word(FLAGS[name]):
+            return f"--{name} takes its value after =, as in --{name}={_fitting(self._positional[0])}"
+        return "flags begin with --"
+
+    def _long(self, word: str, rest: list[str]) -> None:
+        name, equals, value = word[2:].partition("=")
+        if not name or name.startswith("-"):
+            raise _BadArgumentError(f"bad flag syntax: {_cut(word)} (write --name=value)")
+        flag = FLAGS.get(name.replace("_", "-"))
+        if flag is None:
+            raise _BadArgumentError(f"unknown flag: --{_cut(name)} ({_unknown_remedy(name.replace('_', '-'))})")
+        if equals:
+            self._set(flag, value)
+        elif _takes_no_word(flag):
+            self._set(flag, "true")
+        elif rest:
+            self._set(flag, rest.pop())
         else:
-            takes_word = argument == "-v"
-            result.append(argument)
-    return result
+            raise _BadArgumentError(f"flag needs an argument: {word} (give it as --{flag.name}=value)")
+
+    def _short(self, letters: str, rest: list[str]) -> None:
+        """A cluster of one-letter flags, the last of which may have a value."""
+        whole = letters
+        while letters:
+            letter, value = letters[0], letters[1:]
+            flag = _SHORTHANDS.get(letter)
+            if flag is None:
+                quoted = {"'": r"\'", '"': '"'}.get(letter, go_quote(letter)[1:-1])
+                long = whole.partition("=")[0].replace("_", "-")
+                remedy = f"did you mean --{long}?" if long in FLAGS else "the only ones are -h and -v"
+                raise _BadArgumentError(f"unknown shorthand flag: '{quoted}' in -{_cut(letters)} ({remedy})")
+            if len(value) > 1 and value[0] == "=":
+                return self._set(flag, value[1:])
+            if _takes_no_word(flag):
+                self._set(flag, "true")
+                letters = value
+            elif value:
+                return self._set(flag, value)
+            elif rest:
+                return self._set(flag, rest.pop())
+            else:
+                raise _BadArgumentError(f"flag needs an argument: '{letter}' in -{letters} (such as -{letter}=2)")
+        return None
+
+    def _set(self, flag: Flag, text: str) -> None:
+        try:
+            value = parse_value(flag.kind, text, self.given.get(flag.name))
+            if flag.choices and value not in flag.choices:
+                raise ValueError(f"must be {' or '.join(flag.choices)}")
+        except ValueError as error:
+            name = f"-{flag.shorthand}, --{flag.name}" if flag.shorthand else f"--{flag.name}"
+            remedy = _REMEDIES.get(flag.kind) or flag.deprecated
+            quoted = go_quote(MASKED) if flag.secret else shown(text)
+            raise _BadArgumentError(f'invalid argument {quoted} for "{name}" flag: {error} ({remedy})') from error
+        if value is not IGNORED:
+            self.given[flag.name] = value
+        if flag.deprecated:
+            self.deprecations[flag.name] = f"Flag --{flag.name} has been deprecated, {flag.deprecated}"
+
+    def flags(self) -> Flags:
+        """What was read."""
+        given = dict(self.given)
+        flags = Flags(deprecations=tuple(self.deprecations.values()), asks_help=bool(given.pop("help", False)))
+        version = given.pop("version", "false")
+        flags.version = "" if version == "false" else version
+        for name, value in given.items():
+            key = FLAGS[name].key
+            if not key:
+                flags.own[name] = value
+            if name == "seccomp-default" and value:  # it can only switch on what the file may switch off (1.1)
+                key = "seccompDefault"
+            if key:
+                flags.fields[key] = value
+                flags.places[key] = f"--{name}"
+        flags.without_effect = tuple(f"--{name}" for name in flags.own if not FLAGS[name].acts)
+        return flags
 
 
-def _value(name: str, kind: str, texts: tuple[str, ...]) -> Any:
-    text = texts[-1]
-    try:
-        match kind:
-            case "bool":
-                if text not in _TRUE + _FALSE:
-                    raise ValueError("must be true or false")
-                return text in _TRUE
-            case "int":
-                return int(text, 10 if text.lstrip("+-").isdecimal() else 0)
-            case "duration":
-                parse_duration(text)
-                return text
-            case "strings":
-                return [item for part in texts for item in part.split(",") if item]
-            case "taints":
-                return parse_taints(text)
-            case "map" | "map<" | "gates":
-                pairs = _pairs(texts, "<" if kind == "map<" else "=")
-                return (
-                    {key: _value(name, "bool", (value,)) for key, value in pairs.items()} if kind == "gates" else pairs
-                )
-            case _:
-                return text
-    except ValueError as error:
-        wanted = {"int": "must be a whole number", "duration": 'must be a duration such as "1m30s"'}.get(
-            kind, str(error)
-        )
-        raise _refused(f'--{name}: invalid value "{text}" ({wanted})') from error
+def _takes_no_word(flag: Flag) -> bool:
+    return flag.kind in (FlagKind.BOOL, FlagKind.VERSION)
 
 
-def _pairs(texts: tuple[str, ...], separator: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in (item.strip() for text in texts for item in text.split(",")):
-        if item:
-            key, found, value = item.partition(separator)
-            if not found:
-                raise ValueError(f"write it as name{separator}value,name{separator}value")
-            pairs[key.strip()] = value.strip()
-    return pairs
+def _fitting(word: str) -> str:
+    return word if word in ("true", "false", "raw") else "value"
 
 
-def _check_types(flags: Flags) -> None:
-    """Hold the values to the same types as the file's; only number ranges can still be wrong."""
-    findings = Findings(places=flags.places)
-    nested: dict[str, Any] = {}
-    for key, value in flags.fields.items():
-        put_value(nested, key, value)
-    check_fields(nested, KUBELET_CONFIGURATION, findings)
-    findings.refuse_if_any()
+def _unknown_remedy(name: str) -> str:
+    if name in REMOVED_FLAGS:
+        return REMOVED_FLAGS[name].shown
+    if name in WINDOWS_FLAGS:
+        return "it exists on Windows only; leave it out"
+    close = closest(name, list(FLAGS))
+    return f"did you mean --{close}?" if close else "`bulkhead config flags` lists those that exist"
 
 
-def put_value(data: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key in nested data; map and list values replace as a whole (reference config.md 3.6)."""
-    *parents, last = key.split(".")
-    for parent in parents:
-        inner = data.get(parent)
-        data[parent] = inner = inner if isinstance(inner, dict) else {}
-        data = inner
-    data[last] = value
+def _check(argument: str, number: int) -> None:
+    """Refuse what no message can carry, or no program is ever given. Raises _BadArgumentError."""
+    if why := cannot_stand(argument):
+        raise _BadArgumentError(f"flags: argument {number} {why} (remove it)")
+    if (size := len(argument.encode())) > _LONGEST:
+        raise _BadArgumentError(f"flags: argument {number} has {size} bytes, at most {_LONGEST} can be (use a file)")
 
 
-def _refused(line: str) -> ConfigurationRefusedError:
-    return ConfigurationRefusedError((line,))
+def _cut(text: str) -> str:
+    """A name for a message, on one line and not without end."""
+    return shown(text)[1:-1]

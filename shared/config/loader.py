@@ -5,6 +5,7 @@ bootstrap evaluates and writes, every service loads. Decides nothing about value
 
 import json
 import socket
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shared.config.effective import EffectiveConfig
-from shared.config.findings import ConfigurationRefusedError
 from shared.errors import OperatorError
 
 if TYPE_CHECKING:
-    from shared.config.findings import Findings
     from shared.config.resolve import Resolved
 
 CONFIG_NAME = "config.json"
@@ -24,48 +23,41 @@ _VERSION = 1
 
 
 def evaluate(arguments: list[str]) -> "Resolved":
-    """Flags, the file they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
-    # Imported here: services only load, and need neither yaml nor click for that.
+    """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
+    # Imported here: services only load, and need none of it for that.
+    from shared.config.credential_providers import check_credential_providers
     from shared.config.document import read_documents
-    from shared.config.findings import Findings
+    from shared.config.drop_ins import DropIns, read_drop_ins, read_text
+    from shared.config.findings import WARNING, Finding, Findings
     from shared.config.flags import parse_flags
+    from shared.config.machine import look_at_machine
     from shared.config.places import find_places
-    from shared.config.resolve import resolve
+    from shared.config.resolve import Sources, resolve
 
     flags, findings = parse_flags(arguments), Findings()
-    file = flags.own.get("config", "")
-    documents = read_documents(_read(file), file, findings) if file else []
-    resolved = resolve(documents, flags, find_places(), socket.gethostname(), findings)
-    _check_reserved_cpus(resolved.config.document.get("reservedSystemCPUs") or "", findings)
+    file, directory = flags.own.get("config", ""), flags.own.get("config-dir", "")
+    documents = []
+    if file and (text := read_text(file, findings, "--config")) is not None:
+        documents = read_documents(text, file, findings)
+        if not documents and not findings.found:
+            remedy = "write a KubeletConfiguration into it, or leave out --config"
+            findings.add("", "is empty", remedy, place=file)
+    drop_ins = read_drop_ins(directory, findings) if directory else DropIns()
+    sources = Sources(file, documents, directory, drop_ins.documents)
+    providers, plugins = (flags.own.get(f"image-credential-provider-{name}", "") for name in ("config", "bin-dir"))
+
+    def check_providers(gates: Mapping[str, bool], findings: Findings) -> None:
+        check_credential_providers(providers, plugins, gates, findings)
+
+    facts = look_at_machine()
+    resolved = resolve(sources, flags, find_places(), socket.gethostname(), facts, findings, check_providers)
+    resolved = replace(resolved, ignored_drop_ins=tuple(drop_ins.ignored))
     resolv_conf = resolved.config.resolv_conf
     if resolv_conf and not Path(resolv_conf).exists():
-        remark = f"resolvConf: {resolv_conf} does not exist: pods with the node's DNS cannot start (create it)"
-        return replace(resolved, remarks=(*resolved.remarks, remark))
+        what = f"{resolv_conf} does not exist: pods with the node's DNS cannot start"
+        found = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
+        return replace(resolved, found=found, remarks=tuple(finding.line for finding in found))
     return resolved
-
-
-def _check_reserved_cpus(text: str, findings: "Findings") -> None:
-    """reservedSystemCPUs are CPUs that are there (reference config.md 2.3). Raises ConfigurationRefusedError."""
-    from shared.config.node_settings import parse_cpus
-
-    try:
-        online = parse_cpus(Path("/sys/devices/system/cpu/online").read_text(encoding="ascii"))
-    except OSError:
-        return
-    if text and online and (missing := (parse_cpus(text) or frozenset()) - online):
-        what = f'is "{text}", but CPU {min(missing)} is not online'
-        findings.add("reservedSystemCPUs", what, "name CPUs of /sys/devices/system/cpu/online")
-        findings.refuse_if_any()
-
-
-def _read(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        line = f"--config: {file} cannot be read: {error.strerror} (give the path of a KubeletConfiguration file)"
-    except UnicodeDecodeError:
-        line = f"--config: {file} is not text (save it as UTF-8)"
-    raise ConfigurationRefusedError((line,))
 
 
 def encode_effective(config: EffectiveConfig, generation: str) -> bytes:

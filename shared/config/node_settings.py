@@ -5,6 +5,7 @@ Pure: texts in; settings out, problems into the findings.
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import Findings
@@ -22,14 +23,17 @@ _LABEL_KEYS = frozenset(
 _LABEL_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAMESPACED = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")  # and kernel.sem
+_MOST_CPUS = 200_000  # repetitions included; a longer list is none, and would only cost
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
 
-def node_labels(text: str, findings: Findings) -> dict[str, str]:
-    """`--node-labels`: `key=value,…`, a key alone has the empty value."""
+def node_labels(given: str | Mapping[str, str], findings: Findings) -> dict[str, str]:
+    """`--node-labels`: `key=value,…` or the map of it; a key alone has the empty value."""
     place = "--node-labels"
-    labels: dict[str, str] = {}
-    for item in (part.strip() for part in text.split(",")):
+    labels: dict[str, str] = {} if isinstance(given, str) else dict(given)
+    for item in (part.strip() for part in given.split(",")) if isinstance(given, str) else ():
         if item:
             key, _, value = item.partition("=")
             labels[key.strip()] = value.strip()
@@ -80,6 +84,7 @@ def check_taints(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
         def add(what: str, remedy: str, dotted: str = dotted) -> None:
             findings.add("", f"{dotted}: {what}", remedy, place=place)
 
+        given = given or {}
         taint = {name: given.get(name) or "" for name in ("key", "value", "effect")}
         for problem in qualified_name(taint["key"]):
             add(f'key "{taint["key"]}": {problem}', "such as example.com/dedicated")
@@ -99,19 +104,34 @@ def check_taints(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
 def node_ips(text: str, findings: Findings) -> tuple[tuple[str, ...], list[str]]:
     """`--node-ip`: the addresses in the order given, and remarks about what is none."""
     place = "--node-ip"
-    parsed: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = []
+    parsed: list[_Address] = []
     remarks = []
     for item in (part.strip() for part in text.split(",")):
-        try:
-            if item:
-                parsed.append(ipaddress.ip_address(item))
-        except ValueError:
+        if address := parse_address(item):
+            parsed.append(address)
+        elif item:
             remarks.append(f'{place}: "{item}" is no IP address and is ignored')
     if len(parsed) > 2 or (len(parsed) == 2 and parsed[0].version == parsed[1].version):
         findings.add("", f'is "{text}", must be one address, or one IPv4 and one IPv6', "leave out the others", place)
     elif len(parsed) == 2 and any(address.is_unspecified for address in parsed):
         findings.add("", f'is "{text}": two addresses must both be concrete', "name both, or give one", place)
     return tuple(str(address) for address in parsed), remarks
+
+
+def parse_address(text: str) -> _Address | None:
+    """An IP address as the kubelet reads those it is given: zeros may lead, IPv4 in IPv6 is IPv4, there are no zones.
+
+    None when it is none.
+    """
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){3}", text, re.ASCII):
+        text = ".".join(str(int(part)) for part in text.split("."))
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return None if address.scope_id is not None else address.ipv4_mapped or address
+    return address
 
 
 def reservations(data: dict[str, Any], findings: Findings) -> tuple[dict[str, str], dict[str, str]]:
@@ -143,22 +163,37 @@ def reservations(data: dict[str, Any], findings: Findings) -> tuple[dict[str, st
 def parse_cpus(text: str) -> frozenset[int] | None:
     """The CPUs of a list such as `0-3,8`; None when it is none."""
     cpus: set[int] = set()
+    spent = 0
     for part in text.strip().split(","):
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part.strip(), re.ASCII)
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             return None
-        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        listed = range(int(match[1]), int(match[2] or match[1]) + 1)
+        spent += len(listed)
+        if spent > _MOST_CPUS:
+            return None
+        cpus.update(listed)
     return frozenset(cpus)
 
 
 def check_sysctls(data: dict[str, Any], findings: Findings) -> tuple[str, ...]:
-    """`allowedUnsafeSysctls`: names, or prefixes that end in `*`."""
+    """`allowedUnsafeSysctls`: names of sysctls that a pod can have of its own, or prefixes that end in `*`."""
     place, patterns = findings.place_of("allowedUnsafeSysctls"), tuple(data.get("allowedUnsafeSysctls") or ())
     for pattern in patterns:
         if len(pattern) > 253 or not _SYSCTL.fullmatch(pattern):
             what = f'"{pattern}" is neither the name of a sysctl nor a prefix with *'
             findings.add("allowedUnsafeSysctls", what, "such as kernel.msg* or net.core.somaxconn", place)
+        elif not _is_namespaced(pattern):
+            what = f'"{pattern}" is not known to be namespaced: setting it would change the whole node'
+            remedy = "such as kernel.sem, or below kernel.shm, kernel.msg, fs.mqueue. or net."
+            findings.add("allowedUnsafeSysctls", what, remedy, place)
     return patterns
+
+
+def _is_namespaced(pattern: str) -> bool:
+    if (first := re.search(r"[./]", pattern)) and first[0] == "/":  # then dots and slashes stand for one another
+        pattern = pattern.translate({ord("."): "/", ord("/"): "."})
+    return pattern == "kernel.sem" or pattern.removesuffix("*").startswith(_NAMESPACED)
 
 
 def _is_amount(text: str | None) -> bool:

@@ -71,12 +71,18 @@ def find_arguments(places: Places, environment: dict[str, str] | None = None) ->
 
 
 def _split(text: str, where: str) -> list[str]:
-    arguments: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        try:
-            arguments += shlex.split(line, comments=True)
-        except ValueError as error:
-            raise OperatorError(
-                f"cannot be split into flags: {error}", where=f"{where}:{number}", remedy="close the quote"
-            ) from error
-    return arguments
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError as error:  # an open quote runs to the end: the line it begins in is the one to name
+        number = 1 + next((n for n, line in enumerate(text.split("\n")) if not _is_closed(line)), 0)
+        raise OperatorError(
+            f"cannot be split into flags: {error}", where=f"{where}:{number}", remedy="close the quote"
+        ) from error
+
+
+def _is_closed(line: str) -> bool:
+    try:
+        shlex.split(line, comments=True)
+    except ValueError:
+        return False
+    return True

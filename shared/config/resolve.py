@@ -1,315 +1,234 @@
-"""Merges flags, configuration file and defaults into the effective configuration (reference config.md 2, 3.6, 5.7).
+"""Decides the effective configuration from documents, flags and machine (reference config.md 2, 3.1, 3.6, 5.7).
 
-Decides what holds; reads no file and asks the machine nothing. All problems come out together.
+Calls every check, so that all problems come out together. Reads no file and asks the machine nothing; what stands over
+what is `layers`' to say, and which values are wrong that of the rules.
 """
 
-import ipaddress
+import itertools
 import posixpath
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from shared.config.document import Document, check_fields
-from shared.config.durations import parse_duration
-from shared.config.effective import EffectiveConfig, EmbeddedContainerd
-from shared.config.fields import BULKHEAD_CONFIGURATION, KUBELET_CONFIGURATION, RELATIVE_PATHS, WITH_EFFECT
-from shared.config.findings import Findings
-from shared.config.flags import Flags, put_value
-from shared.config.node_settings import check_sysctls, check_taints, node_ips, node_labels, reservations
+from shared.config.decoding import decode
+from shared.config.document import Document
+from shared.config.drop_ins import check_head
+from shared.config.effective import EffectiveConfig
+from shared.config.embedded import embedded_containerd
+from shared.config.field_table import FIELDS
+from shared.config.fields import schema_tree
+from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
+from shared.config.flags import Flags
+from shared.config.gate_table import GATES
+from shared.config.gates import settle_gates
+from shared.config.layers import Circumstances, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
+from shared.config.machine import MachineFacts, check_machine
+from shared.config.nested import value_of
+from shared.config.own_flags import own_settings
 from shared.config.places import Places
-from shared.config.rules import check_listeners, check_pod_logs_dir, check_rules, value_of
+from shared.config.rules import check_clients, check_listeners, check_rules
+from shared.config.settings import settings_of
 
-_KUBELET = ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
-_EVICTION_HARD = {
-    "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%", "imagefs.inodesFree": "5%",
-}  # fmt: skip
+_BAD_GATES_IN_FILE = 2  # exit code (reference config.md 3.9)
+_ACTS = {one.key: one.acts for one in FIELDS}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was read: the documents of `--config`, and of each drop-in its first."""
+
+    file: str = ""  # as --config gives it, "" = none
+    documents: list[Document] = field(default_factory=list)
+    config_dir: str = ""
+    drop_ins: list[Document] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The outcome: the configuration, the keys given that nothing acts on yet, and remarks that are no errors."""
+    """The outcome: the configuration, the keys given that nothing acts on yet, and remarks that are no errors.
+
+    `layers` has the origin of every value, `found` the remarks as findings, `ignored_drop_ins` the files of the drop-in
+    directory that do not count.
+    """
 
     config: EffectiveConfig
     without_effect: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    layers: Layers = field(default_factory=Layers)
+    flags: Flags = field(default_factory=Flags)
+    found: tuple[Finding, ...] = ()
+    ignored_drop_ins: tuple[str, ...] = ()
 
 
-def resolve(documents: list[Document], flags: Flags, places: Places, hostname: str, findings: Findings) -> Resolved:
-    """Check and merge. `documents` are those of `--config` (none = flags only). Raises ConfigurationRefusedError."""
-    file = flags.own.get("config", "")
-    kubelet, extension = _sort_documents(documents, file, findings)
-    data = kubelet.data
-    findings.places, findings.default_place = dict(kubelet.places), file or "defaults"
-    check_fields(data, KUBELET_CONFIGURATION, findings)
-    embedded = _embedded(extension, file, places, findings)
-    findings.refuse_if_any()  # the rules below rely on the types
-    data = _without_nulls(data)
-    _rebase_paths(data, file)
-    report_frequency = _report_frequency(data)
-    gates = {**data.get("featureGates", {}), **flags.fields.get("featureGates", {})}
-    for key, value in flags.fields.items():
-        put_value(data, key, gates if key == "featureGates" else value)
-        findings.places[key] = flags.places[key]
-    check_rules(data, findings)
-    own, remarks = _own_flags(flags, places, hostname, findings)
-    fields = _fields(data, from_file=bool(file), places=places, findings=findings)
-    fields["node_status_report_frequency"] = report_frequency
-    if embedded and "containerRuntimeEndpoint" not in data:
-        fields["container_runtime_endpoint"] = f"unix://{embedded.socket}"
-    remarks += _settle_tls(fields, own)
-    config = EffectiveConfig(**own, **fields, embedded_containerd=embedded, document=data)
-    if not config.joins_cluster:
-        _check_standalone(config, findings)
-    listeners = [("port", config.address, config.port if config.enable_server else 0)]
-    listeners.append(("readOnlyPort", config.address, config.read_only_port))
-    listeners.append(("healthzPort", config.healthz_bind_address, config.healthz_port))
-    check_listeners(listeners, data, findings)
+def resolve(
+    sources: Sources,
+    flags: Flags,
+    places: Places,
+    hostname: str,
+    facts: MachineFacts,
+    findings: Findings,
+    check_further: Callable[[Mapping[str, bool], Findings], None] = lambda gates, findings: None,
+) -> Resolved:
+    """Check and merge. `findings` has what was found on reading; `check_further` is called with the settled gates.
+
+    Raises ConfigurationRefusedError.
+    """
+    findings.default_place = sources.file or sources.config_dir or "flags"
+    kubelet, extension = _sort_documents(sources, findings)
+    own = own_settings(flags.own, places, hostname, findings)
+    embedded = embedded_containerd(extension, own["config_file"], places, findings)
+    defaults: dict[str, tuple[Any, str]] = {}
+    if embedded:
+        defaults["containerRuntimeEndpoint"] = f"unix://{embedded.socket}", "embeddedContainerd is enabled"
+    if places.pod_logs_dir != _table_default("podLogsDir"):
+        defaults["podLogsDir"] = places.pod_logs_dir, "BULKHEAD_HOME is set"
+    stack = _Stack(flags, defaults, facts, findings)
+    if sources.file and kubelet is None:
+        findings.refuse_if_any()  # nothing can be said of what could not be read
+    layers = stack.lay(kubelet, own["config_file"], sources.drop_ins if sources.config_dir else None)
+    gates = stack.settle(layers)
+    _check(layers, gates, own, facts, findings)
+    check_further(gates, findings)
     findings.refuse_if_any()
-    unused = tuple(key for key in _given_keys(data) if key not in WITH_EFFECT)
-    return Resolved(config, unused, tuple(remarks))
-
-
-def _sort_documents(documents: list[Document], file: str, findings: Findings) -> tuple[Document, Document | None]:
-    kubelet, extension = Document(), None
-    if file and not documents and not findings.lines:
-        findings.add("", "is empty", "write a KubeletConfiguration into it, or leave out --config", place=file)
-    for index, document in enumerate(documents):
-        named = (document.data.get("apiVersion"), document.data.get("kind"))
-        if index == 0:
-            kubelet = document
-            for key, given, wanted in zip(("apiVersion", "kind"), named, _KUBELET, strict=True):
-                if given != wanted:
-                    what = "is missing" if given is None else f'is "{given}"'
-                    findings.add(key, what, f"write {key}: {wanted}", place=document.places.get(key, document.place))
-        elif named == _BULKHEAD and extension is None:
-            extension = document
-        else:
-            findings.add(
-                "",
-                "is a further document that nothing reads",
-                f"remove it, or make it one {_BULKHEAD[1]} of {_BULKHEAD[0]}",
-                place=document.place,
-            )
-    return kubelet, extension
-
-
-def _without_nulls(data: dict[str, Any]) -> dict[str, Any]:
-    return {k: _without_nulls(v) if isinstance(v, dict) else v for k, v in data.items() if v is not None}
-
-
-def _rebase_paths(data: dict[str, Any], file: str) -> None:
-    directory = posixpath.dirname(posixpath.abspath(file))
-    for key in RELATIVE_PATHS:
-        if path := value_of(data, key):
-            put_value(data, key, path if path.startswith("/") else _join(directory, path))
-
-
-def _join(directory: str, path: str) -> str:
-    return posixpath.normpath(posixpath.join(directory, path))
-
-
-def _own_flags(flags: Flags, places: Places, hostname: str, findings: Findings) -> tuple[dict[str, Any], list[str]]:
-    """EffectiveConfig's fields that only flags can set, and remarks."""
-    own = flags.own
-    node_name = (own.get("hostname-override") or hostname).strip().lower()
-    if not node_name or len(node_name) > 253 or any(c.isspace() or c in "/%" for c in node_name):
-        findings.add("", f'node name "{node_name}" cannot be used', "give another", place="--hostname-override")
-    provider = own.get("cloud-provider", "")
-    if provider not in ("", "external"):
-        findings.add("", f'is "{provider}", must be empty or external', "leave it out", place="--cloud-provider")
-    ips, remarks = node_ips(own.get("node-ip", ""), findings)
-    run_dir = posixpath.abspath(own.get("run-dir") or places.run_dir)
-    if run_dir != places.run_dir:
-        remedy = f"set BULKHEAD_RUN_DIR={run_dir} for supervisord, or leave out the flag"
-        findings.add("", f"is {run_dir}, but the services look in {places.run_dir}", remedy, place="--run-dir")
-    root = own.get("root-dir", places.root_dir)
-    if not root or posixpath.normpath(root) != root:
-        findings.add("", f'is "{root}", must be a path in its shortest form', "no //, ., .. or final /", "--root-dir")
-    fields = {
-        "node_name": node_name,
-        "root_dir": posixpath.abspath(root),
-        "run_dir": run_dir,
-        "log_dir": posixpath.abspath(own.get("log-dir") or places.log_dir),
-        "cert_dir": posixpath.abspath(own.get("cert-dir") or places.cert_dir),
-        "kubeconfig": posixpath.abspath(own["kubeconfig"]) if own.get("kubeconfig") else "",
-        "config_file": posixpath.abspath(own["config"]) if own.get("config") else "",
-        "node_labels": node_labels(own.get("node-labels", ""), findings),
-        "node_ips": ips,
-        "external_cloud_provider": provider == "external",
-    }
-    return fields, remarks
-
-
-def _report_frequency(data: dict[str, Any]) -> float:
-    """Seconds; follows the update frequency where the file sets that one alone (reference config.md 2.2)."""
-    given = (data.get(key) or "0" for key in ("nodeStatusReportFrequency", "nodeStatusUpdateFrequency"))
-    report, update = (parse_duration(text) for text in given)
-    return report or update or 300.0
-
-
-def _fields(data: dict[str, Any], *, from_file: bool, places: Places, findings: Findings) -> dict[str, Any]:
-    """EffectiveConfig's fields from the merged data. `kept` keeps a zero, `nonzero` takes the default for it."""
-
-    def kept(key: str, default: Any) -> Any:
-        value = value_of(data, key)
-        return default if value is None else value
-
-    def nonzero(key: str, default: Any) -> Any:
-        return value_of(data, key) or default
-
-    def seconds(key: str, default: float) -> float:
-        return parse_duration(kept(key, "0")) or default
-
-    pod_logs_dir = nonzero("podLogsDir", places.pod_logs_dir)
-    check_pod_logs_dir(pod_logs_dir, findings)
-    system_reserved, kube_reserved = reservations(data, findings)
-    parallel = kept("maxParallelImagePulls", 0)
-    pids = kept("podPidsLimit", -1)
-    return {
-        "verbosity": kept("logging.verbosity", 0),
-        "oom_score_adj": kept("oomScoreAdj", -999),
-        "max_open_files": nonzero("maxOpenFiles", 1000000),
-        "static_pod_path": _absolute(kept("staticPodPath", "")),
-        "file_check_frequency": seconds("fileCheckFrequency", 20.0),
-        "sync_frequency": seconds("syncFrequency", 60.0),
-        "pod_logs_dir": pod_logs_dir,
-        "container_runtime_endpoint": nonzero("containerRuntimeEndpoint", "unix:///run/containerd/containerd.sock"),
-        "image_service_endpoint": kept("imageServiceEndpoint", ""),
-        "runtime_request_timeout": seconds("runtimeRequestTimeout", 120.0),
-        "max_container_restart_period": seconds("crashLoopBackOff.maxContainerRestartPeriod", 300.0),
-        "serialize_image_pulls": kept("serializeImagePulls", parallel < 2),
-        "max_parallel_image_pulls": parallel,
-        "registry_pull_qps": kept("registryPullQPS", 5),
-        "registry_burst": nonzero("registryBurst", 10),
-        "cgroup_driver": nonzero("cgroupDriver", "cgroupfs"),
-        "cgroup_root": kept("cgroupRoot", ""),
-        "cgroups_per_qos": kept("cgroupsPerQOS", True),
-        "cpu_cfs_quota": kept("cpuCFSQuota", True),
-        "cpu_cfs_quota_period": seconds("cpuCFSQuotaPeriod", 0.1),
-        "pod_pids_limit": -1 if pids < 0 else pids,
-        "max_pods": nonzero("maxPods", 110),
-        "seccomp_default": kept("seccompDefault", False),
-        "cluster_dns": tuple(kept("clusterDNS", ())),
-        "cluster_domain": kept("clusterDomain", ""),
-        "resolv_conf": kept("resolvConf", "/etc/resolv.conf"),
-        "eviction_hard": _eviction_hard(data, from_file),
-        "eviction_pressure_transition_period": seconds("evictionPressureTransitionPeriod", 300.0),
-        "node_status_update_frequency": seconds("nodeStatusUpdateFrequency", 10.0),
-        "node_status_max_images": kept("nodeStatusMaxImages", 50),
-        "node_lease_duration": float(kept("nodeLeaseDurationSeconds", 40)),
-        "register_node": kept("registerNode", True),
-        "register_with_taints": check_taints(data, findings),
-        "provider_id": kept("providerID", ""),
-        "controller_attach_detach": kept("enableControllerAttachDetach", True),
-        "pods_per_core": kept("podsPerCore", 0),
-        "system_reserved": system_reserved,
-        "kube_reserved": kube_reserved,
-        "local_storage_capacity_isolation": kept("localStorageCapacityIsolation", True),
-        "allowed_unsafe_sysctls": check_sysctls(data, findings),
-        "change_detection_strategy": nonzero("configMapAndSecretChangeDetectionStrategy", "Watch"),
-        "kube_api_qps": kept("kubeAPIQPS", 50),
-        "kube_api_burst": nonzero("kubeAPIBurst", 100),
-        "event_record_qps": kept("eventRecordQPS", 50),
-        "event_burst": nonzero("eventBurst", 100),
-        "enable_server": kept("enableServer", True),
-        "address": nonzero("address", "0.0.0.0"),
-        "port": nonzero("port", 10250),
-        "read_only_port": kept("readOnlyPort", 0 if from_file else 10255),
-        "healthz_bind_address": nonzero("healthzBindAddress", "127.0.0.1"),
-        "healthz_port": kept("healthzPort", 10248),
-        "tls_cert_file": _absolute(kept("tlsCertFile", "")),
-        "tls_private_key_file": _absolute(kept("tlsPrivateKeyFile", "")),
-        "tls_min_version": kept("tlsMinVersion", ""),
-        "tls_cipher_suites": tuple(kept("tlsCipherSuites", ())),
-        "client_ca_file": _absolute(kept("authentication.x509.clientCAFile", "")),
-        "anonymous_auth": kept("authentication.anonymous.enabled", not from_file),
-        "authorization_mode": nonzero("authorization.mode", "Webhook" if from_file else "AlwaysAllow"),
-        "webhook_authentication": kept("authentication.webhook.enabled", from_file),
-        "webhook_authentication_cache_ttl": seconds("authentication.webhook.cacheTTL", 120.0),
-        "webhook_authorized_cache_ttl": seconds("authorization.webhook.cacheAuthorizedTTL", 300.0),
-        "webhook_unauthorized_cache_ttl": seconds("authorization.webhook.cacheUnauthorizedTTL", 30.0),
-        "streaming_connection_idle_timeout": seconds("streamingConnectionIdleTimeout", 14400.0),
-        "enable_debugging_handlers": kept("enableDebuggingHandlers", True),
-    }
-
-
-def _absolute(path: str) -> str:
-    return posixpath.abspath(path) if path else ""
-
-
-def _eviction_hard(data: dict[str, Any], from_file: bool) -> dict[str, str]:
-    given: dict[str, str] | None = data.get("evictionHard")
-    if not from_file:
-        return given or {}
-    if given is None:
-        return dict(_EVICTION_HARD)
-    return {**_EVICTION_HARD, **given} if data.get("mergeDefaultEvictionSettings") else given
-
-
-def _settle_tls(fields: dict[str, Any], own: dict[str, Any]) -> list[str]:
-    if not fields["tls_cert_file"] and not fields["tls_private_key_file"]:
-        fields["tls_cert_file"] = f"{own['cert_dir']}/kubelet.crt"
-        fields["tls_private_key_file"] = f"{own['cert_dir']}/kubelet.key"
-    elif not fields["tls_cert_file"] or not fields["tls_private_key_file"]:
-        return ["only one of tlsCertFile and tlsPrivateKeyFile is set: the server has no certificate (set both)"]
-    return []
-
-
-def _check_standalone(config: EffectiveConfig, findings: Findings) -> None:
-    if config.webhook_authentication:
-        findings.add("authentication.webhook.enabled", "is true, which needs an API server", "set it to false")
-    if config.authorization_mode == "Webhook":
-        findings.add("authorization.mode", "is Webhook, which needs an API server", "set it to AlwaysAllow")
-
-
-def _embedded(extension: Document | None, file: str, places: Places, findings: Findings) -> EmbeddedContainerd | None:
-    if extension is None:
-        return None
-    own = Findings(places=extension.places, default_place=file)
-    check_fields(extension.data, BULKHEAD_CONFIGURATION, own)
-    given: dict[str, Any] = _without_nulls(extension.data).get("embeddedContainerd", {})
-    if not own.lines:
-        _check_embedded(given, own)
-    findings.lines += own.lines
-    if own.lines or not given.get("enabled", False):
-        return None
-    directory = posixpath.dirname(posixpath.abspath(file))
-    runtime = f"{places.run_dir}/containerd"
-    path = given.get("path", "containerd")
-    return EmbeddedContainerd(
-        root=_join(directory, given.get("root", places.containerd_root)),
-        state=_join(directory, given.get("state", places.containerd_state)),
-        socket=f"{runtime}/containerd.sock",
-        config_file=f"{runtime}/config.toml",
-        cni_conf_dir=f"{runtime}/cni",
-        cni_bin_dir=_join(directory, given.get("cniBinDir", EmbeddedContainerd.cni_bin_dir)),
-        bridge=given.get("bridge", EmbeddedContainerd.bridge),
-        pod_cidr=given.get("podCIDR", EmbeddedContainerd.pod_cidr),
-        sandbox_image=given.get("sandboxImage", EmbeddedContainerd.sandbox_image),
-        path=_join(directory, path) if "/" in path else path,
+    config = _effective(layers, gates, own, findings)
+    if embedded:
+        config["embedded_containerd"] = embedded
+    unused = tuple(key for key in layers.given() if not _ACTS[key] and key not in flags.fields)
+    unused += tuple(flags.places[key] for key in flags.fields if not _ACTS[key])
+    found = tuple(findings.found)
+    return Resolved(
+        EffectiveConfig(**config),
+        tuple(dict.fromkeys((*unused, *flags.without_effect))),
+        tuple(finding.line for finding in found),
+        layers,
+        flags,
+        found,
     )
 
 
-def _check_embedded(given: dict[str, Any], findings: Findings) -> None:
-    bridge = given.get("bridge", "bulkhead0")
-    if not 0 < len(bridge) <= 15 or "/" in bridge or bridge.strip() != bridge:
-        what = f'is "{bridge}", must be a network interface name'
-        findings.add("embeddedContainerd.bridge", what, "at most 15 characters, no / or space")
-    try:
-        network = ipaddress.IPv4Network(given.get("podCIDR", "10.89.0.0/16"))
-        wide_enough = network.prefixlen <= 29
-    except ValueError:
-        wide_enough = False
-    if not wide_enough:
-        what = f'is "{given.get("podCIDR")}", must be an IPv4 network of /29 or wider'
-        findings.add("embeddedContainerd.podCIDR", what, "such as 10.89.0.0/16")
+def _table_default(key: str) -> Any:
+    """The default that the table has for a key."""
+    return next(one.default for one in FIELDS if one.key == key)
 
 
-def _given_keys(data: dict[str, Any], prefix: str = "") -> list[str]:
-    keys: list[str] = []
-    for name, value in data.items():
-        dotted = f"{prefix}{name}"
-        schema = value_of(KUBELET_CONFIGURATION, dotted)
-        keys += _given_keys(value, f"{dotted}.") if isinstance(schema, dict) else [dotted]
-    return keys
+class _Stack:
+    """Lays the layers in the kubelet's order, and settles the feature gates where the kubelet does."""
+
+    def __init__(
+        self, flags: Flags, defaults: Mapping[str, tuple[Any, str]], facts: MachineFacts, findings: Findings
+    ) -> None:
+        self._flags, self._findings = flags, findings
+        self._flag_gates: dict[str, bool] = flags.fields.get("featureGates", {})
+        self._facts = Circumstances(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
+
+    def lay(self, kubelet: Document | None, file: str, drop_ins: list[Document] | None) -> Layers:
+        """Everything but what the rules say. `file` is absolute; `drop_ins` None = no --config-dir."""
+        if kubelet is not None:
+            schema = schema_tree(FIELDS)
+            given = decode(kubelet.data, schema, kubelet.places, self._findings)
+            self._check_gates_of_file(given.data, given.places)
+            layers = lay_file(given, file, self._facts)
+        else:
+            layers = lay_flags_only(self._facts)
+        if drop_ins is not None:
+            if kubelet is None:  # the kubelet has parsed its flags into that base already
+                lay_own_flags(layers, self._flags.fields, self._flags.places)
+            layers = lay_drop_ins(layers, drop_ins, self._findings)
+            self._check_gates_of_file(layers.data, layers.places)
+        lay_own_flags(layers, self._flags.fields, self._flags.places)
+        finish(layers)
+        return layers
+
+    def settle(self, layers: Layers) -> dict[str, bool]:
+        """The value of every gate in the end."""
+        places = Findings(places=layers.places, default_place=self._findings.default_place)
+        given = layers.data.get("featureGates") or {}
+        gates, remarks = settle_gates(_some(given), self._findings, places.place_of)
+        for remark in remarks:
+            self._findings.found.append(Finding(WARNING, "", remark))
+        return gates
+
+    def _check_gates_of_file(self, data: dict[str, Any], places: dict[str, str]) -> None:
+        """Bad gates in a file end the kubelet while it fills in defaults, with exit code 2."""
+        given: dict[str, bool] | None = data.get("featureGates")
+        if not given:
+            return
+        of_flags, of_file = Findings(), Findings(places=places, default_place=self._findings.default_place)
+        settle_gates(self._flag_gates, of_flags)
+        settle_gates(_some({**self._flag_gates, **given}), of_file)
+        if of_file.lines and not of_flags.lines:
+            if not self._findings.lines:
+                self._findings.exit_code = _BAD_GATES_IN_FILE
+            self._findings.include(of_file)
+
+
+def _gates_of(given: Mapping[str, bool]) -> Mapping[str, bool]:
+    return settle_gates({name: value for name, value in given.items() if name in GATES}, Findings())[0]
+
+
+def _some(given: Mapping[str, bool]) -> Mapping[str, bool]:
+    """The gates there are, and of the others no more than anybody reads about."""
+    unknown = itertools.islice((name for name in given if name not in GATES), 100)
+    kept = {*unknown, *(name for name in given if name in GATES)}
+    return {name: value for name, value in given.items() if name in kept}
+
+
+def _sort_documents(sources: Sources, findings: Findings) -> tuple[Document | None, Document | None]:
+    """The KubeletConfiguration, which is the first document, and our own, the first of its kind."""
+    kubelet, extension = None, None
+    for index, document in enumerate(sources.documents):
+        named = (document.data.get("apiVersion"), document.data.get("kind"))
+        if index == 0:
+            kubelet = document
+            check_head(document, findings)
+            for key, place, first in document.repeated:
+                what = f"is given twice, first at {first}; the last one counts"
+                findings.add(key, what, "remove one of them", place, STRICT)
+        elif named == _BULKHEAD and extension is None:
+            extension = document
+        else:
+            what = "is a further document, which is ignored"
+            remedy = f"remove it, or make it one {_BULKHEAD[1]} of {_BULKHEAD[0]}"
+            findings.add("", what, remedy, document.place, WARNING)
+    return kubelet, extension
+
+
+def _check(
+    layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], facts: MachineFacts, findings: Findings
+) -> None:
+    """Every rule. After a mistake in a file, what is wrong with defaults is left out, for it may follow from that."""
+    data = layers.data
+    found = Findings(places=layers.places, default_place=findings.default_place)
+    check_rules(data, gates, found)
+    check_machine(data, facts, found)
+    if own["kubeconfig"]:
+        check_clients(data, found)
+    else:
+        _check_standalone(data, found)
+    server = data["port"] if data["enableServer"] else 0
+    listeners = [("port", data["address"], server), ("readOnlyPort", data["address"], data["readOnlyPort"])]
+    listeners.append(("healthzPort", data["healthzBindAddress"], data["healthzPort"]))
+    check_listeners(listeners, dict.fromkeys(layers.given()), found)
+    if any(one.severity == ERROR and not one.place.startswith("--") for one in findings.found):
+        found.found = [one for one in found.found if not one.key or layers.is_given(one.key)]
+    findings.include(found)
+
+
+def _check_standalone(data: dict[str, Any], findings: Findings) -> None:
+    if value_of(data, "authentication.webhook.enabled"):
+        findings.add("authentication.webhook.enabled", "is true, which needs an API server", "set it to false")
+    if value_of(data, "authorization.mode") == "Webhook":
+        findings.add("authorization.mode", "is Webhook, which needs an API server", "set it to AlwaysAllow")
+
+
+def _effective(layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], findings: Findings) -> dict[str, Any]:
+    """EffectiveConfig's fields."""
+    settings = settings_of(layers.data, Findings())
+    if bool(settings["tls_cert_file"]) != bool(settings["tls_private_key_file"]):
+        what = "only one of tlsCertFile and tlsPrivateKeyFile is set: the server has no certificate (set both)"
+        findings.found.append(Finding(WARNING, "", what))
+    elif not settings["tls_cert_file"] and not settings["server_tls_bootstrap"]:
+        settings["tls_cert_file"] = posixpath.join(own["cert_dir"], "kubelet.crt")
+        settings["tls_private_key_file"] = posixpath.join(own["cert_dir"], "kubelet.key")
+    return {**own, **settings, "feature_gates": dict(gates), "document": layers.data}

@@ -1,88 +1,86 @@
-"""Values that are of the right type and still wrong (reference config.md 2.2), and combinations that cannot be.
+"""Values that are of the right type and still wrong (reference config.md 2.2, 2.3), and combinations that cannot be.
 
-Pure: merged data in, findings out. Knows neither defaults nor the machine.
+Pure: the effective document and the gates in, findings out; what the kubelet only logs is a warning. Knows neither
+defaults nor the machine. The plain limits are in FIELDS, the rest by area in `rules_*`.
 """
 
 import ipaddress
-import posixpath
-import re
+from collections.abc import Mapping
 from typing import Any
 
-from shared.config.durations import parse_duration
-from shared.config.fields import CHOICES, DURATION_RANGES, EVICTION_SIGNALS, RANGES, TLS_CIPHER_SUITES
+from shared.config.field_table import FIELDS
+from shared.config.fields import Field, Kind
 from shared.config.findings import Findings
+from shared.config.nested import value_of
+from shared.config.node_settings import check_sysctls, check_taints, reservations
+from shared.config.rules_cgroups import check_cgroups
+from shared.config.rules_data import SECOND, nanoseconds
+from shared.config.rules_eviction import check_eviction, check_shutdown
+from shared.config.rules_images import check_images
+from shared.config.rules_logging import check_logging, check_tracing
+from shared.config.rules_placement import check_placement
+from shared.config.rules_pods import check_pod_logs_dir, check_pods
+from shared.config.rules_serving import check_cluster_dns, check_serving
 
-_ZERO_IS_UNSET = (
-    "port", "maxOpenFiles", "syncFrequency", "fileCheckFrequency", "runtimeRequestTimeout",
-    "nodeStatusUpdateFrequency", "nodeStatusReportFrequency",
-)  # fmt: skip
-_SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
-_QUANTITY = re.compile(r"\+?(\d+\.?\d*|\.\d+)([numkKMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
+__all__ = ["check_clients", "check_listeners", "check_pod_logs_dir", "check_rules", "value_of"]
 
-
-def value_of(data: dict[str, Any], key: str) -> Any:
-    """The value at a dotted key, None where absent."""
-    current: Any = data
-    for part in key.split("."):
-        current = current.get(part) if isinstance(current, dict) else None
-    return current
-
-
-def check_rules(data: dict[str, Any], findings: Findings) -> None:
-    """Note every rule the merged data breaks; types have been checked before."""
-    for key, (low, high) in RANGES.items():
-        value = value_of(data, key)
-        if value is not None and not low <= value <= high and not (value == 0 and key in _ZERO_IS_UNSET):
-            limits = f"at least {low:g}" if high >= 2**31 else f"from {low:g} to {high:g}"
-            findings.add(key, f"is {value}, must be {limits}", "change it or leave it out")
-    for key, (low, high) in DURATION_RANGES.items():
-        text = value_of(data, key)
-        if text is not None and not low <= parse_duration(text) <= high:
-            if parse_duration(text) == 0 and key in _ZERO_IS_UNSET:
-                continue
-            limits = f"at least {low:g}s" if high > 1e9 else f"from {low:g}s to {high:g}s"
-            findings.add(key, f'is "{text}", must be {limits}', "change it or leave it out")
-    for key, choices in CHOICES.items():
-        value = value_of(data, key)
-        if value and value not in choices:
-            findings.add(key, f'is "{value}", must be one of {", ".join(choices)}', "names are case-sensitive")
-    _check_addresses(data, findings)
-    _check_tls(data, findings)
-    _check_combinations(data, findings)
-    _check_eviction(data, findings)
+_OWN_RULE = ("crashLoopBackOff.maxContainerRestartPeriod", "configMapAndSecretChangeDetectionStrategy")
 
 
-def _check_addresses(data: dict[str, Any], findings: Findings) -> None:
-    for key in ("address", "healthzBindAddress"):
-        if text := data.get(key):
-            try:
-                ipaddress.ip_address(text)
-            except ValueError:
-                findings.add(key, f'is "{text}", must be an IP address', "such as 0.0.0.0 or 127.0.0.1")
-    for key in ("containerRuntimeEndpoint", "imageServiceEndpoint"):
-        text = data.get(key)
-        if text and not text.startswith("unix:///") and not text.startswith("/"):
-            findings.add(key, f'is "{text}", must be a local socket', "write unix:///path/to/the.sock")
-        elif text and (length := len(text.removeprefix("unix://").encode())) > _SOCKET_PATH_LIMIT:
-            what = f"is a path of {length} bytes, sockets have at most {_SOCKET_PATH_LIMIT}"
-            findings.add(key, what, "move the socket, or give a symlink to its directory")
-    for index, text in enumerate(data.get("clusterDNS") or ()):
-        try:
-            ipaddress.ip_address(text)
-        except ValueError:
-            place, what = findings.place_of("clusterDNS"), f'is "{text}", must be an IP address'
-            findings.add(f"clusterDNS[{index}]", what, "such as 10.96.0.10", place)
+def check_rules(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
+    """Note every rule the effective document breaks; types have been checked before. An absent key is not set."""
+    for field in FIELDS:
+        if field.key not in _OWN_RULE:
+            _check_plain(field, data, findings)
+    check_serving(data, gates, findings)
+    check_images(data, gates, findings)
+    check_pods(data, gates, findings)
+    check_cgroups(data, gates, findings)
+    check_placement(data, gates, findings)
+    check_eviction(data, findings)
+    check_shutdown(data, gates, findings)
+    check_logging(data, gates, findings)
+    check_tracing(data, findings)
+    check_taints(data, findings)
+    check_sysctls(data, findings)
+    reservations(data, findings)
+    check_cluster_dns(data, findings)
 
 
-def _check_tls(data: dict[str, Any], findings: Findings) -> None:
-    for index, name in enumerate(data.get("tlsCipherSuites") or ()):
-        if name not in TLS_CIPHER_SUITES:
-            findings.add(
-                f"tlsCipherSuites[{index}]",
-                f'"{name}" is not a cipher suite',
-                "names are case-sensitive, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-                place=findings.place_of("tlsCipherSuites"),
-            )
+def check_clients(data: dict[str, Any], findings: Findings) -> None:
+    """What only matters to a kubelet that has an API server: without one, none of it is looked at."""
+    strategy = next(field for field in FIELDS if field.key == "configMapAndSecretChangeDetectionStrategy")
+    _check_plain(strategy, data, findings)
+    if data.get("kubeAPIBurst") == 0 and (data.get("kubeAPIQPS") or 0) > 0:
+        findings.add("kubeAPIBurst", "is 0 while kubeAPIQPS is not: no request could be sent", "leave it out for 100")
+
+
+def _check_plain(field: Field, data: dict[str, Any], findings: Findings) -> None:
+    """Range and choices of one value."""
+    value = value_of(data, field.key)
+    if value is None:
+        return
+    if field.choices and value not in field.choices and not (value == "" and field.default == ""):
+        choices = ", ".join(field.choices)
+        findings.add(field.key, f'is "{value}", must be one of {choices}', "names are case-sensitive")
+    lasts = field.schema in (Kind.DURATION, Kind.FLUSH)
+    amount, one = (nanoseconds(data, field.key), SECOND) if lasts else (value, 1)
+    if (field.low is None and field.high is None) or amount is None:
+        return
+    low = None if field.low is None else field.low * one
+    high = None if field.high is None else field.high * one
+    if (low is not None and not amount >= low) or (high is not None and not amount <= high):
+        shown = f'"{value}"' if isinstance(value, str) else str(value)
+        findings.add(field.key, f"is {shown}, must be {_limits(field, lasts)}", "change it or leave it out")
+
+
+def _limits(field: Field, lasts: bool) -> str:
+    unit = "s" if lasts else ""
+    if lasts and field.low is not None and 0 < field.low * SECOND <= 1:
+        return "above 0"
+    if field.high is None:
+        return f"at least {field.low:.10g}{unit}"
+    return f"from {field.low or 0:.10g}{unit} to {field.high:.10g}{unit}"
 
 
 def check_listeners(listeners: list[tuple[str, str, int]], given: dict[str, Any], findings: Findings) -> None:
@@ -103,65 +101,3 @@ def _overlap(first: str, second: str) -> bool:
         wide.is_unspecified and wide.version in (6, narrow.version)  # :: may listen on IPv4 too
         for wide, narrow in ((one, two), (two, one))
     )
-
-
-def _check_combinations(data: dict[str, Any], findings: Findings) -> None:
-    if data.get("runOnce"):
-        findings.add("runOnce", "is true, which this kubelet does not do", "remove it")
-    if data.get("cgroupDriver") == "systemd":
-        remedy = "use cgroupfs here and in the container runtime"
-        findings.add("cgroupDriver", "the systemd driver is not built yet", remedy)
-    parallel = data.get("maxParallelImagePulls")
-    if parallel is not None and parallel > 1 and data.get("serializeImagePulls"):
-        findings.add(
-            "maxParallelImagePulls",
-            f"is {parallel} while serializeImagePulls is true",
-            "set serializeImagePulls to false or maxParallelImagePulls to 1",
-        )
-    root = data.get("cgroupRoot") or ""
-    if ".." in root.split("/"):
-        findings.add("cgroupRoot", f'is "{root}", must be without ..', "write the cgroup's path from the top")
-    high, low = data.get("imageGCHighThresholdPercent", 85), data.get("imageGCLowThresholdPercent", 80)
-    if high is not None and low is not None and low >= high:
-        findings.add("imageGCLowThresholdPercent", f"is {low}, must be below the high threshold {high}", "lower it")
-    factor = data.get("memoryThrottlingFactor")
-    if factor is not None and not 0 < factor <= 1:
-        findings.add("memoryThrottlingFactor", f"is {factor}, must be above 0 and at most 1", "leave it out for 0.9")
-    enforced = data.get("enforceNodeAllocatable")
-    enforced = ["pods"] if enforced is None else enforced
-    if data.get("cgroupsPerQOS") is False and any(item != "none" for item in enforced):
-        findings.add("cgroupsPerQOS", "is false while enforceNodeAllocatable is not empty", "set that to [none]")
-
-
-def check_pod_logs_dir(path: str, findings: Findings) -> None:
-    """`podLogsDir` after resolution: absolute, cleaned, ASCII."""
-    if not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
-        findings.add("podLogsDir", f'is "{path}", must be absolute and without //, . or ..', "write it as /a/b/c")
-    elif not path.isascii():
-        findings.add("podLogsDir", f'is "{path}", must be ASCII only', "rename the directory")
-
-
-def _check_eviction(data: dict[str, Any], findings: Findings) -> None:
-    for key in ("evictionHard", "evictionSoft"):
-        for signal, text in (data.get(key) or {}).items():
-            dotted = f"{key}.{signal}"
-            if signal not in EVICTION_SIGNALS:
-                findings.add(dotted, "is not an eviction signal", f"signals are {', '.join(EVICTION_SIGNALS)}")
-            elif not _is_threshold(text or ""):
-                findings.add(
-                    dotted, f'is "{text}", must be a positive quantity or a percentage', 'such as "100Mi" or "10%"'
-                )
-    graces = data.get("evictionSoftGracePeriod") or {}
-    for signal in data.get("evictionSoft") or {}:
-        if signal not in graces:
-            findings.add(f"evictionSoft.{signal}", "has no grace period", f"add evictionSoftGracePeriod.{signal}")
-
-
-def _is_threshold(text: str) -> bool:
-    if text.endswith("%"):
-        try:
-            return 0 <= float(text[:-1]) <= 100
-        except ValueError:
-            return False
-    match = _QUANTITY.fullmatch(text)
-    return match is not None and float(match[1]) > 0

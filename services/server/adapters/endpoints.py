@@ -123,7 +123,7 @@ class Endpoints:
         return _json(running_pod_list(self._streams.runtime.state.values()))
 
     async def configz(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
-        """/configz: the KubeletConfiguration as it was given."""
+        """/configz: the effective KubeletConfiguration, defaults included (config.md 2.4)."""
         kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
         response = _json({"kubeletconfig": {**kind, **self._config.document}})
         response.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,40 +1,150 @@
-"""The command at the prompt says every problem and exits accordingly."""
+"""The command at the prompt says every problem, what stands there, and where every value came from."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+import yaml
+from click.testing import CliRunner, Result
 
-from services.bootstrap.commands import main
+from services.bootstrap.commands import main, split_output
+from shared.config.field_table import FIELDS
+from shared.config.findings import ConfigurationRefusedError
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, write
 
-GOOD = (
-    "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhairpinMode: none\n"
-    "authentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"
-)
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+GOOD = HEAD + "hairpinMode: none\nauthentication: {webhook: {enabled: false}}\nauthorization: {mode: AlwaysAllow}\n"
+AT_MOST_LOGGED = "the kubelet would start all the same, and at most log it"
+
+
+@pytest.fixture(autouse=True)
+def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BULKHEAD_HOME", "BULKHEAD_RUN_DIR", "KUBELET_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def config(command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["config", command, *arguments])
+
+
+def with_file(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "k.yaml"
+    file.write_text(text, encoding="utf-8")
+    return f"--config={file}"
+
+
+def findings(tmp_path: Path, text: str, *flags: str) -> list[dict[str, Any]]:
+    result = config("check", with_file(tmp_path, text), *flags, "--output=json")
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    assert result.exit_code == any(one["severity"] == "error" for one in found)
+    assert result.stderr == ""
+    return found
 
 
 def test_a_good_configuration_exits_zero(tmp_path: Path) -> None:
-    file = tmp_path / "k.yaml"
-    file.write_text(GOOD, encoding="utf-8")
-    result = CliRunner().invoke(main, ["config", "check", "--config", str(file)])
+    result = config("check", with_file(tmp_path, GOOD))
     assert result.exit_code == 0
-    assert result.output == f"note: accepted, but without effect yet: hairpinMode\n{file}: good\n"
+    assert result.output == f"note: accepted, but without effect yet: hairpinMode\n{tmp_path}/k.yaml: good\n"
 
 
-def test_a_bad_configuration_exits_one_with_all_problems(tmp_path: Path) -> None:
-    file = tmp_path / "k.yaml"
-    file.write_text(GOOD + "prt: 1\nmaxPods: many\n", encoding="utf-8")
-    result = CliRunner().invoke(main, ["config", "check", f"--config={file}", "-v=3"])
+def test_a_bad_configuration_exits_one_with_all_problems_and_what_stands_there(tmp_path: Path) -> None:
+    result = config("check", with_file(tmp_path, GOOD + "logging: {prt: 1}\nmaxPods: many\n"), "-v=3")
     assert result.exit_code == 1
-    assert len(result.stderr.splitlines()) == 2
+    assert [line.removeprefix(f"{tmp_path}/") for line in result.stderr.splitlines()] == [
+        f"k.yaml:6:11: logging.prt: unknown key, ignored; {AT_MOST_LOGGED} (remove it)",
+        "    logging: {prt: 1}",
+        "              ^",
+        'k.yaml:7:1: maxPods: is "many", must be a 32-bit whole number (write a number without quotes)',
+        "    maxPods: many",
+        "    ^",
+    ]
+
+
+def test_problems_are_readable_by_programs(tmp_path: Path) -> None:
+    [note, bad] = findings(tmp_path, GOOD + "prt: 1\n")
+    assert bad == {
+        "severity": "error", "file": f"{tmp_path}/k.yaml", "line": 6, "column": 1, "key": "prt",
+        "message": f"unknown key, ignored; {AT_MOST_LOGGED}",
+        "remedy": 'did you mean "port"?', "text": "prt: 1",
+    }  # fmt: skip
+    assert (note["severity"], note["key"], note["line"], note["text"]) == (
+        "note",
+        "hairpinMode",
+        3,
+        "hairpinMode: none",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "key", "text"),
+    [("--node-ip=1.1.1.1,2.2.2.2", "", "--node-ip"), ("--port=99999", "port", "--port"), ("--prt=1", "", "")],
+)
+def test_a_problem_of_a_flag_names_the_flag(tmp_path: Path, flag: str, key: str, text: str) -> None:
+    [bad] = [one for one in findings(tmp_path, GOOD, flag) if one["severity"] == "error"]
+    assert (bad["key"], bad["text"], bad["line"], bad["file"]) == (key, text, 0, "")
+
+
+def test_a_long_line_is_shown_around_the_mistake(tmp_path: Path) -> None:
+    text = json.dumps({"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"} | {
+        "authentication": {"webhook": {"enabled": False}}, "authorization": {"mode": "AlwaysAllow"},
+        "providerID": "x" * 500, "maxPods": "many", "clusterDomain": "y" * 500,
+    })  # fmt: skip
+    _, line, caret = config("check", with_file(tmp_path, text)).stderr.splitlines()
+    assert line[caret.index("^") :].startswith('"maxPods"') and len(line) < 110
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "staticPodURLHeader:\n  Authorization: hunter2\n  X: [hunter2]\n",
+        "staticPodURLHeader: {Authorization: [{b: hunter2}]}\n",
+        "staticPodURLHeaders: {Authorization: hunter2}\nstaticPodURLHeader: {A: [\n hunter2]}\n",
+        "staticPodURLHeader:\n  Authorization: ['hunter2\n",
+        "staticPodURLHeader: {Authorization: hunter2]\n",
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_headers_are_never_shown(tmp_path: Path, text: str, form: str) -> None:
+    result = config("check", with_file(tmp_path, GOOD + text), f"--output={form}")
+    assert "Header" in result.output + result.stderr or "YAML" in result.output + result.stderr
+    assert "hunter2" not in result.output + result.stderr
+    for form in ("text", "yaml", "json"):
+        shown = config("show", with_file(tmp_path, GOOD), "--manifest-url-header=A:hunter2", f"--output={form}")
+        assert shown.exit_code == 0 and "hunter2" not in shown.output and "<masked>" in shown.output
 
 
 def test_without_flags_those_of_bootstrap_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBELET_ARGS", "--nonsense")
-    result = CliRunner().invoke(main, ["config", "check"])
-    assert result.exit_code == 1
-    assert "unknown flag: --nonsense" in result.stderr
+    for command in ("check", "show"):
+        result = config(command, "--output", "json")
+        assert result.exit_code == 1
+        assert "unknown flag: --nonsense" in result.output + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "rest", "form"),
+    [
+        (["--v=1"], ["--v=1"], "text"),
+        (["--output", "json", "--v=1"], ["--v=1"], "json"),
+        (["--v", "1", "--output=json", "--port", "5"], ["--v", "1", "--port", "5"], "json"),
+        (["--v=1", "--output=json"], ["--v=1"], "json"),
+    ],
+)
+def test_our_own_flag_stands_anywhere(given: list[str], rest: list[str], form: str) -> None:
+    assert split_output(given, ("text", "json")) == (rest, form)
+
+
+@pytest.mark.parametrize("given", [["--output"], ["--output=xml"], ["--output", "yaml"]])
+def test_an_unknown_form_is_refused(given: list[str]) -> None:
+    with pytest.raises(ConfigurationRefusedError, match=r"--output: is .* must be one of text, json"):
+        split_output(given, ("text", "json"))
+
+
+@pytest.mark.parametrize(("command", "what"), [("check", "Check a configuration"), ("show", "Show the effective")])
+def test_help_is_that_of_the_command(command: str, what: str) -> None:
+    result = config(command, "--help")
+    assert result.exit_code == 0 and what in result.output
 
 
 def test_the_version_is_printed() -> None:
@@ -42,14 +152,53 @@ def test_the_version_is_printed() -> None:
 
 
 def test_the_flags_are_listed_with_their_keys() -> None:
-    assert "--read-only-port" in CliRunner().invoke(main, ["config", "flags"]).output
+    output = config("flags").output
+    assert all(f"--{one.flag:45} {one.key}\n" in output for one in FIELDS if one.flag)
 
 
 def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path) -> None:
     file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
-    result = CliRunner().invoke(main, ["config", "check", f"--kubeconfig={file}"])
+    result = config("check", f"--kubeconfig={file}")
     assert (result.exit_code, (tmp_path / "ran").exists()) == (0, False)
     write(file, kubeconfig({"tokenFile": "none"}))
-    result = CliRunner().invoke(main, ["config", "check", f"--kubeconfig={file}"])
+    result = config("check", f"--kubeconfig={file}")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"--kubeconfig: {file}: tokenFile: {tmp_path}/none cannot be read: No such file")
+
+
+def test_a_kubeconfig_that_is_still_to_be_made_is_not_missing(tmp_path: Path) -> None:
+    made = f"--kubeconfig={tmp_path}/kubelet.conf"
+    bootstrap = write(tmp_path / "bootstrap.conf", kubeconfig({"token": "t"}))
+    assert config("check", made, f"--bootstrap-kubeconfig={bootstrap}").exit_code == 0
+    assert config("check", made).exit_code == 1
+
+
+def test_every_value_is_shown_with_its_origin(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "1.conf").write_text(HEAD + "evictionHard: {memory.available: 1Gi}\n", encoding="utf-8")
+    flags = [f"--config-dir={tmp_path}/d", "--max-pods=5", "--node-labels=a=b"]
+    lines = config("show", with_file(tmp_path, GOOD), *flags).output.splitlines()
+    shown = dict(line.rsplit("  # ", 1) for line in lines)
+    shown = {text.rstrip(): origin for text, origin in shown.items()}
+    assert shown["maxPods: 5"] == "--max-pods"
+    assert shown["hairpinMode: none"] == f"{tmp_path}/k.yaml:3:1"
+    assert shown["evictionHard.memory.available: 1Gi"] == f"{tmp_path}/d/1.conf:3:16"
+    assert shown["evictionHard.nodefs.available: 10%"] == "default"
+    assert shown['--node-labels={"a": "b"}'] == "--node-labels"
+    assert shown["--root-dir=/var/lib/kubelet"] == "default"
+    assert len([line for line in lines if not line.startswith("--")]) > 100
+
+
+def test_what_is_shown_as_yaml_gives_the_same_configuration_again(tmp_path: Path) -> None:
+    flags = ["--max-pods=5", "--system-reserved=cpu=1", "--register-with-taints=a=b:NoSchedule"]
+    first = config("show", with_file(tmp_path, GOOD), *flags, "--output=yaml").output
+    again = config("show", with_file(tmp_path, first), "--output=yaml").output
+    assert yaml.safe_load(again) == yaml.safe_load(first)
+    assert yaml.safe_load(first)["maxPods"] == 5
+
+
+def test_what_is_shown_as_json_holds_document_origins_and_flags(tmp_path: Path) -> None:
+    shown = json.loads(config("show", with_file(tmp_path, GOOD), "--port=1", "--output=json").output)
+    assert shown["kubeletconfig"]["kind"] == "KubeletConfiguration" and shown["kubeletconfig"]["port"] == 1
+    assert shown["origins"]["port"] == {"layer": "flag", "place": "--port", "reason": ""}
+    assert shown["flags"]["config"] == {"value": f"{tmp_path}/k.yaml", "origin": "--config"}

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from shared.config.effective import EffectiveConfig
-from shared.config.findings import ConfigurationRefusedError
+from shared.config.findings import ConfigurationRefusedError, Findings
 from shared.config.loader import encode_effective, evaluate, load_effective
+from shared.config.node_settings import node_ips, node_labels, parse_address, parse_cpus
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 MEMBER = "--kubeconfig=/etc/kubernetes/kubelet.conf"
@@ -113,7 +114,7 @@ def test_a_bad_taint_is_named_with_its_place(tmp_path: Path, taint: str, part: s
 
 def test_a_taint_flag_without_effect_is_refused(tmp_path: Path) -> None:
     [line] = refusal(tmp_path, "", "--register-with-taints=a=b")
-    assert line == '--register-with-taints: invalid value "a=b" (write it as key=value:effect,key:effect)'
+    assert line.startswith('invalid argument "a=b" for "--register-with-taints" flag: ')
 
 
 @pytest.mark.parametrize(
@@ -153,10 +154,76 @@ def test_reserved_cpus_take_the_place_of_reserved_cpu_time(tmp_path: Path) -> No
         ("reservedSystemCPUs: '99999'\n", 'reservedSystemCPUs: is "99999", but CPU 99999 is not online'),
         ("reservedSystemCPUs: '0'\nkubeReservedCgroup: /k\n", "kubeReservedCgroup: cannot be set together with"),
         ("allowedUnsafeSysctls: ['a*b']\n", 'allowedUnsafeSysctls: "a*b" is neither the name of a sysctl'),
-        ("nodeStatusUpdateFrequency: -1s\n", 'nodeStatusUpdateFrequency: is "-1s", must be at least 0.1s'),
-        ("nodeLeaseDurationSeconds: 0\n", "nodeLeaseDurationSeconds: is 0, must be at least 1"),
+        ("nodeStatusUpdateFrequency: -1s\n", 'nodeStatusUpdateFrequency: is "-1s", must be at least 0s'),
+        ("nodeLeaseDurationSeconds: -1\n", "nodeLeaseDurationSeconds: is -1, must be at least 1"),
+        ("reservedSystemCPUs: 0, 1\n", 'reservedSystemCPUs: is "0, 1", must be a list of CPUs'),
     ],
 )
 def test_bad_values_are_one_line(tmp_path: Path, text: str, part: str) -> None:
     [line] = refusal(tmp_path, text)
     assert part in line
+
+
+@pytest.mark.parametrize(
+    ("key", "free"),
+    [
+        ("plain", True),
+        ("example.com/x", True),
+        ("notkubernetes.io/x", True),
+        ("kubernetes.io/hostname", True),
+        ("beta.kubernetes.io/instance-type", True),
+        ("failure-domain.beta.kubernetes.io/region", True),
+        ("kubelet.kubernetes.io/x", True),
+        ("a.node.kubernetes.io/x", True),
+        ("kubernetes.io/role", False),
+        ("k8s.io/x", False),
+        ("foo.k8s.io/x", False),
+        ("node-role.kubernetes.io/x", False),
+        ("node-restriction.kubernetes.io/x", False),
+        ("anode.kubernetes.io/x", False),
+    ],
+)
+def test_labels_of_kubernetes_itself_are_not_for_everybody(key: str, free: bool) -> None:
+    findings = Findings()
+    assert node_labels({key: "v"}, findings) == {key: "v"}
+    assert (findings.lines == []) is free
+
+
+def test_labels_are_judged_to_the_character() -> None:
+    findings = Findings()
+    node_labels({f"{'d' * 253}/{'n' * 63}": "v" * 63, "a_.-b": ""}, findings)
+    assert findings.lines == []
+    node_labels({f"{'d' * 254}/n": "", "n" * 64: "", "a": "v" * 64, "b": "-"}, findings)
+    starts = [line.partition(": ")[2].split('"')[0] for line in findings.lines]
+    assert starts == ["key ", "key ", "value ", "value "]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("010.001.0.09", "10.1.0.9"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("FD00::1", "fd00::1"),
+        ("fe80::1%eth0", "None"),
+        ("10.0.0.256", "None"),
+        ("10.0.1", "None"),
+        ("", "None"),
+    ],
+)
+def test_an_address_is_read_as_the_kubelet_reads_it(text: str, address: str) -> None:
+    assert str(parse_address(text)) == address
+
+
+def test_an_ipv4_address_in_ipv6_form_is_no_second_family() -> None:
+    findings = Findings()
+    assert node_ips("::ffff:10.0.0.1,10.0.0.2", findings) == (("10.0.0.1", "10.0.0.2"), [])
+    assert len(findings.lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0", {0}), ("0-2,5", {0, 1, 2, 5}), ("3-3", {3}), ("", None), ("1-", None), ("a", None), ("0,,1", None)],
+)
+def test_lists_of_cpus(text: str, cpus: set[int] | None) -> None:
+    assert parse_cpus(text) == cpus

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from shared.config.effective import EffectiveConfig
+from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import encode_effective, evaluate, load_effective, load_generation
+from shared.config.nested import value_of
 from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
 
@@ -144,13 +146,7 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         (ALONE + "podLogsDir: /a//b", ':5:1: podLogsDir: is "/a//b", must be absolute and without //, . or ..'),
         (ALONE + "tlsCipherSuites: [NOPE]", ':5:1: tlsCipherSuites[0]: "NOPE" is not a cipher suite'),
         (ALONE + "containerRuntimeEndpoint: tcp://1", ':5:1: containerRuntimeEndpoint: is "tcp://1", must be a local'),
-        (ALONE + "fileCheckFrequency: 1ms", ':5:1: fileCheckFrequency: is "1ms", must be at least 1s (change'),
-        (ALONE + "syncFrequency: 999ms", ':5:1: syncFrequency: is "999ms", must be at least 1s (change'),
-        (ALONE + "runtimeRequestTimeout: -5s", ':5:1: runtimeRequestTimeout: is "-5s", must be at least 1s (change'),
-        (ALONE + "maxOpenFiles: 10", ":5:1: maxOpenFiles: is 10, must be at least 1024 (change it or leave it out)"),
-        (ALONE + "podPidsLimit: -2", ":5:1: podPidsLimit: is -2, must be at least -1 (change it or leave it out)"),
         (ALONE + "cgroupRoot: /a/../b", ':5:1: cgroupRoot: is "/a/../b", must be without .. (write'),
-        (ALONE + "clusterDNS: [10.0.0.1, dns]", ':5:1: clusterDNS[1]: is "dns", must be an IP address (such'),
         (
             ALONE + f"containerRuntimeEndpoint: unix:///{'d' * 107}",
             ":5:1: containerRuntimeEndpoint: is a path of 108 bytes, sockets have at most 107 (move",
@@ -164,7 +160,6 @@ def test_the_embedded_containerd_is_not_started_unless_enabled(tmp_path: Path) -
         ),
         (EMBEDDED + "  podCIDR: 10.0.0.1", ':10:3: embeddedContainerd.podCIDR: is "10.0.0.1", must be an IPv4 network'),
         (EMBEDDED + "  rot: x", ':10:3: embeddedContainerd.rot: unknown key (did you mean "root"?)'),
-        (ALONE + "---\nkind: Pod", ":6:1: is a further document that nothing reads"),
         ("port: 1\n" + HEAD.replace("v1beta1", "v1"), ':2:1: apiVersion: is "kubelet.config.k8s.io/v1" (write'),
     ],
 )
@@ -209,6 +204,91 @@ def test_a_resolv_conf_that_is_not_there_is_a_remark(tmp_path: Path) -> None:
     assert remark.startswith(f"resolvConf: {tmp_path}/none.conf does not exist")
 
 
+def test_what_the_kubelet_only_logs_is_a_remark_and_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "k.yaml"
+    file.write_text(ALONE + "maxPods: 1\nmaxPods: 2\nPort: 5\n---\nkind: Pod\n", encoding="utf-8")
+    resolved = evaluate([f"--config={file}"])
+    assert (resolved.config.max_pods, resolved.config.port) == (2, 10250)
+    assert [remark.removeprefix(str(file)).partition(" (")[0] for remark in resolved.remarks[:3]] == [
+        f":6:1: maxPods: is given twice, first at {file}:5:1; the last one counts",
+        ":9:1: is a further document, which is ignored",
+        ":7:1: Port: unknown key, ignored",
+    ]
+
+
+def test_a_refusal_shows_the_ignored_keys_too_for_they_may_be_why(tmp_path: Path) -> None:
+    lines = file_refusal(tmp_path, HEAD + "authetication: {}\nauthorization: {mode: AlwaysAllow}\n")
+    assert lines[0] == ':3:1: authetication: unknown key, ignored (did you mean "authentication"?)'
+    assert lines[1].startswith(": authentication.webhook.enabled: is true, which needs an API server")
+
+
+def test_after_a_mistake_what_may_follow_from_it_is_left_out(tmp_path: Path) -> None:
+    lines = file_refusal(tmp_path, ALONE.replace("AlwaysAllow", "5") + "port: 99999\n")
+    assert [line.split(": ")[1] for line in lines] == ["authorization.mode", "port"]
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "exit_code"),
+    [
+        ("featureGates: {Nonsense: true}", [], 2),
+        ("featureGates: {GracefulNodeShutdown: false}", [], 2),
+        ("", ["--feature-gates=Nonsense=true"], 1),
+        ("port: 99999", [], 1),
+        ("port: x\nfeatureGates: {Nonsense: true}", [], 1),
+    ],
+)
+def test_bad_gates_in_a_file_end_with_their_own_code(
+    tmp_path: Path, text: str, flags: list[str], exit_code: int
+) -> None:
+    file = tmp_path / "k.yaml"
+    file.write_text(ALONE + text, encoding="utf-8")
+    with pytest.raises(ConfigurationRefusedError) as refused:
+        evaluate([f"--config={file}", *flags])
+    assert refused.value.exit_code == exit_code
+    drop_in = tmp_path / "d" / "1.conf"
+    drop_in.parent.mkdir()
+    drop_in.write_text(HEAD + text, encoding="utf-8")
+    with pytest.raises(ConfigurationRefusedError) as refused:
+        evaluate([f"--config-dir={drop_in.parent}", *flags])
+    assert refused.value.exit_code == exit_code
+
+
+def test_what_only_flags_give_is_in_the_configuration(tmp_path: Path) -> None:
+    flags = ["--lock-file=l", "--exit-on-lock-contention", "--seccomp-default", "--bootstrap-kubeconfig=b", "-v=3"]
+    config = evaluate(["--kubeconfig=k", *flags]).config
+    assert config.lock_file == str(Path("l").absolute()) and config.exit_on_lock_contention
+    assert config.bootstrap_kubeconfig == str(Path("b").absolute()) and config.seccomp_default
+    assert config.document["seccompDefault"] is True
+    resolved = evaluate(["--bootstrap-kubeconfig=b"])
+    assert resolved.config.bootstrap_kubeconfig == ""
+    assert resolved.remarks[0].startswith("--bootstrap-kubeconfig: is ignored without --kubeconfig")
+    assert refusal("--exit-on-lock-contention") == [
+        "--exit-on-lock-contention: needs a lock file to watch (give --lock-file too, or leave it out)"
+    ]
+
+
+def test_what_else_the_file_gives_is_in_the_configuration(tmp_path: Path) -> None:
+    config = given(
+        tmp_path,
+        ALONE + "rotateCertificates: true\nserverTLSBootstrap: true\ntlsCurvePreferences: [23]\nlogging:\n"
+        "  format: json\n  flushFrequency: 2000000000\n  verbosity: 2\n",
+    )
+    assert (config.rotate_certificates, config.server_tls_bootstrap) == (True, True)
+    assert (config.logging_format, config.log_flush_frequency, config.verbosity) == ("json", 2.0, 2)
+    assert config.tls_curve_preferences == (23,)
+    assert config.document["logging"]["flushFrequency"] == 2000000000
+    assert evaluate(["--vmodule=a=1,b*=2"]).config.vmodule == (("a", 1), ("b*", 2))
+    assert config.feature_gates["RotateKubeletServerCertificate"] is True
+
+
+def test_the_document_holds_every_default_and_durations_as_go_prints_them(tmp_path: Path) -> None:
+    document = given(tmp_path, ALONE + "syncFrequency: 90s\n").document
+    missing = [one.key for one in FIELDS if one.default is not None and value_of(document, one.key) is None]
+    assert missing == []
+    assert document["syncFrequency"] == "1m30s"
+    assert "kind" not in document and "clusterDNS" not in document
+
+
 def test_kind_and_version_are_mandatory(tmp_path: Path) -> None:
     assert [line.partition(" (")[0] for line in file_refusal(tmp_path, "port: 1")] == [
         ":1:1: apiVersion: is missing",
@@ -226,14 +306,7 @@ def test_alone_without_saying_so_names_both_keys_to_change(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--prot=1"], "unknown flag: --prot (did you mean --port?)"),
-        (["--port"], "Option '--port' requires an argument (give it as --flag=value)"),
-        (["--port=x"], '--port: invalid value "x" (must be a whole number)'),
-        (["--sync-frequency=10"], '--sync-frequency: invalid value "10" (must be a duration such as "1m30s")'),
-        (["--anonymous-auth=perhaps"], '--anonymous-auth: invalid value "perhaps" (must be true or false)'),
         (["--config", "/a\0b"], "flags: argument 2 holds a NUL byte (remove it)"),
-        (["start"], 'unknown command "start" (flags begin with --)'),
-        (["--anonymous-auth", "false"], 'unknown command "false" (flags begin with --)'),
         (["--cloud-provider=aws"], '--cloud-provider: is "aws", must be empty or external (leave it out)'),
         (["--root-dir=/a/"], '--root-dir: is "/a/", must be a path in its shortest form (no //, ., .. or final /)'),
         (["--hostname-override=a b"], '--hostname-override: node name "a b" cannot be used (give another)'),
@@ -257,8 +330,11 @@ def test_a_bool_flag_takes_no_word_and_v_has_three_forms() -> None:
 
 def test_what_has_no_effect_yet_is_named(tmp_path: Path) -> None:
     file = tmp_path / "k.yaml"
-    file.write_text(ALONE + "hairpinMode: none\nmemorySwap: {swapBehavior: NoSwap}\nfeatureGates: {A: true}\n")
-    assert evaluate([f"--config={file}"]).without_effect == ("hairpinMode", "memorySwap.swapBehavior", "featureGates")
+    file.write_text(ALONE + "hairpinMode: none\nmemorySwap: {swapBehavior: NoSwap}\nvolumeStatsAggPeriod: 0s\n")
+    resolved = evaluate([f"--config={file}", "--protect-kernel-defaults=false", "--runtime-cgroups=/x"])
+    assert resolved.without_effect == (
+        "hairpinMode", "memorySwap.swapBehavior", "--protect-kernel-defaults", "--runtime-cgroups",
+    )  # fmt: skip
 
 
 def test_the_effective_configuration_survives_its_file(tmp_path: Path) -> None:

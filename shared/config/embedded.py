@@ -1,0 +1,62 @@
+"""The agent's own document, `BulkheadConfiguration`: whether supervisord runs a containerd for us, and which. Pure."""
+
+import ipaddress
+import posixpath
+from typing import Any
+
+from shared.config.decoding import decode
+from shared.config.document import Document
+from shared.config.effective import EmbeddedContainerd
+from shared.config.fields import BULKHEAD_CONFIGURATION
+from shared.config.findings import ERROR, Findings
+from shared.config.places import Places
+
+
+def embedded_containerd(
+    extension: Document | None, file: str, places: Places, findings: Findings
+) -> EmbeddedContainerd | None:
+    """The containerd of the document; None where there is none. Relative paths begin at the directory of `file`."""
+    if extension is None:
+        return None
+    own = Findings(places=extension.places, default_place=file)
+    for key, place, first in extension.repeated:
+        own.add(key, f"is given twice, first at {first}", "remove one of them", place)
+    decoded = decode(extension.data, BULKHEAD_CONFIGURATION, extension.places, own, unknown=ERROR)
+    given: dict[str, Any] = decoded.data.get("embeddedContainerd", {})
+    if not own.lines:
+        _check(given, own)
+    findings.include(own)
+    if own.lines or not given.get("enabled", False):
+        return None
+
+    def joined(name: str, default: str) -> str:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(file), given.get(name, default)))
+
+    runtime, path = f"{places.run_dir}/containerd", given.get("path", "containerd")
+    return EmbeddedContainerd(
+        root=joined("root", places.containerd_root),
+        state=joined("state", places.containerd_state),
+        socket=f"{runtime}/containerd.sock",
+        config_file=f"{runtime}/config.toml",
+        cni_conf_dir=f"{runtime}/cni",
+        cni_bin_dir=joined("cniBinDir", EmbeddedContainerd.cni_bin_dir),
+        bridge=given.get("bridge", EmbeddedContainerd.bridge),
+        pod_cidr=given.get("podCIDR", EmbeddedContainerd.pod_cidr),
+        sandbox_image=given.get("sandboxImage", EmbeddedContainerd.sandbox_image),
+        path=joined("path", path) if "/" in path else path,
+    )
+
+
+def _check(given: dict[str, Any], findings: Findings) -> None:
+    bridge = given.get("bridge", EmbeddedContainerd.bridge)
+    if not 0 < len(bridge) <= 15 or "/" in bridge or bridge.strip() != bridge:
+        what = f'is "{bridge}", must be a network interface name'
+        findings.add("embeddedContainerd.bridge", what, "at most 15 characters, no / or space")
+    try:
+        network = ipaddress.IPv4Network(given.get("podCIDR", EmbeddedContainerd.pod_cidr))
+        wide_enough = network.prefixlen <= 29
+    except ValueError:
+        wide_enough = False
+    if not wide_enough:
+        what = f'is "{given.get("podCIDR")}", must be an IPv4 network of /29 or wider'
+        findings.add("embeddedContainerd.podCIDR", what, "such as 10.89.0.0/16")

@@ -1,0 +1,87 @@
+"""How flags are written back: the text of a value, a bad text in a message, the `FLAG:` lines (config.md 5.13).
+
+Pure. Knows no grammar of the command line; secrets never leave it.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from shared.config.fields import FlagKind
+from shared.klog import go_quote
+
+if TYPE_CHECKING:
+    from shared.config.flags import Flags
+
+_LONGEST_SHOWN = 200  # characters of a bad value
+MASKED = "<masked>"
+
+
+def shown(text: str) -> str:
+    """A bad value for a message: quoted, and cut where it is long."""
+    return go_quote(text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…")
+
+
+def value_text(kind: FlagKind, value: Any) -> str:
+    """A flag's value, as the parser gave it, as Go's flags print it: lists `[a,b]`, maps sorted."""
+    match kind:
+        case FlagKind.BOOL:
+            return "true" if value else "false"
+        case FlagKind.STRINGS:
+            return f"[{','.join(_csv_field(item) for item in value)}]"
+        case FlagKind.MAP | FlagKind.LABELS | FlagKind.PAIR:
+            return ",".join(f"{name}={text}" for name, text in sorted(value.items()))
+        case FlagKind.THRESHOLDS:
+            return ",".join(f"{name}<{text}" for name, text in sorted(value.items()))
+        case FlagKind.GATES:
+            return ",".join(f"{name}={'true' if on else 'false'}" for name, on in sorted(value.items()))
+        case FlagKind.MULTIMAP:
+            return ",".join(sorted(f"{name}:{text}" for name, texts in value.items() for text in texts))
+        case FlagKind.VMODULE:
+            return ",".join(f"{item['filePattern']}={item['verbosity']}" for item in value)
+        case FlagKind.TAINTS:
+            return ",".join(_taint_text(taint) for taint in value)
+        case FlagKind.RESERVED_MEMORY:
+            return ";".join(
+                f"{item['numaNode']}:" + ",".join(f"{name}={text}" for name, text in sorted(item["limits"].items()))
+                for item in value
+            )
+        case FlagKind.FLOAT64:
+            return f"{value:g}" if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
+        case _:
+            return str(value)
+
+
+def _csv_field(text: str) -> str:
+    if not text or any(char in text for char in ',"\r\n') or text[0] == " ":
+        return '"' + text.replace('"', '""') + '"' if text else text
+    return text
+
+
+def _taint_text(taint: Mapping[str, str]) -> str:
+    value = taint.get("value", "")
+    return f"{taint['key']}{'=' if value else ''}{value}:{taint['effect']}"
+
+
+def flag_lines(flags: "Flags", merged: Mapping[str, Any] | None = None) -> list[str]:
+    """One `FLAG: --name="value"` record per flag, alphabetically: what the command line gave, or the default of it.
+
+    `merged` maps dotted keys to values that hold instead of the defaults, for drop-ins without a configuration file.
+    """
+    from shared.config.flag_table import FLAGS
+
+    lines = []
+    for name, flag in FLAGS.items():
+        given = flags.fields if flag.key else flags.own
+        key = flag.key or name
+        if name == "help":
+            text = "true" if flags.asks_help else "false"
+        elif name == "version":
+            text = flags.version or "false"
+        elif flag.secret and given.get(key):
+            text = MASKED
+        else:
+            default = merged[key] if merged and flag.key and merged.get(key) is not None else flag.default
+            text = value_text(flag.kind, given.get(key, default))
+        lines.append(f"FLAG: --{name}={go_quote(text)}")
+    return lines

@@ -1,0 +1,85 @@
+"""Settles every feature gate (reference config.md 3.7): explicit over AllAlpha and AllBeta over the default.
+
+Pure: what was given in; every gate's value out, problems into the findings. Knows no file and no field.
+"""
+
+from collections.abc import Callable, Mapping
+
+from shared.config.findings import Findings
+from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Gate, Stage
+from shared.config.spelling import closest
+
+_WHOLE_STAGE = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
+
+
+def settle_gates(
+    given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str] | None = None
+) -> tuple[dict[str, bool], list[str]]:
+    """The value of every gate there is, and remarks. `given` are the explicit ones, with the flag's over the file's;
+    `place_of` takes `featureGates.<gate>` and is that of the findings when left out."""
+    place_of = place_of or findings.place_of
+    known = {name: value for name, value in given.items() if name in GATES and value is not None}
+    for name in given:
+        _check_given(name, given, findings, place_of)
+    values = {name: _value(name, gate, known) for name, gate in GATES.items()}
+    _check_dependencies(values, known, findings, place_of)
+    remarks = [
+        f"{_where(name, place_of)}is {_explicit(GATES[name])} and will go in a later release (leave it out)"
+        for name in known
+        if GATES[name].stage in (Stage.GA, Stage.DEPRECATED)
+    ]
+    return values, remarks
+
+
+def _value(name: str, gate: Gate, known: Mapping[str, bool]) -> bool:
+    if name in known and not (gate.locked and known[name] is not gate.default):
+        return known[name]
+    whole = _switch(name, known)
+    return known[whole] if whole and not gate.locked else gate.default
+
+
+def _check_given(name: str, given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]) -> None:
+    key = f"featureGates.{name}"
+    if name in REMOVED_GATES:
+        what = f"unrecognized feature gate: {name}"
+        findings.add(key, what, "it was removed; leave it out", place_of(key))
+    elif name not in GATES:
+        close = closest(name, list(GATES))
+        remedy = f"did you mean {close}?" if close else "this release does not know it; leave it out"
+        findings.add(key, f"unrecognized feature gate: {name}", remedy, place_of(key))
+    elif GATES[name].locked and given[name] is not None and given[name] is not GATES[name].default:
+        default = str(GATES[name].default).lower()
+        what = f"cannot set feature gate {name} to {str(given[name]).lower()}: it is locked to {default}"
+        findings.add(key, what, "leave it out", place_of(key))
+
+
+def _check_dependencies(
+    values: Mapping[str, bool], known: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]
+) -> None:
+    """An enabled gate needs those it builds on. Blames what was given."""
+    for name, gate in GATES.items():
+        for needed in gate.needs if values[name] else ():
+            if values[needed]:
+                continue
+            blamed = next((one for one in (needed, name) if one in known), "") or _switch(needed, known) or name
+            key = f"featureGates.{blamed}"
+            what = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
+            findings.add(key, what, f"enable {needed} or disable {name}", place_of(key))
+
+
+def _switch(name: str, known: Mapping[str, bool]) -> str:
+    """AllAlpha or AllBeta where that was given and rules this gate."""
+    whole = _WHOLE_STAGE.get(GATES[name].stage, "")
+    return whole if whole in known else ""
+
+
+def _where(name: str, place_of: Callable[[str], str]) -> str:
+    """What a remark begins with."""
+    place = place_of(f"featureGates.{name}")
+    if place.startswith("--"):
+        return f"{place}: {name} "
+    return f"{place}: featureGates.{name}: " if place else f"featureGates.{name}: "
+
+
+def _explicit(gate: Gate) -> str:
+    return "generally available" if gate.stage is Stage.GA else "deprecated"

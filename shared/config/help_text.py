@@ -1,0 +1,102 @@
+"""What `--help` and `--version` print (reference config.md 3.3). Text only; decides nothing.
+
+The layout of the flags is that of Go's pflag, which scripts and manuals read.
+"""
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, distribution
+
+from shared.config.fields import FlagKind
+from shared.config.flag_table import FLAGS, Flag
+from shared.config.flag_text import value_text
+from shared.klog import go_quote
+from shared.version import KUBERNETES_RELEASE
+
+_LONG = """\
+The node agent of a Kubernetes node. It makes this machine a node of the cluster whose API server the kubeconfig
+names, takes the pods meant for the node from there and from a directory of manifests, and keeps their containers
+running through the container runtime. Without a kubeconfig it runs the manifests alone.
+
+This kubelet is Bulkhead: the same flags and files, carried out by separate, supervised processes. Most settings
+belong into the file given with --config; a flag given here wins over the file.
+
+Usage:
+  kubelet [flags]
+
+Flags:
+"""
+_NOTHING = {
+    FlagKind.BOOL: ("false",),
+    FlagKind.DURATION: ("0", "0s"),
+    FlagKind.STRING: ("",),
+    FlagKind.STRINGS: ("[]",),
+}
+_CONTINUED = "\n" + 16 * " "  # a further line of a description
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # Go's names
+_PACKAGE = "bulkhead-kubelet"
+
+
+def help_text() -> str:
+    """The whole text, with a line break at its end."""
+    flags = [(_head(flag), _description(flag)) for flag in FLAGS.values()]
+    width = max(len(head) for head, _ in flags)
+    return _LONG + "".join(f"{head:{width}}   {description}\n" for head, description in flags)
+
+
+def _head(flag: Flag) -> str:
+    letter = f"-{flag.shorthand}, " if flag.shorthand else "    "
+    word = {FlagKind.BOOL: "", FlagKind.VERSION: " version[=true]"}.get(flag.kind, f" {flag.kind.word}")
+    return f"  {letter}--{flag.name}{word}"
+
+
+def _description(flag: Flag) -> str:
+    text = flag.doc
+    if flag.kind is FlagKind.GATES:
+        text += _CONTINUED.join(("; those that are no part of a release yet:", *gate_lines()))
+    default = value_text(flag.kind, flag.default)
+    if default not in _NOTHING.get(flag.kind, ("false", "", "0")):
+        text += f" (default {go_quote(default) if flag.kind is FlagKind.STRING else default})"
+    return f"{text} (DEPRECATED: {flag.deprecated})" if flag.deprecated else text
+
+
+def gate_lines() -> list[str]:
+    """`Name=true|false (BETA - default=true)` for every gate that is neither GA nor deprecated, alphabetically."""
+    from shared.config.gate_table import ALL_ALPHA, GATES, Stage
+
+    lines = []
+    for name, gate in sorted(GATES.items()):
+        stage = (Stage.ALPHA if name == ALL_ALPHA else Stage.BETA) if gate.stage is Stage.ALL else gate.stage
+        if stage in (Stage.ALPHA, Stage.BETA):
+            lines.append(f"{name}=true|false ({stage.upper()} - default={'true' if gate.default else 'false'})")
+    return lines
+
+
+def version_text(form: str) -> str:
+    """One line without its break: for "raw" all there is to say as a Go struct, else `Kubernetes v…`."""
+    if form != "raw":
+        return f"Kubernetes {KUBERNETES_RELEASE}"
+    major, minor, _ = KUBERNETES_RELEASE.removeprefix("v").split(".")
+    machine = platform.machine()
+    facts = {
+        "Major": major,
+        "Minor": minor,
+        **dict.fromkeys(("EmulationMajor", "EmulationMinor", "MinCompatibilityMajor", "MinCompatibilityMinor"), ""),
+        "GitVersion": KUBERNETES_RELEASE,
+        "GitCommit": _commit(),
+        "GitTreeState": "unknown",
+        "BuildDate": "1970-01-01T00:00:00Z",  # what an unstamped build of Go says, and what parses as a time
+        "GoVersion": "unknown",
+        "Compiler": platform.python_implementation().lower(),
+        "Platform": f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}",
+    }
+    return f"version.Info{{{', '.join(f'{name}:{go_quote(value)}' for name, value in facts.items())}}}"
+
+
+def _commit() -> str:
+    """The commit the package was installed from, where its metadata says (PEP 610)."""
+    try:
+        origin = json.loads(distribution(_PACKAGE).read_text("direct_url.json") or "{}")
+        return str(origin["vcs_info"]["commit_id"])
+    except (PackageNotFoundError, ValueError, KeyError, TypeError):
+        return "unknown"

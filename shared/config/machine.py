@@ -1,0 +1,181 @@
+"""What the machine must be for a configuration (reference config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
+
+`look_at_machine` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
+"""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared.config.findings import WARNING, Findings
+from shared.config.nested import value_of
+from shared.config.node_settings import parse_cpus
+from shared.config.rules_data import blame, pairs
+from shared.config.rules_placement import numa_limit
+from shared.podspec.quantity import NANO, Quantity, QuantityError, parse_quantity
+
+_CGROUPS = "sys/fs/cgroup"
+_MOST_NUMA_NODES = 8
+_WITHOUT_CONTROLLERS = ("systemd", "unified")
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """What was seen; an empty set or 0 = could not be seen, and is not judged."""
+
+    cgroup_v1: bool = False
+    swap_on: bool = False
+    online_cpus: frozenset[int] = frozenset()
+    memory: int = 0  # bytes
+    numa_nodes: frozenset[int] = frozenset()
+    hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
+
+
+def look_at_machine(root: str = "/") -> MachineFacts:
+    """The facts of this machine, or of the tree below `root`. Reads /proc and /sys; raises nothing."""
+    top = Path(root)
+    unified = (top / _CGROUPS / "cgroup.controllers").is_file()
+    mounted = unified or (top / _CGROUPS).is_dir()
+    swaps = _read(top / "proc/swaps").splitlines()
+    return MachineFacts(
+        cgroup_v1=mounted and not unified,
+        swap_on=len([line for line in swaps if line.strip()]) > 1,  # the first is the heading
+        online_cpus=parse_cpus(_read(top / "sys/devices/system/cpu/online").strip()) or frozenset(),
+        memory=_memory(_read(top / "proc/meminfo")),
+        numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
+        hierarchies=_hierarchies(top / _CGROUPS, unified),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+
+
+def _memory(meminfo: str) -> int:
+    for line in meminfo.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if name == "MemTotal" and words and words[0].isdigit():
+            return int(words[0]) * 1024
+    return 0
+
+
+def _hierarchies(cgroups: Path, unified: bool) -> tuple[str, ...]:
+    if unified:
+        return (str(cgroups),)
+    try:
+        directories = sorted(path.parent for path in cgroups.glob("*/cgroup.procs"))
+    except OSError:
+        return ()
+    return tuple(str(path) for path in directories if path.name not in _WITHOUT_CONTROLLERS)
+
+
+def check_machine(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+    """Note what this machine cannot give; what merely may surprise is a warning."""
+    if facts.swap_on and data.get("failSwapOn"):
+        what = "running with swap on is not supported while failSwapOn is true"
+        findings.add("failSwapOn", what, "switch swap off with swapoff -a, or set failSwapOn to false")
+    _check_cgroups(data, facts, findings)
+    _check_cpus(data, facts, findings)
+    _check_reservations(data, facts, findings)
+    _check_numa(data, facts, findings)
+
+
+def _check_cgroups(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+    if facts.cgroup_v1:
+        if data.get("failCgroupV1"):
+            what = "is true, and this machine uses cgroup v1"
+            findings.add("failCgroupV1", what, "set it to false, or boot with systemd.unified_cgroup_hierarchy=1")
+        if data.get("singleProcessOOMKill") is False:
+            what = "is false, which cgroup v1 cannot do"
+            findings.add("singleProcessOOMKill", what, "leave it out, or move to cgroup v2")
+        if value_of(data, "memorySwap.swapBehavior") == "LimitedSwap":
+            what = "is LimitedSwap, which cgroup v1 cannot do"
+            findings.add("memorySwap.swapBehavior", what, "set it to NoSwap, or move to cgroup v2")
+    cgroup = "/".join(part for part in (data.get("cgroupRoot") or "").split("/") if part not in ("", ".", ".."))
+    if not cgroup:
+        return
+    missing = [directory for directory in facts.hierarchies if not (Path(directory) / cgroup).is_dir()]
+    if missing:
+        what = f"/{cgroup} does not exist in {missing[0]}{' and others' if missing[1:] else ''} and will be made"
+        findings.add("cgroupRoot", what, "make it first where something has to limit it", severity=WARNING)
+
+
+def _check_cpus(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+    text = data.get("reservedSystemCPUs") or ""
+    missing = (parse_cpus(text) or frozenset()) - facts.online_cpus
+    if text and facts.online_cpus and missing:
+        what = f'is "{text}", but CPU {min(missing)} is not online'
+        findings.add("reservedSystemCPUs", what, "name CPUs of /sys/devices/system/cpu/online")
+
+
+def _check_reservations(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+    """What is kept back is not more than there is."""
+    capacity = {"cpu": Quantity.of(len(facts.online_cpus)), "memory": Quantity.of(facts.memory, binary=True)}
+    for resource, there in capacity.items():
+        kept = _kept_back(data, resource, facts.memory)
+        if there and kept is not None and kept > there:
+            what = (
+                f'Resource "{resource}" has a reservation of {kept} but capacity of {there}. '
+                "Expected capacity >= reservation"
+            )
+            key = "systemReserved" if data.get("systemReserved") else "kubeReserved"
+            findings.add(key, what, "reserve less, in systemReserved, kubeReserved and evictionHard")
+
+
+def _kept_back(data: dict[str, Any], resource: str, memory: int) -> Quantity | None:
+    """systemReserved + kubeReserved + hard eviction; None where one of them cannot be read."""
+    cpus = parse_cpus(data.get("reservedSystemCPUs") or "")
+    if resource == "cpu" and cpus is not None:
+        return Quantity.of(len(cpus))
+    total = Quantity.of(0)
+    try:
+        for key in ("systemReserved", "kubeReserved"):
+            total += parse_quantity(dict(pairs(data, key)).get(resource) or "0")
+        text = dict(pairs(data, "evictionHard")).get("memory.available", "0") if resource == "memory" else "0"
+        if not text.endswith("%"):
+            return total + parse_quantity(text)
+        [fraction] = struct.unpack("f", struct.pack("f", float(text[:-1]) / 100))  # kept in 32 bits
+        return total + Quantity.of(int(memory * fraction) if 0 < fraction < 1 else 0)
+    except (QuantityError, ValueError, OverflowError):  # a finding of the rules
+        return None
+
+
+def _check_numa(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+    policy, nodes = data.get("topologyManagerPolicy") or "none", facts.numa_nodes
+    limits = dict(pairs(data, "topologyManagerPolicyOptions"))
+    most = numa_limit(limits.get("max-allowable-numa-nodes", "")) or _MOST_NUMA_NODES
+    if policy != "none" and len(nodes) > most:
+        what = f"is {policy}, which is unsupported on machines with more than {most} NUMA Nodes; here are {len(nodes)}"
+        findings.add("topologyManagerPolicy", what, "set it to none, or raise max-allowable-numa-nodes in the options")
+    if data.get("memoryManagerPolicy") != "Static":
+        return
+    totals: dict[str, Quantity] = {"memory": Quantity.of(0)}
+    for index, entry in enumerate(data.get("reservedMemory") or ()):
+        node = (entry or {}).get("numaNode") or 0
+        if nodes and node not in nodes:
+            what = f"references a NUMA node {node} that does not exist on this machine"
+            blame(findings, "reservedMemory", f"[{index}]", what, f"the nodes are {', '.join(map(str, sorted(nodes)))}")
+        for kind, amount in ((entry or {}).get("limits") or {}).items():
+            try:
+                totals[kind] = totals.get(kind, Quantity.of(0)) + parse_quantity(amount)
+            except QuantityError:  # a finding of the rules
+                return
+    _check_totals(data, totals, facts, findings)
+
+
+def _check_totals(data: dict[str, Any], totals: dict[str, Quantity], facts: MachineFacts, findings: Findings) -> None:
+    """The amounts of `reservedMemory` are those of the reservation, kind by kind."""
+    for kind, total in totals.items():
+        kept = _kept_back(data, "memory", facts.memory) if kind == "memory" else Quantity.of(0)
+        percentage = dict(pairs(data, "evictionHard")).get("memory.available", "").endswith("%")
+        if kept is None or (kind == "memory" and percentage and not facts.memory):
+            continue
+        if total != kept:
+            wanted = f"{kept} ({kept.nanos // NANO} bytes)" if kind == "memory" else str(kept)
+            what = f'the total amount "{total}" of type "{kind}" is not "{wanted}", which is kept back of it'
+            findings.add("reservedMemory", what, "make it systemReserved + kubeReserved + evictionHard")

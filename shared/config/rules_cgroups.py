@@ -1,0 +1,105 @@
+"""Rules of cgroups and of what is reserved: enforcement, CPU quota, memory (config.md 2.2). Pure; knows no machine."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.config.findings import WARNING, Findings
+from shared.config.rules_data import SECOND, blame, nanoseconds, pairs
+from shared.podspec.quantity import QuantityError, parse_quantity
+
+_ENFORCE = "enforceNodeAllocatable"
+_PODS, _NONE = "pods", "none"
+_RESERVED_BY = {"system-reserved": "systemReservedCgroup", "kube-reserved": "kubeReservedCgroup"}
+_COMPRESSIBLE = "-compressible"
+ENFORCEABLE = (_NONE, _PODS, *(name + ending for name in _RESERVED_BY for ending in ("", _COMPRESSIBLE)))
+
+
+def check_cgroups(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
+    """Driver and root, who is held to what, CPU quota, memory, and reserved memory."""
+    if data.get("cgroupDriver") == "systemd":
+        remedy = "use cgroupfs here and in the container runtime"
+        findings.add("cgroupDriver", "the systemd driver is not built yet", remedy)
+    root = data.get("cgroupRoot") or ""
+    if ".." in root.split("/"):
+        findings.add("cgroupRoot", f'is "{root}", must be without ..', "write the cgroup's path from the top")
+    if data.get("systemCgroups") and not root:
+        findings.add("systemCgroups", "is set while cgroupRoot is empty", "set cgroupRoot, such as /")
+    own, kube = data.get("kubeletCgroups") or "", data.get("kubeReservedCgroup") or ""
+    if own and kube and not own.startswith(kube):
+        what = f"is {own}, outside of kubeReservedCgroup {kube}: what is reserved there does not hold for the kubelet"
+        findings.add("kubeletCgroups", what, "choose a cgroup below it", severity=WARNING)
+    _check_enforcement(data, findings)
+    _check_quota(data, gates, findings)
+    _check_memory(data, gates, findings)
+    check_reserved_memory(data, findings)
+
+
+def _check_enforcement(data: dict[str, Any], findings: Findings) -> None:
+    items: list[str] = list(data.get(_ENFORCE) or ())
+    for index, item in enumerate(items):
+        inner = f"[{index}]"
+        if item not in ENFORCEABLE:
+            blame(findings, _ENFORCE, inner, f'is "{item}", must be one of {", ".join(ENFORCEABLE)}', "change it")
+            continue
+        if item in items[:index]:
+            blame(findings, _ENFORCE, inner, f"{item} is given twice", "remove one of them")
+        if item == _NONE and len(items) > 1:
+            blame(findings, _ENFORCE, inner, "none goes with nothing else", "remove it, or the others")
+        whole = item.removesuffix(_COMPRESSIBLE)
+        if item != whole and whole in items:
+            blame(findings, _ENFORCE, inner, f"{item} does not go with {whole}", "remove one of them")
+        cgroup = _RESERVED_BY.get(whole, "")
+        if cgroup and not data.get(cgroup):
+            blame(findings, _ENFORCE, inner, f"{item} needs {cgroup}, which is not set", f"set {cgroup}, or remove it")
+    if data.get("cgroupsPerQOS") is False and any(item != _NONE for item in items):
+        findings.add("cgroupsPerQOS", "is false while enforceNodeAllocatable is not empty", "set that to [none]")
+
+
+def _check_quota(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
+    period = nanoseconds(data, "cpuCFSQuotaPeriod")
+    if period is not None and period != SECOND // 10 and not gates.get("CustomCPUCFSQuotaPeriod"):
+        what = f"is {data['cpuCFSQuotaPeriod']}, must be 100ms while feature gate CustomCPUCFSQuotaPeriod is off"
+        findings.add("cpuCFSQuotaPeriod", what, "leave it out, or switch the gate on")
+
+
+def _check_memory(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
+    if data.get("memoryThrottlingFactor") == 0:
+        findings.add("memoryThrottlingFactor", "is 0, must be above 0 and at most 1", "leave it out for 0.9")
+    if data.get("memoryReservationPolicy") == "TieredReservation" and not gates.get("MemoryQoS"):
+        what = "is TieredReservation while feature gate MemoryQoS is off"
+        findings.add("memoryReservationPolicy", what, "switch the gate on, or leave this out")
+    for resource, text in pairs(data, "qosReserved"):
+        if resource != "memory":
+            blame(
+                findings, "qosReserved", f".{resource}", f'cannot reserve "{resource}" resource', "only memory can be"
+            )
+        elif not _is_percentage(text):
+            what = f'is "{text}", must be a whole percentage from 0% to 100%'
+            blame(findings, "qosReserved", f".{resource}", what, 'such as "50%"')
+
+
+def _is_percentage(text: str) -> bool:
+    number = text.rstrip("%")
+    digits = number.removeprefix("-" if number.startswith("-") else "+")
+    whole = digits.isascii() and digits.isdigit() and len(digits) < 19
+    return text.endswith("%") and whole and 0 <= int(number) <= 100
+
+
+def check_reserved_memory(data: dict[str, Any], findings: Findings) -> None:
+    """`reservedMemory`: which amounts can be reserved, and each once for a NUMA node."""
+    seen: set[tuple[int, str]] = set()
+    for index, entry in enumerate(data.get("reservedMemory") or ()):
+        node = (entry or {}).get("numaNode") or 0
+        for kind, amount in ((entry or {}).get("limits") or {}).items():
+            inner = f"[{index}].limits.{kind}"
+            if kind != "memory" and not kind.startswith("hugepages-"):
+                blame(findings, "reservedMemory", inner, "must be memory or hugepages-<size>", "remove it")
+                continue
+            try:
+                if parse_quantity(0 if amount is None else amount).nanos == 0:
+                    blame(findings, "reservedMemory", inner, "is 0, must be more", "remove it")
+            except QuantityError:
+                blame(findings, "reservedMemory", inner, f'is "{amount}", must be a quantity', 'such as "1Gi"')
+            if (node, kind) in seen:
+                blame(findings, "reservedMemory", inner, f"a second {kind} of NUMA node {node}", "add them up")
+            seen.add((node, kind))

@@ -1,0 +1,48 @@
+"""docs/configuration.md is what the tables say: every key, every flag, everything without effect."""
+
+import pytest
+
+from shared.config.field_table import FIELDS
+from shared.config.flag_table import FLAGS, REMOVED_FLAGS
+from tools import configuration_page
+
+
+def sections() -> dict[str, str]:
+    _, *parts = configuration_page.page().split("\n## ")
+    return dict(part.split("\n", 1) for part in parts)
+
+
+def test_the_page_is_the_one_that_the_tables_make() -> None:
+    assert configuration_page.PAGE.read_text(encoding="utf-8") == configuration_page.page(), (
+        "run: python -m tools.configuration_page"
+    )
+
+
+def test_every_key_and_flag_is_on_the_page_in_its_own_table() -> None:
+    keys, own, gone, _ = sections().values()
+    assert not [field.key for field in FIELDS if f"\n| `{field.key}` | " not in keys]
+    assert not [name for name, flag in FLAGS.items() if flag.key and f"| `--{name}` |" not in keys]
+    assert not [name for name, flag in FLAGS.items() if not flag.key and f"`--{name}` | " not in own + gone]
+    assert not [name for name in REMOVED_FLAGS if f"\n| `--{name}` | refused; removed in 1." not in gone]
+
+
+def test_all_that_has_no_effect_is_in_one_table() -> None:
+    table = sections()["Accepted, but without effect"]
+    named = {field.key: field.acts for field in FIELDS}
+    named |= {f"--{name}": flag.acts for name, flag in FLAGS.items() if not flag.key}
+    assert {name: f"\n| `{name}` | " not in table for name in named} == named
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| `readOnlyPort` | int32 | `0`; flags alone `10255` | `--read-only-port` | ",
+        "| `authentication.webhook.enabled` | bool | `true`; flags alone `false` | `--authentication-token-webhook` | ",
+        "| `maxParallelImagePulls` | int32 | not set |  | ",
+        "| `enforceNodeAllocatable` | list of string | `[pods]` | `--enforce-node-allocatable` | ",
+        "| `--container-runtime` | accepted with the value remote, without effect; removed in 1.27; ",
+        "| `-h`, `--help` | bool | `false` | ",
+    ],
+)
+def test_a_row_says_type_default_and_flag(row: str) -> None:
+    assert f"\n{row}" in configuration_page.page()

@@ -1,0 +1,160 @@
+"""Writes docs/configuration.md from the tables of configuration keys and flags: `python -m tools.configuration_page`.
+
+A test holds the page to the tables, so nothing in it is written by hand. Knows no value but the defaults.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from shared.config.field_table import FIELDS
+from shared.config.fields import Field, FlagKind, Kind, ListOf, MapOf, Schema
+from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
+from shared.config.flag_text import value_text
+from shared.version import KUBERNETES_VERSION
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
+
+_HEAD = f"""\
+# Configuration
+
+Everything the kubelet of Kubernetes {KUBERNETES_VERSION} can be told, and what this one does with it. This page is made
+from the tables the agent itself reads (`shared/config/field_table.py`, `shared/config/flag_table.py`), by
+`python -m tools.configuration_page`.
+
+What holds is, from weak to strong: the default, the file given with `--config`, the drop-ins below `--config-dir` in
+order of their names, the flags. `bulkhead config check` finds every mistake in them, `bulkhead config show` says what
+holds and where it comes from.
+
+- [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
+- [Flags without a key](#flags-without-a-key)
+- [Flags that are gone](#flags-that-are-gone)
+- [Accepted, but without effect](#accepted-but-without-effect)
+"""
+_KEYS = """\
+## Keys of KubeletConfiguration
+
+In a file of `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`. *flags alone* is the default
+where neither `--config` nor `--config-dir` is given.
+"""
+_FLAGS = """\
+## Flags without a key
+
+`_` counts as `-` in the name of a flag. A flag that is either true or false takes its value after `=` only.
+"""
+_GONE = """\
+## Flags that are gone
+
+Flags of earlier releases. Those that mattered are refused, as every kubelet since has refused them, with a line that
+says what to do; those that kubeadm wrote into its own drop-ins, or that never had an effect, are accepted with a line
+on standard error.
+"""
+_IDLE = """\
+## Accepted, but without effect
+
+These are parsed, checked and shown, and nothing acts on them yet. `bulkhead config check` names those that a
+configuration sets.
+"""
+_TYPES = {
+    Kind.BOOL: "bool",
+    Kind.INT32: "int32",
+    Kind.INT64: "int64",
+    Kind.UINT32: "uint32",
+    Kind.FLOAT64: "float64",
+    Kind.STRING: "string",
+    Kind.DURATION: "duration",
+    Kind.FLUSH: "duration",
+    Kind.QUANTITY: "quantity",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [
+        _HEAD,
+        _KEYS,
+        _table(("key", "type", "default", "flag", "what for"), (_key_row(field) for field in FIELDS)),
+        _FLAGS,
+        _table(
+            ("flag", "type", "default", "what for"),
+            (_flag_row(flag) for flag in FLAGS.values() if not flag.key and not _gone(flag)),
+        ),
+        _GONE,
+        _table(("flag", "what happens"), _gone_rows()),
+        _IDLE,
+        _table(("key or flag", "what for"), _idle_rows()),
+    ]
+    return "\n".join(parts)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+def _key_row(field: Field) -> tuple[str, ...]:
+    default = _shown(field.default)
+    if field.flags_only_default != field.default:
+        default += f"; flags alone {_shown(field.flags_only_default)}"
+    flag = f"`--{field.flag}`" if field.flag else ""
+    return f"`{field.key}`", _type(field.schema), default, flag, field.doc
+
+
+def _type(schema: Schema) -> str:
+    if isinstance(schema, ListOf):
+        return f"list of {_type(schema.item)}"
+    if isinstance(schema, MapOf):
+        return f"map of {_type(schema.item)}"
+    if isinstance(schema, dict):
+        return "{" + ", ".join(f"{name}: {_type(inner)}" for name, inner in schema.items()) + "}"
+    return _TYPES[schema]
+
+
+def _shown(default: Any) -> str:
+    if default is None:
+        return "not set"
+    if isinstance(default, bool):
+        return f"`{str(default).lower()}`"
+    if isinstance(default, dict):
+        return " ".join(f"`{name}: {text}`" for name, text in default.items())
+    if isinstance(default, tuple):
+        return f"`[{', '.join(default)}]`"
+    return f"`{default}`" if default != "" else "empty"
+
+
+def _gone(flag: Flag) -> bool:
+    return flag.deprecated.startswith("removed in ")
+
+
+def _flag_row(flag: Flag) -> tuple[str, ...]:
+    name = f"`-{flag.shorthand}`, `--{flag.name}`" if flag.shorthand else f"`--{flag.name}`"
+    default = value_text(flag.kind, flag.default)
+    what = flag.doc + (f" (deprecated: {flag.deprecated})" if flag.deprecated else "")
+    kind = "bool" if flag.kind is FlagKind.BOOL else flag.kind.word
+    return name, kind, f"`{default}`" if default else "empty", what
+
+
+def _gone_rows() -> list[tuple[str, ...]]:
+    rows = {f"`--{name}`": f"refused; {removed.shown}" for name, removed in REMOVED_FLAGS.items()}
+    rows |= {f"`--{name}`": "refused; it exists on Windows only" for name in WINDOWS_FLAGS}
+    for flag in FLAGS.values():
+        if _gone(flag):
+            value = f" with the value {' or '.join(flag.choices)}" if flag.choices else ""
+            rows[f"`--{flag.name}`"] = f"accepted{value}, without effect; {flag.deprecated}"
+    return sorted(rows.items(), key=lambda row: row[0].strip("`"))
+
+
+def _idle_rows() -> list[tuple[str, ...]]:
+    rows = [(f"`{field.key}`", field.doc) for field in FIELDS if not field.acts]
+    return [*rows, *((f"`--{flag.name}`", flag.doc) for flag in FLAGS.values() if not flag.acts and not flag.key)]
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()
