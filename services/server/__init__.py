@@ -15,6 +15,7 @@ Follows
     request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers, log paths, whether
     a followed container still runs), and every service's beats (`/healthz`).
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
+    A change of any of them counts for the next handshake or request and ends no connection.
 
 Answers
     No request on the bus. It asks status to review tokens and access, and the runtime for the URLs of streams.
@@ -28,7 +29,8 @@ On restart
     streams' snapshots; when another service restarts, its last known state keeps being shown until it speaks again.
     A check of `/healthz` that depends on another service has 30 s to hear of it before it fails.
 
-One difference from the Go kubelet: a client certificate that the client CA did not sign, or that has expired, fails in
-the TLS handshake (alert `unknown ca`, `certificate expired`) where the kubelet completes it and answers 401. Python's
-ssl module cannot request a certificate without verifying it. Both refuse the client.
+A client certificate is requested in the handshake and judged at every request, as in the Go kubelet. Python's ssl
+module offers no such thing, so `adapters/openssl.py` asks OpenSSL itself. Where that library cannot be reached (a
+Python with OpenSSL built in), a certificate that the client CA does not vouch for fails in the handshake instead of
+getting 401, and after a change of the client CA certificates of older connections do not count.
 """

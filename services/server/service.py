@@ -13,7 +13,8 @@ from services.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.endpoints import Endpoints, Streams, health_handler
 from services.server.adapters.front import Authorizer, Front, Gate, TokenReviewer
-from services.server.adapters.listeners import Handler, Listener, listen, listen_until_open, why
+from services.server.adapters.http_limits import Handler
+from services.server.adapters.listeners import Listener, listen, listen_until_open, why
 from services.server.adapters.reviews import Reviews
 from services.server.adapters.stream_endpoints import StreamEndpoints
 from services.server.adapters.tls import ServingTls
@@ -88,9 +89,9 @@ class ServerService:
         }
         tls: ServingTls | None = None
         if config.enable_server:
-            tls = ServingTls(config, self._client_ca_changed)
+            tls = ServingTls(config)
             gate = Gate(
-                tls,
+                tls.clients,
                 self._authorizer(),
                 self._token_reviewer(),
                 node=config.node_name,
@@ -155,11 +156,6 @@ class ServerService:
     def _runtime_changed(self, change: Change[RuntimePod]) -> None:
         if isinstance(change, Put | Deleted):
             self.endpoints.wakers.wake(change.key)
-
-    def _client_ca_changed(self) -> None:
-        # Clients the old CA vouched for must not stay in on an open connection.
-        if "main" in self.listeners:
-            self.listeners["main"].close_connections()
 
 
 def build(context: Context) -> ServerService:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from tests.process.test_server_tls import Site
+from tests.process.tls_site import Site
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running
 
 TOKEN = "s3cret-token"

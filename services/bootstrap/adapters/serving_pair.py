@@ -1,7 +1,8 @@
 """The serving certificate and the client CA, made or checked in a short-lived child that imports `cryptography`.
 
-Rules: reference config.md 5.2. A readable pair is used as it is, even when expired; half a pair is refused; only where
-both are absent, and only for the self-signed names, a pair is made. Key material never leaves the two files.
+Rules: reference config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a
+pair is refused; only where both are absent, and only for the self-signed names, a pair is made. Seeds, which serve
+until the API server has issued a pair, may be absent. Key material never leaves the two files.
 """
 
 import ipaddress
@@ -25,20 +26,24 @@ _PATIENCE = 120.0  # seconds; RSA keys on a busy machine
 
 @dataclass(frozen=True, kw_only=True)
 class PairRequest:
-    """What to look at. `certificate_file` "" = no pair at all; `may_create` = these are the self-signed names."""
+    """What to look at. A file name "" = no pair at all; `may_create` = these are the self-signed names; `seeds` = they
+    serve until the API server has issued a pair."""
 
     certificate_file: str
     private_key_file: str
     may_create: bool
     host_name: str
     client_ca_file: str
+    seeds: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairReport:
-    """What was found: problems (one line each), or the pair's facts. `not_after` is RFC3339."""
+    """What was found: problems (one line each), or the pair's facts. `not_after` is RFC3339, "" = there is no pair.
+    `remarks` are for the log."""
 
     problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     not_after: str = ""
     created: bool = False
 
@@ -53,7 +58,7 @@ def settle_in_child(request: PairRequest) -> PairReport:
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return PairReport(problems=(f"tlsCertFile: the certificate check failed: {error} (is the disk full?)",))
-    return PairReport(**{**answer, "problems": tuple(answer["problems"])})
+    return PairReport(**{**answer, "problems": tuple(answer["problems"]), "remarks": tuple(answer["remarks"])})
 
 
 def settle(request: PairRequest) -> PairReport:
@@ -71,8 +76,12 @@ def settle(request: PairRequest) -> PairReport:
             if not certificate.exists() and not key.exists():
                 _create(certificate, key, request.host_name)
                 created = True
-        not_after = _check(certificate, key)
-        return PairReport(problems=tuple(problems), not_after=not_after, created=created)
+        if request.seeds and not certificate.exists() and not key.exists():
+            return PairReport(problems=tuple(problems))
+        ends = _check(certificate, key, "remove both to have a pair made" if request.may_create else "set neither")
+        remarks = () if ends > datetime.now(UTC) else (f"{certificate} has expired on {ends:%F %T} UTC (renew it)",)
+        not_after = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
+        return PairReport(problems=tuple(problems), remarks=remarks, not_after=not_after, created=created)
     except OSError as error:
         path = error.filename or certificate
         problems.append(f"tlsCertFile: {path}: {error.strerror} (make it readable, or remove both files of the pair)")
@@ -81,27 +90,27 @@ def settle(request: PairRequest) -> PairReport:
     return PairReport(problems=tuple(problems))
 
 
-def _check(certificate: Path, key: Path) -> str:
-    """RFC3339 end of the pair. Raises ValueError with one line, or OSError."""
+def _check(certificate: Path, key: Path, way_out: str = "") -> datetime:
+    """When the pair ends. Raises ValueError with one line, or OSError."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
     from cryptography.x509 import load_pem_x509_certificates
 
     for here, other in ((certificate, key), (key, certificate)):
         if not here.exists():
             what = f"{here} is missing while {other} exists" if other.exists() else f"{here} does not exist"
-            raise ValueError(f"{what} (put both files there, or remove both to have a pair made)")
+            raise ValueError(f"{what} (put both files there, or {way_out})")
     try:
         leaf = load_pem_x509_certificates(certificate.read_bytes())[0]
     except ValueError:
-        raise ValueError(f"{certificate} holds no PEM certificate (replace it, or remove both files)") from None
+        raise ValueError(f"{certificate} holds no PEM certificate (replace it, or {way_out})") from None
     try:
         private = load_pem_private_key(key.read_bytes(), password=None)
     except (ValueError, TypeError):
-        raise ValueError(f"{key} holds no unencrypted PEM private key (replace it, or remove both files)") from None
+        raise ValueError(f"{key} holds no unencrypted PEM private key (replace it, or {way_out})") from None
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     if leaf.public_key().public_bytes(*form) != private.public_key().public_bytes(*form):
-        raise ValueError(f"{key} is not the key of {certificate} (replace one of them, or remove both files)")
-    return leaf.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise ValueError(f"{key} is not the key of {certificate} (replace one of them, or {way_out})")
+    return leaf.not_valid_after_utc
 
 
 def _check_client_ca(file: str) -> str:

@@ -6,7 +6,7 @@ from ssl import SSLObject
 
 from aiohttp import web
 
-from services.server.adapters.tls import ServingTls
+from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
 from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
@@ -27,14 +27,14 @@ class Gate:
 
     def __init__(
         self,
-        tls: ServingTls,
+        clients: ClientCertificates,
         authorize: Authorizer,
         review_token: TokenReviewer | None,
         *,
         node: str,
         anonymous: bool,
     ) -> None:
-        self._tls, self._authorize, self._review_token = tls, authorize, review_token
+        self._clients, self._authorize, self._review_token = clients, authorize, review_token
         self._node, self._anonymous = node, anonymous
 
     async def refuse(self, request: web.BaseRequest) -> web.Response | None:
@@ -57,9 +57,11 @@ class Gate:
         found: User | None = None
         failed = False
         if isinstance(connection, SSLObject):
-            found = self._tls.user_of(connection)
-            if found is not None and self._tls.outlived(connection):
-                found, failed = None, True
+            try:
+                found = self._clients.user_of(connection)
+            except UntrustedError as error:
+                _LOG.info("the client certificate of %s does not count: %s", request.remote, error)
+                failed = True
         if found is None and self._review_token is not None:
             try:
                 found, offered = await _token_user(request, self._review_token)
@@ -94,12 +96,12 @@ class Front:
         except ConnectionError:
             raise
         except Exception as error:
-            _LOG.exception("%s %s failed", request.method, request.path_qs)
+            _LOG.exception("%s %s failed", request.method, request.path)
             if request.writer.output_size:
                 # The answer has begun: only a broken connection can still tell the client that it is not whole.
                 raise ConnectionAbortedError("the answer had begun") from error
             response = plain(500, "internal server error\n")
-        _LOG.debug("%s %s from %s: %d", request.method, request.path_qs, request.remote, response.status)
+        _LOG.debug("%s %s from %s: %d", request.method, request.path, request.remote, response.status)
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -5,37 +5,26 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from ipaddress import IPv6Address, ip_address
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from services.server.adapters.http_limits import Handler, LimitedServer
+
 _LOG = logging.getLogger(__name__)
 
-_IDLE_TIMEOUT = 90.0  # seconds between requests of one connection
-_HEADER_LIMIT = 1 << 20  # bytes
 _SHUTDOWN = 1.0  # seconds that open requests get at the end
 
 SERVER_NAME = "bulkhead"  # instead of the versions of Python and aiohttp
-
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Listener:
     """One open listener."""
 
-    def __init__(self, runner: web.ServerRunner, server: web.Server, port: int, busy: set[web.RequestHandler]) -> None:
-        self._runner, self._server, self._busy = runner, server, busy
+    def __init__(self, runner: web.ServerRunner, port: int) -> None:
+        self._runner = runner
         self.port = port
-
-    def close_connections(self) -> None:
-        """Close every connection: idle ones now, busy ones after their present answer."""
-        for connection in self._server.connections:
-            if connection in self._busy:
-                connection.close()
-            else:
-                connection.force_close()
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
@@ -46,28 +35,15 @@ async def listen(address: str, port: int, handler: Handler, tls: ssl.SSLContext 
     """Open a listener; port 0 takes a free one. Raises OSError or ValueError when the address
     cannot be bound."""
     sock = _bind(address, port)
-    busy: set[web.RequestHandler] = set()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        busy.add(request.protocol)
-        try:
-            response = await handler(request)
-            if not response.prepared:
-                response.headers.setdefault("Server", SERVER_NAME)
-            return response
-        finally:
-            busy.discard(request.protocol)
+        response = await handler(request)
+        if not response.prepared:
+            response.headers.setdefault("Server", SERVER_NAME)
+        return response
 
     # A handler is cancelled when its client leaves: a follower of a silent log would otherwise stay for hours.
-    server = web.Server(
-        handle,
-        handler_cancellation=True,
-        logger=_http_log(),
-        access_log=None,
-        keepalive_timeout=_IDLE_TIMEOUT,
-        max_line_size=_HEADER_LIMIT,
-        max_field_size=_HEADER_LIMIT,
-    )
+    server = LimitedServer(handle, handler_cancellation=True, logger=_http_log(), access_log=None)
     runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     try:
@@ -76,7 +52,7 @@ async def listen(address: str, port: int, handler: Handler, tls: ssl.SSLContext 
         sock.close()
         await runner.cleanup()
         raise
-    return Listener(runner, server, int(sock.getsockname()[1]), busy)
+    return Listener(runner, int(sock.getsockname()[1]))
 
 
 async def listen_until_open(address: str, port: int, handler: Handler, retry: float = 5.0) -> Listener:

@@ -1,138 +1,234 @@
 """The TLS side of the main listener: builds contexts from files and swaps them when a file changes.
 
 The listener keeps one outer context for ever; each handshake is handed the newest good inner one, so a bad new pair
-never replaces a good old one and the listener is never reopened.
+never replaces a good old one, the listener is never reopened, and no connection ends for a change. Without a pair
+handshakes fail with an alert until there is one.
 """
 
 import asyncio
-import hashlib
 import logging
 import ssl
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from contextlib import suppress
 
+from services.server.adapters.client_certificates import ClientCertificates, ClientContext, as_file
 from services.server.adapters.directory_watch import DirectoryWatch
-from services.server.core.authentication import User, certificate_user
-from services.server.core.tls_settings import choose_tls
+from services.server.adapters.openssl import OpenSsl, find_openssl
+from services.server.adapters.tls_files import (
+    BadFileError,
+    Pair,
+    Place,
+    directories_of,
+    line_of,
+    places_of,
+    read_authority,
+    read_pair,
+)
+from services.server.adapters.tls_offer import Terms
+from services.server.core.tls_settings import first_certificate
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 
 _LOG = logging.getLogger(__name__)
 
 _RECHECK = 60.0  # seconds; the kubelet's fallback for a change no event told of
-_MINIMUM = {
-    10: ssl.TLSVersion.TLSv1,
-    11: ssl.TLSVersion.TLSv1_1,
-    12: ssl.TLSVersion.TLSv1_2,
-    13: ssl.TLSVersion.TLSv1_3,
-}
+_HALF_DONE = 1.0  # seconds that two files may take to be replaced one after the other before it is worth a line
+_NO_PAIR = "no serving certificate available: handshakes fail until there is one"
 
 
-@dataclass(frozen=True)
-class _Files:
-    certificate: bytes
-    key: bytes
-    client_ca: bytes
+class _TellingWhy(ssl.SSLObject):
+    """The server's end of one connection. asyncio and uvloop close a connection whose handshake failed without sending
+    OpenSSL's alert: what failed is therefore shown to them as unfinished once, upon which they send what there is."""
+
+    _failed: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        """As ssl's; the error comes at the second call, when the client went on after all."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            self._failed = error
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "an alert is to be sent") from error
 
 
 class ServingTls:
-    """The context for the listener, and what a finished handshake says about the client.
+    """The context for the listener, the judge of client certificates (`clients`), and the files behind both.
 
-    The constructor raises OperatorError when the configured files cannot be used.
+    The constructor raises OperatorError when the configured files or settings cannot be used.
     """
 
-    def __init__(self, config: EffectiveConfig, client_ca_changed: Callable[[], None] = lambda: None) -> None:
-        self._config = config
-        self._client_ca_changed = client_ca_changed
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        openssl: OpenSsl | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._config, self._openssl, self._wall = config, openssl or find_openssl(), wall
+        self.clients = ClientCertificates(self._openssl)
+        self._places = places_of(config)
+        self._pair: Pair | None = None
+        self._ends: float | None = None  # wall seconds
+        self._inner: ssl.SSLContext | None = None
+        self._shown = b""  # the CAs whose names clients are shown
+        self._told: tuple[str, ...] = ()  # problems logged and not yet healed
         try:
-            self._choice = choose_tls(config.tls_min_version, config.tls_cipher_suites)
+            self._terms = Terms(config, self._openssl)
         except ValueError as error:
-            raise OperatorError(str(error), where="tlsMinVersion", remedy="use VersionTLS12 or VersionTLS13") from error
-        try:
-            self._files = self._read_files()
-            self._current = self._build()
-        except (OSError, ssl.SSLError) as error:
-            raise OperatorError(
-                f"cannot use the serving pair {config.tls_cert_file}, {config.tls_private_key_file}"
-                f" or the client CA {config.client_ca_file or '(none)'}: {_line(error)}",
-                where="tlsCertFile, tlsPrivateKeyFile, authentication.x509.clientCAFile",
-                remedy="give PEM files that belong together and can be read",
-            ) from error
-        self._client_ca_generation = 0
-        self.context = self._build()
+            where = "tlsMinVersion, tlsCipherSuites, tlsCurvePreferences"
+            raise OperatorError(str(error), where=where, remedy="change it or leave it out") from error
+        for line in self._terms.remarks:
+            _LOG.info("%s", line)
+        if problems := self.reload(first=True):
+            self._refuse_start(problems)
+        if self._pair is None:
+            _LOG.warning("%s (%s)", _NO_PAIR, self._where_expected())
+        self.context = self._build(None)
+        self.context.sslobject_class = _TellingWhy
         self.context.sni_callback = self._hand_over
 
-    def user_of(self, connection: ssl.SSLObject) -> User | None:
-        """The user a verified client certificate names, None without one."""
-        encoded = connection.getpeercert(binary_form=True)
-        details = connection.getpeercert()
-        if encoded is None or not details:
-            return None
-        return certificate_user(details.get("subject", ()), hashlib.sha256(encoded).hexdigest())  # type: ignore[arg-type]
-
-    def outlived(self, connection: ssl.SSLObject) -> bool:
-        """Whether the client was verified by a resumed session older than the present client CA (TLS 1.2 only)."""
-        return self._client_ca_generation > 0 and bool(connection.session_reused)
-
-    def reload(self) -> None:
-        """Take up changed files; a set that cannot be used is logged and the last good one kept."""
-        try:
-            files = self._read_files()
-            if files == self._files:
-                return
-            context = self._build()
-        except (OSError, ssl.SSLError) as error:
-            _LOG.error("keeping the old TLS files, the new ones cannot be used: %s", _line(error))
-            return
-        client_ca_changed = files.client_ca != self._files.client_ca
-        self._files, self._current = files, context
-        _LOG.info("TLS files changed: new connections use %s", self._config.tls_cert_file)
-        if client_ca_changed:
-            self._client_ca_generation += 1
-            self._client_ca_changed()
+    def reload(self, *, first: bool = False) -> tuple[str, ...]:
+        """Take up what changed in the files; what cannot be used is named, one line each, and the last good kept."""
+        return self._take_up(*self._read(first))
 
     async def follow_files(self, watch: DirectoryWatch) -> None:
         """Reload at every change of the files, until cancelled."""
         changed = asyncio.Event()
-        parents = sorted({str(Path(path).parent) for path in self._paths() if path})
-        with watch.waking(changed, *parents):
-            while True:
-                changed.clear()
-                self.reload()
+        paths = (*(p for place in self._places for p in (place.certificate_file, place.key_file)),)
+        paths += (self._config.client_ca_file,) if self._config.client_ca_file else ()
+        while True:
+            changed.clear()
+            with watch.waking(changed, *await asyncio.to_thread(directories_of, paths)):
+                problems = self._take_up(*await asyncio.to_thread(self._read, False))
+                if not problems:
+                    self._tell(problems)
+                fresh = problems != self._told
                 try:
-                    async with asyncio.timeout(_RECHECK):  # wait_for may swallow a cancellation before Python 3.12
+                    async with asyncio.timeout(_HALF_DONE if fresh else _RECHECK):
                         await changed.wait()
                 except TimeoutError:
-                    continue
+                    self._tell(problems)
 
-    def _paths(self) -> tuple[str, str, str]:
-        return (self._config.tls_cert_file, self._config.tls_private_key_file, self._config.client_ca_file)
+    def _tell(self, problems: tuple[str, ...]) -> None:
+        for line in problems:
+            if line not in self._told:
+                _LOG.error("not taken up: %s", line)
+        if self._told and not problems:
+            _LOG.info("the TLS files are good again")
+        self._told = problems
 
-    def _read_files(self) -> _Files:
-        return _Files(*(Path(path).read_bytes() if path else b"" for path in self._paths()))
+    def _refuse_start(self, problems: tuple[str, ...]) -> None:
+        """Raise for what the kubelet refuses to start with. Where the API server issues the pair we wait instead."""
+        if self._config.client_ca_file and not self.clients.authority:
+            line = f"unable to load client CA file {problems[-1]}"
+            raise OperatorError(line, where="authentication.x509.clientCAFile")
+        if self._config.server_tls_bootstrap:
+            self._tell(problems)
+            return
+        pair = f"{self._config.tls_cert_file}, {self._config.tls_private_key_file}"
+        raise OperatorError(
+            f"cannot use the serving pair {pair}: {problems[0]}", where="tlsCertFile, tlsPrivateKeyFile"
+        )
 
-    def _build(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _MINIMUM[self._choice.minimum]
-        if self._choice.ciphers:
-            context.set_ciphers(self._choice.ciphers)
-        context.set_alpn_protocols(["http/1.1"])
-        # No tickets: a resumed session would carry a client's identity past a change of the client CA.
-        context.options |= ssl.OP_NO_TICKET
-        context.num_tickets = 0
-        if self._config.tls_cert_file:
-            # The password keeps OpenSSL from asking a terminal for the one of an encrypted key.
-            context.load_cert_chain(self._config.tls_cert_file, self._config.tls_private_key_file, password="")
+    def _read(self, first: bool) -> tuple[Pair | None, bytes, tuple[str, ...]]:
+        """The pair that counts, the client CA, and what is wrong with the files."""
+        problems = []
+        pair, authority = None, b""
+        for place in self._followed(first):
+            try:
+                pair = read_pair(place)
+            except BadFileError as error:
+                problems.append(str(error))
+            if pair is not None:
+                break
+        if pair is None and not problems and self._pair is None and not self._config.server_tls_bootstrap:
+            problems += [f"{p.certificate_file}: No such file or directory" for p in self._places[:1]]
         if self._config.client_ca_file:
-            context.load_verify_locations(cafile=self._config.client_ca_file)
-            context.verify_mode = ssl.CERT_OPTIONAL
+            try:
+                authority = read_authority(self._config.client_ca_file)
+            except BadFileError as error:
+                problems.append(str(error))
+        return pair, authority, tuple(problems)
+
+    def _followed(self, first: bool) -> tuple[Place, ...]:
+        """The places to look at. Once the API server issued a pair, the seeds no longer count."""
+        reloads = first or self._gate("ReloadKubeletServerCertificateFile")
+        only_issued = self._pair is not None and self._pair.issued
+        return tuple(place for place in self._places if place.issued or (reloads and not only_issued))
+
+    def _take_up(self, pair: Pair | None, authority: bytes, problems: tuple[str, ...]) -> tuple[str, ...]:
+        found = list(problems)
+        new_authority = bool(authority) and authority != self.clients.authority
+        if self._config.client_ca_file and not authority and not problems:
+            found.append(f"{self._config.client_ca_file} is empty (put the CA's certificate there)")
+        if new_authority:
+            known = bool(self.clients.authority)
+            try:
+                self.clients.trust(authority)
+            except ssl.SSLError as error:
+                why = line_of(error)
+                found.append(f"{self._config.client_ca_file}: {why} (put the CA's PEM certificate there)")
+                new_authority = False
+            else:
+                if known:
+                    _LOG.info("client CA changed: %s holds for every connection", self._config.client_ca_file)
+                if not known or self._gate("ReloadKubeletClientCAFile"):
+                    self._shown = authority
+        if pair is not None and pair != self._pair:
+            try:
+                self._inner = self._build(pair)
+                self._put_in_force(pair)
+                return tuple(found)
+            except ssl.SSLError as error:
+                found.append(f"{pair.certificate_file}, {pair.key_file}: {line_of(error)} (replace them)")
+        if new_authority and self._pair is not None:
+            self._inner = self._build(self._pair)
+        return tuple(found)
+
+    def _put_in_force(self, pair: Pair) -> None:
+        if self._pair is not None:
+            _LOG.info("serving pair changed: new connections get the one in %s", pair.certificate_file)
+        self._pair, self._ends = pair, None
+        if self._openssl is not None:
+            with suppress(ssl.SSLError, ValueError):
+                text = first_certificate(pair.certificate).decode("ascii")
+                self._ends = self._openssl.not_after(ssl.PEM_cert_to_DER_cert(text))
+        if self._ends is not None and self._ends <= self._wall():
+            ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self._ends))
+            _LOG.warning("%s has expired on %s UTC (renew it)", pair.certificate_file, ended)
+
+    def _build(self, pair: Pair | None) -> ClientContext:
+        context = ClientContext(ssl.PROTOCOL_TLS_SERVER)
+        self._terms.apply(context)
+        if pair is not None:
+            with as_file(pair.certificate) as certificate, as_file(pair.key) as key:
+                # The password keeps OpenSSL from asking a terminal for one.
+                context.load_cert_chain(certificate, key, password="")
+        if self.clients.authority:
+            self.clients.ask_for(context, self._shown)
         return context
 
-    def _hand_over(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _outer: ssl.SSLContext) -> None:
+    def _gate(self, name: str) -> bool:
+        return self._config.feature_gates.get(name, True)
+
+    def _where_expected(self) -> str:
+        if not self._places:
+            return "set both tlsCertFile and tlsPrivateKeyFile"
+        return f"expected in {self._places[0].certificate_file}"
+
+    def _hand_over(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _outer: ssl.SSLContext
+    ) -> int | None:
         # OpenSSL calls this for every handshake, with or without a server name from the client.
-        connection.context = self._current
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        # An issued pair that has expired is none, as in the kubelet; one that was given is the operator's affair.
+        pair = self._pair
+        ended = self._config.server_tls_bootstrap and self._ends is not None and self._ends <= self._wall()
+        if pair is None or self._inner is None or ended:
+            _LOG.debug("TLS handshake refused: %s", _NO_PAIR)
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = self._inner
+        return None

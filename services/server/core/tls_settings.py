@@ -1,5 +1,8 @@
-"""The kubelet's names for TLS versions and cipher suites in OpenSSL's terms (config.md 5.2). Loads no certificate."""
+"""The kubelet's names for TLS versions, cipher suites and curves in OpenSSL's terms (config.md 5.2). Must not know
+what this machine's OpenSSL was built with, nor load a certificate."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _SUITES = {
@@ -10,6 +13,8 @@ _SUITES = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305": "ECDHE-ECDSA-CHACHA20-POLY1305",
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA": "ECDHE-RSA-DES-CBC3-SHA",
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
     "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
@@ -17,30 +22,104 @@ _SUITES = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305": "ECDHE-RSA-CHACHA20-POLY1305",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA": "DES-CBC3-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
     "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
     "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
     "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
     "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA": "RC4-SHA",
 }
+_FIXED_SUITES = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}  # of TLS 1.3
+_INSECURE = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    *(suite for suite in _SUITES if suite.startswith("TLS_RSA_") or "_RC4_" in suite or "_3DES_" in suite),
+}
+# What the kubelet offers below TLS 1.2 when nothing is chosen; OpenSSL's own list has nothing for so old a version.
+_OLD_VERSIONS_OFFER = (
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+)
 _VERSIONS = {"": 12, "VersionTLS10": 10, "VersionTLS11": 11, "VersionTLS12": 12, "VersionTLS13": 13}
+_CURVES = {  # by TLS number, the most wanted first: the order of the list given means nothing
+    4588: ("X25519MLKEM768", "X25519MLKEM768"),
+    4587: ("SecP256r1MLKEM768", "SecP256r1MLKEM768"),
+    4589: ("SecP384r1MLKEM1024", "SecP384r1MLKEM1024"),
+    29: ("X25519", "X25519"),
+    23: ("P-256", "prime256v1"),
+    24: ("P-384", "secp384r1"),
+    25: ("P-521", "secp521r1"),
+}
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One suite or curve: the name the operator knows it by, and OpenSSL's."""
+
+    name: str
+    openssl: str
 
 
 @dataclass(frozen=True)
 class TlsChoice:
-    """`minimum` is 10, 11, 12 or 13; `ciphers` is OpenSSL's list for TLS 1.2 and older, "" = the library's default."""
+    """`minimum` is 10, 11, 12 or 13. `suites` are for TLS 1.2 and older, None = the library's own; so for `curves` ().
+    `remarks` are lines for the log."""
 
     minimum: int
-    ciphers: str
+    suites: tuple[Offer, ...] | None = None
+    curves: tuple[Offer, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
-def choose_tls(min_version: str, suites: tuple[str, ...]) -> TlsChoice:
-    """Translate the configuration's names. Suites of TLS 1.3 cannot be chosen; a list of nothing else leaves only 1.3,
-    as does a list of suites this OpenSSL was built without. Raises ValueError naming an unknown version."""
+def choose_tls(min_version: str, suites: Sequence[str], curves: Sequence[int] = ()) -> TlsChoice:
+    """Translate the configuration's names. Suites of TLS 1.3 cannot be chosen; a list of nothing else leaves only 1.3.
+    Raises ValueError naming an unknown version, suite or curve."""
     if min_version not in _VERSIONS:
         raise ValueError(f"unknown tls version {min_version!r}")
     minimum = _VERSIONS[min_version]
-    if not suites or minimum == 13:
-        return TlsChoice(minimum, "")
-    names = [_SUITES[suite] for suite in suites if suite in _SUITES]
-    return TlsChoice(minimum, ":".join(dict.fromkeys(names))) if names else TlsChoice(13, "")
+    if unknown := [suite for suite in suites if suite not in _SUITES and suite not in _FIXED_SUITES]:
+        raise ValueError(f"Cipher suite {unknown[0]} not supported or doesn't exist")
+    if strange := [curve for curve in curves if curve not in _CURVES]:
+        raise ValueError(f"curve {strange[0]} not supported or doesn't exist")
+    remarks = [f"tlsCipherSuites: {suite} is insecure" for suite in suites if suite in _INSECURE]
+    chosen = tuple(Offer(name, openssl) for number, (name, openssl) in _CURVES.items() if number in curves)
+    if minimum == 13:
+        ignored = ["tlsCipherSuites is ignored: the suites of TLS 1.3 cannot be chosen"] if suites else []
+        return TlsChoice(minimum, None, chosen, tuple(ignored))
+    if not suites:
+        old = minimum < 12
+        return TlsChoice(minimum, tuple(Offer(s, _SUITES[s]) for s in _OLD_VERSIONS_OFFER) if old else None, chosen)
+    offers = tuple(Offer(suite, _SUITES[suite]) for suite in dict.fromkeys(suites) if suite in _SUITES)
+    return TlsChoice(minimum, offers, chosen, tuple(remarks))
+
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\s.*?-----END ", re.DOTALL)
+
+
+def first_certificate(pem: bytes) -> bytes:
+    """The first certificate in a PEM file, with its markers; b"" when there is none."""
+    found = _CERTIFICATE.search(pem)
+    return found.group() if found else b""
+
+
+def pair_problem(certificate: bytes, key: bytes) -> tuple[str, str]:
+    """What can be told from the text of two PEM files: which is bad ("certificate", "key" or "") and why."""
+    if not first_certificate(certificate):
+        return "certificate", "holds no whole PEM certificate"
+    found = _KEY.search(key)
+    if not found:
+        return "key", "holds no whole PEM private key"
+    if b"ENCRYPTED" in found.group():
+        return "key", "is encrypted, and nobody is there to give its password"
+    return "", ""

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from services.server.service import ServerService
 from shared.errors import OperatorError
@@ -55,6 +57,15 @@ async def test_restarting_services_do_not_blank_the_answer(server: Running) -> N
 async def test_debug_paths_are_refused_on_the_read_only_port(server: Running) -> None:
     assert await server.get(server.read_only + "/runningpods/") == (405, "Debug endpoints are disabled.\n")
     assert await server.get(server.read_only + "/metrics") == (404, "404 page not found\n")
+
+
+async def test_configz_is_the_effective_configuration_as_it_was_decided(tmp_path: Path) -> None:
+    document = {"maxPods": 5, "cgroupRoot": "", "staticPodURLHeader": {"A": ["b"]}}
+    async with running(configuration(tmp_path, document=document)) as server:
+        response = await server.service.endpoints.configz(make_mocked_request("GET", "/configz"), ())
+        assert isinstance(response, web.Response) and isinstance(response.body, bytes)
+        kind = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
+        assert json.loads(response.body) == {"kubeletconfig": {**kind, **document}}
 
 
 async def test_the_health_listener_knows_ping_alone(server: Running) -> None:
@@ -131,7 +142,7 @@ async def test_bad_requests_get_an_answer_or_a_closed_connection_and_no_tracebac
         with suppress(ConnectionResetError):
             answer = await reader.read()
     writer.close()
-    assert not answer or int(answer.split()[1]) in (301, 400, 404, 405)
+    assert not answer or int(answer.split()[1]) in (301, 400, 404, 405, 431)
     assert "Traceback" not in caplog.text
     assert await names(server) is None
 

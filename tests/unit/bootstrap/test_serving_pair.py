@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, make_self_signed, settle, settle_in_child
@@ -18,7 +24,7 @@ def pem() -> tuple[bytes, bytes]:
     return make_self_signed("node-1", NOW)
 
 
-def ask(directory: Path, *, may_create: bool = True, client_ca: str = "") -> PairReport:
+def ask(directory: Path, *, may_create: bool = True, seeds: bool = False, client_ca: str = "") -> PairReport:
     return settle(
         PairRequest(
             certificate_file=str(directory / "kubelet.crt"),
@@ -26,6 +32,7 @@ def ask(directory: Path, *, may_create: bool = True, client_ca: str = "") -> Pai
             may_create=may_create,
             host_name="node-1",
             client_ca_file=client_ca,
+            seeds=seeds,
         )
     )
 
@@ -47,10 +54,22 @@ def test_the_made_certificate_is_the_kubelets(pem: tuple[bytes, bytes]) -> None:
     assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [
         ExtendedKeyUsageOID.SERVER_AUTH
     ]
+    assert ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value == f"node-1-ca@{int(NOW.timestamp())}"
     assert ca.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert used_for(leaf) == {"digital_signature", "key_encipherment"}
+    assert used_for(ca) == {"digital_signature", "key_encipherment", "key_cert_sign"}
+    for certificate in (leaf, ca):
+        assert certificate.public_key().key_size == 2048  # type: ignore[union-attr]
+        assert 0 < certificate.serial_number < 2**63
     assert (NOW - leaf.not_valid_before_utc).total_seconds() == 3600
     assert (leaf.not_valid_after_utc - leaf.not_valid_before_utc).days == 365
     assert b"BEGIN RSA PRIVATE KEY" in pem[1]
+
+
+def used_for(certificate: x509.Certificate) -> set[str]:
+    usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
+    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    return {name for name in (*names, "key_cert_sign", "crl_sign") if getattr(usage, name)}
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "n" * 200])
@@ -64,6 +83,8 @@ def test_a_missing_pair_is_made_and_then_kept(tmp_path: Path) -> None:
     first = ask(tmp_path / "pki")
     content = (tmp_path / "pki/kubelet.crt").read_bytes()
     assert first.created and not first.problems
+    assert (tmp_path / "pki").stat().st_mode & 0o777 == 0o755
+    assert sorted(path.name for path in (tmp_path / "pki").iterdir()) == ["kubelet.crt", "kubelet.key"]
     assert (tmp_path / "pki/kubelet.key").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "pki/kubelet.crt").stat().st_mode & 0o777 == 0o644
     assert not ask(tmp_path / "pki").created
@@ -75,7 +96,10 @@ def test_a_missing_pair_is_made_and_then_kept(tmp_path: Path) -> None:
 
 def test_an_expired_pair_is_used_as_it_is(tmp_path: Path) -> None:
     write(tmp_path, make_self_signed("other", datetime(2001, 1, 1, tzinfo=UTC)))
-    assert ask(tmp_path) == PairReport(not_after="2001-12-31T23:00:00Z")
+    before = (tmp_path / "kubelet.crt").read_bytes()
+    remark = f"{tmp_path}/kubelet.crt has expired on 2001-12-31 23:00:00 UTC (renew it)"
+    assert ask(tmp_path) == PairReport(not_after="2001-12-31T23:00:00Z", remarks=(remark,))
+    assert (tmp_path / "kubelet.crt").read_bytes() == before
 
 
 @pytest.mark.parametrize("half", ["kubelet.crt", "kubelet.key"])
@@ -88,7 +112,43 @@ def test_half_a_pair_is_refused(tmp_path: Path, pem: tuple[bytes, bytes], half: 
 
 def test_a_given_pair_is_never_made(tmp_path: Path) -> None:
     [line] = ask(tmp_path, may_create=False).problems
-    assert "does not exist" in line
+    assert "does not exist (put both files there, or set neither)" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_seeds_may_be_absent_but_not_bad(tmp_path: Path, pem: tuple[bytes, bytes]) -> None:
+    assert ask(tmp_path, may_create=False, seeds=True) == PairReport()
+    (tmp_path / "kubelet.crt").write_bytes(pem[0])
+    [line] = ask(tmp_path, may_create=False, seeds=True).problems
+    assert "kubelet.key is missing while" in line
+
+
+@pytest.mark.parametrize("unset", ["certificate_file", "private_key_file"])
+def test_one_file_of_two_set_is_no_pair_and_none_is_made(tmp_path: Path, unset: str) -> None:
+    settings = {"certificate_file": str(tmp_path / "x.crt"), "private_key_file": str(tmp_path / "x.key"), unset: ""}
+    request = PairRequest(**settings, may_create=True, host_name="node-1", client_ca_file="")  # type: ignore[arg-type]
+    assert settle(request) == PairReport()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("file", ["kubelet.crt", "kubelet.key"])
+def test_a_file_that_cannot_be_read_is_refused_and_left_alone(
+    tmp_path: Path, pem: tuple[bytes, bytes], file: str
+) -> None:
+    write(tmp_path, pem)
+    (tmp_path / file).unlink()
+    (tmp_path / file).mkdir()
+    [line] = ask(tmp_path).problems
+    assert f"{file}: Is a directory" in line
+    assert (tmp_path / file).is_dir()
+
+
+def test_an_encrypted_key_is_refused(tmp_path: Path, pem: tuple[bytes, bytes]) -> None:
+    key = load_pem_private_key(pem[1], None)
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password"))
+    write(tmp_path, (pem[0], secret))
+    [line] = ask(tmp_path).problems
+    assert f"{tmp_path}/kubelet.key holds no unencrypted PEM private key" in line
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, pem: tuple[bytes, bytes]) -> None:
@@ -136,4 +196,5 @@ def test_the_child_reports_what_it_found(tmp_path: Path, pem: tuple[bytes, bytes
         host_name="node-1",
         client_ca_file="",
     )
-    assert settle_in_child(request) == PairReport(not_after="2026-06-01T11:00:00Z")
+    report = settle_in_child(request)
+    assert (report.problems, report.not_after) == ((), "2026-06-01T11:00:00Z")

@@ -1,34 +1,137 @@
-"""Kubelet names of TLS settings in OpenSSL's terms."""
+"""Kubelet names of TLS settings in OpenSSL's terms, and what the text of PEM files tells."""
 
 import ssl
 
 import pytest
 
-from services.server.core.tls_settings import _SUITES, TlsChoice, choose_tls
+from services.server.core.tls_settings import (
+    _CURVES,
+    _FIXED_SUITES,
+    _INSECURE,
+    _SUITES,
+    Offer,
+    TlsChoice,
+    choose_tls,
+    first_certificate,
+    pair_problem,
+)
+
+PREFERRED = [
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+]
+INSECURE = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+]
+NOT_BUILT = {"_RC4_", "_3DES_"}  # that distributions' OpenSSL lacks
+
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
+KEY = b"-----BEGIN RSA PRIVATE KEY-----\nQUJD\n-----END RSA PRIVATE KEY-----\n"
+
+
+def test_the_accepted_names_are_the_kubelets() -> None:
+    assert sorted({*_SUITES, *_FIXED_SUITES}) == sorted(PREFERRED + INSECURE)
+    assert sorted(_INSECURE) == sorted(INSECURE)
 
 
 def test_nothing_configured_is_tls_12_with_the_librarys_suites() -> None:
-    assert choose_tls("", ()) == TlsChoice(12, "")
+    assert choose_tls("", ()) == TlsChoice(12)
 
 
-def test_suites_are_translated_in_order() -> None:
+def test_suites_are_translated_in_order_and_insecure_ones_named() -> None:
     suites = ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256")
-    assert choose_tls("VersionTLS12", suites) == TlsChoice(12, "ECDHE-RSA-AES256-GCM-SHA384:AES128-GCM-SHA256")
+    choice = choose_tls("VersionTLS12", suites)
+    assert choice.suites == (Offer(suites[0], "ECDHE-RSA-AES256-GCM-SHA384"), Offer(suites[2], "AES128-GCM-SHA256"))
+    assert choice.remarks == ("tlsCipherSuites: TLS_RSA_WITH_AES_128_GCM_SHA256 is insecure",)
 
 
 def test_suites_do_not_matter_to_tls_13() -> None:
-    assert choose_tls("VersionTLS13", ("TLS_RSA_WITH_AES_128_GCM_SHA256",)) == TlsChoice(13, "")
+    choice = choose_tls("VersionTLS13", ("TLS_RSA_WITH_AES_128_GCM_SHA256",))
+    assert (choice.minimum, choice.suites) == (13, None)
+    [remark] = choice.remarks
+    assert "ignored" in remark
 
 
-def test_a_list_of_tls_13_suites_alone_leaves_tls_13_alone() -> None:
-    assert choose_tls("", ("TLS_AES_128_GCM_SHA256",)) == TlsChoice(13, "")
+def test_a_list_of_tls_13_suites_alone_leaves_nothing_below() -> None:
+    assert choose_tls("", ("TLS_AES_128_GCM_SHA256",)).suites == ()
 
 
-def test_an_unknown_version_is_named() -> None:
-    with pytest.raises(ValueError, match="VersionTLS9"):
-        choose_tls("VersionTLS9", ())
+@pytest.mark.parametrize("version", ["VersionTLS10", "VersionTLS11"])
+def test_old_versions_get_suites_they_can_speak(version: str) -> None:
+    offers = choose_tls(version, ()).suites
+    assert offers is not None
+    assert {"ECDHE-RSA-AES128-SHA", "ECDHE-ECDSA-AES256-SHA"} <= {offer.openssl for offer in offers}
 
 
-@pytest.mark.parametrize("suite", sorted(_SUITES))
+@pytest.mark.parametrize(
+    ("version", "suites", "curves", "named"),
+    [
+        ("VersionTLS9", (), (), "VersionTLS9"),
+        ("", ("TLS_AES_128_GCM_SHA256", "tls_aes_256_gcm_sha384"), (), "tls_aes_256_gcm_sha384"),
+        ("VersionTLS13", ("TLS_NONE",), (), "Cipher suite TLS_NONE not supported or doesn't exist"),
+        ("", (), (23, 22), "curve 22"),
+    ],
+)
+def test_an_unknown_name_is_named(version: str, suites: tuple[str, ...], curves: tuple[int, ...], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        choose_tls(version, suites, curves)
+
+
+def test_the_order_of_curves_means_nothing() -> None:
+    chosen = choose_tls("", (), (25, 23, 29)).curves
+    assert chosen == choose_tls("", (), (29, 25, 23)).curves
+    assert [curve.name for curve in chosen] == ["X25519", "P-256", "P-521"]
+    assert set(_CURVES) == {23, 24, 25, 29, 4587, 4588, 4589}
+
+
+@pytest.mark.parametrize("suite", sorted(suite for suite in _SUITES if not any(part in suite for part in NOT_BUILT)))
 def test_every_suite_is_one_openssl_knows(suite: str) -> None:
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(_SUITES[suite] + ":@SECLEVEL=0")
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "which", "why"),
+    [
+        (CERTIFICATE, KEY, "", ""),
+        (b"words\n" + CERTIFICATE, CERTIFICATE + KEY, "", ""),
+        (b"", KEY, "certificate", "no whole PEM certificate"),
+        (CERTIFICATE[:-10], KEY, "certificate", "no whole PEM certificate"),
+        (CERTIFICATE, KEY[:40], "key", "no whole PEM private key"),
+        (CERTIFICATE, KEY.replace(b"RSA", b"ENCRYPTED"), "key", "encrypted"),
+        (CERTIFICATE, KEY.replace(b"KEY-----\nQ", b"KEY-----\nProc-Type: 4,ENCRYPTED\n\nQ"), "key", "encrypted"),
+        (CERTIFICATE, KEY.replace(b"RSA ", b""), "", ""),
+    ],
+)
+def test_what_the_text_of_a_pair_tells(certificate: bytes, key: bytes, which: str, why: str) -> None:
+    found, problem = pair_problem(certificate, key)
+    assert found == which
+    assert why in problem
+
+
+def test_the_first_certificate_is_the_leaf() -> None:
+    assert first_certificate(b"# leaf\n" + CERTIFICATE + CERTIFICATE.replace(b"QUJD", b"REVG")) == CERTIFICATE.strip()
+    assert first_certificate(KEY) == b""

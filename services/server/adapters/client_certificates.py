@@ -1,0 +1,122 @@
+"""Whose client certificate a request came with, judged at each request by the client CA now in force (server.md 2).
+
+A handshake settles only that the client has the key. So a new CA counts at once for connections that are open already,
+and closes none. Knows connections and CA bytes; must not know where the CA is read from, nor what users may do.
+"""
+
+import hashlib
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from services.server.adapters.openssl import OpenSsl
+from services.server.core.authentication import User, certificate_user
+
+_VERDICT_HOLDS = 1.0  # seconds; OpenSSL takes half a millisecond for one
+_VERDICTS = 256  # clients remembered
+
+
+class UntrustedError(Exception):
+    """The client showed a certificate that does not count; the text says why."""
+
+
+class ClientContext(ssl.SSLContext):
+    """A context for handshakes that remembers the client CA it was made with."""
+
+    authority: bytes = b""
+
+
+class ClientCertificates:
+    """The judge. Without `openssl` handshakes do the judging, and all that is known here is by which CA they did."""
+
+    def __init__(self, openssl: OpenSsl | None) -> None:
+        self._openssl = openssl
+        self._content = b""
+        self._changes = -1
+        self._authority: ssl.SSLContext | None = None
+        self._verdicts: dict[bytes, tuple[float, str]] = {}
+
+    @property
+    def authority(self) -> bytes:
+        """The client CA in force, PEM; b"" = none."""
+        return self._content
+
+    def trust(self, content: bytes) -> None:
+        """Put these CAs (PEM) in force. Raises ssl.SSLError, and changes nothing, when there is none in it."""
+        authority = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with as_file(content) as file:
+            authority.load_verify_locations(cafile=file)
+        self._authority, self._content = authority, content
+        self._changes += 1
+        self._verdicts = {}
+
+    def ask_for(self, context: ClientContext, shown: bytes) -> None:
+        """Have handshakes of this context ask for a client certificate, showing the CA names of `shown` (PEM)."""
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.authority = self._content
+        with as_file(shown if self._openssl else self._content) as file:
+            if self._openssl is None:
+                context.load_verify_locations(cafile=file)
+            else:
+                self._openssl.accept_any_client_certificate(context)
+                self._openssl.show_authorities(context, file)
+
+    def user_of(self, connection: ssl.SSLObject) -> User | None:
+        """The user the client certificate names, None without one. Raises UntrustedError."""
+        if self._authority is None:
+            return None
+        encoded = connection.getpeercert(binary_form=True)
+        details = connection.getpeercert()
+        if encoded is None or not details:
+            return None
+        if problem := self._problem(connection, encoded):
+            raise UntrustedError(problem)
+        return certificate_user(details.get("subject", ()), hashlib.sha256(encoded).hexdigest())  # type: ignore[arg-type]
+
+    def _problem(self, connection: ssl.SSLObject, encoded: bytes) -> str:
+        assert self._authority is not None
+        if self._openssl is None:
+            return self._problem_by_handshake(connection)
+        chain = _chain(connection, encoded)
+        name = hashlib.sha256(b"".join(chain)).digest()
+        now = time.monotonic()
+        since, problem = self._verdicts.get(name, (-_VERDICT_HOLDS, ""))
+        if now - since < _VERDICT_HOLDS:
+            return problem
+        if len(self._verdicts) >= _VERDICTS:
+            self._verdicts.clear()
+        problem = self._openssl.why_not_client(self._authority, chain)
+        self._verdicts[name] = now, problem
+        return problem
+
+    def _problem_by_handshake(self, connection: ssl.SSLObject) -> str:
+        context = connection.context
+        by_ours = isinstance(context, ClientContext) and context.authority == self._content
+        # A resumed session (TLS 1.2) was judged in an earlier handshake, by a CA that nobody noted.
+        if not by_ours or (self._changes and connection.session_reused):
+            return "verified before the client CA was replaced"
+        return ""
+
+
+@contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """The path of a file in memory with this content: OpenSSL gets the bytes that were read, whatever the disk does."""
+    descriptor = os.memfd_create("tls")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _chain(connection: ssl.SSLObject, encoded: bytes) -> list[bytes]:
+    """What the client sent, DER, its own certificate first."""
+    public = getattr(connection, "get_unverified_chain", None)  # from Python 3.13 on
+    if public is not None:
+        return list(public()) or [encoded]
+    private = getattr(getattr(connection, "_sslobj", None), "get_unverified_chain", None)
+    found = [certificate.public_bytes(ssl._ssl.ENCODING_DER) for certificate in private() or ()] if private else []  # type: ignore[attr-defined]
+    return found or [encoded]

@@ -1,0 +1,173 @@
+"""What Python's ssl module does not reach of the OpenSSL it is linked with: asking for a client certificate without
+judging it, judging one outside of a handshake, the CA names shown to clients, several key exchange groups.
+
+Knows OpenSSL's C functions and where CPython keeps their object; must not know files, configuration or HTTP. Where the
+layout or a function is not as expected, `find_openssl` gives None, and callers do with what ssl has.
+"""
+
+import _ssl
+import calendar
+import ctypes
+import os
+import ssl
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from ctypes import c_char_p, c_int, c_long, c_ulong, c_void_p
+from functools import cache
+from pathlib import Path
+
+_SET_GROUPS_LIST = 92  # SSL_CTRL_SET_GROUPS_LIST
+_TRUSTED_FIRST = 0x8000
+_PARTIAL_CHAIN = 0x80000  # every certificate in the CA file is an anchor, self-signed or not, as Go has it
+_AUTHENTICATION_LEVEL = 1  # no SHA-1 signatures, no RSA below 1024 bits, whatever the handshake is allowed
+_LOOKED_AT = 512  # bytes of the object that must be readable
+
+_FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...]]] = {
+    "ASN1_TIME_to_tm": (c_int, (c_void_p, c_void_p)),
+    "ERR_clear_error": (None, ()),
+    "OPENSSL_sk_free": (None, (c_void_p,)),
+    "OPENSSL_sk_new_null": (c_void_p, ()),
+    "OPENSSL_sk_push": (c_int, (c_void_p, c_void_p)),
+    "SSL_CTX_ctrl": (c_long, (c_void_p, c_int, c_long, c_void_p)),
+    "SSL_CTX_get_cert_store": (c_void_p, (c_void_p,)),
+    "SSL_CTX_get_verify_mode": (c_int, (c_void_p,)),
+    "SSL_CTX_set_cert_verify_callback": (None, (c_void_p, c_void_p, c_void_p)),
+    "SSL_CTX_set_client_CA_list": (None, (c_void_p, c_void_p)),
+    "SSL_load_client_CA_file": (c_void_p, (c_char_p,)),
+    "X509_STORE_CTX_free": (None, (c_void_p,)),
+    "X509_STORE_CTX_get0_param": (c_void_p, (c_void_p,)),
+    "X509_STORE_CTX_get_error": (c_int, (c_void_p,)),
+    "X509_STORE_CTX_init": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p)),
+    "X509_STORE_CTX_new": (c_void_p, ()),
+    "X509_STORE_CTX_set_default": (c_int, (c_void_p, c_char_p)),
+    "X509_VERIFY_PARAM_set_auth_level": (None, (c_void_p, c_int)),
+    "X509_VERIFY_PARAM_set_flags": (c_int, (c_void_p, c_ulong)),
+    "X509_free": (None, (c_void_p,)),
+    "X509_get0_notAfter": (c_void_p, (c_void_p,)),
+    "X509_verify_cert": (c_int, (c_void_p,)),
+    "X509_verify_cert_error_string": (c_char_p, (c_long,)),
+    "d2i_X509": (c_void_p, (c_void_p, ctypes.POINTER(c_char_p), c_long)),
+}
+
+
+_accept = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)(lambda _chain, _argument: 1)  # here, so that it lasts
+
+
+class OpenSsl:
+    """The functions, bound. One that OpenSSL refuses to work raises ssl.SSLError."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Raises AttributeError when one is missing."""
+        self._c = library
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, list(arguments)
+
+    def works(self) -> bool:
+        """Whether a context's OpenSSL object lies where CPython's source says; reads no memory that is not ours."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        address = _address(context)
+        if not address or address % ctypes.sizeof(c_void_p):
+            return False
+        with Path("/proc/self/mem").open("rb", buffering=0) as memory:  # tells an unmapped address by an error
+            if len(os.pread(memory.fileno(), _LOOKED_AT, address)) != _LOOKED_AT:
+                return False
+        found = []
+        for mode in (ssl.CERT_REQUIRED, ssl.CERT_NONE, ssl.CERT_OPTIONAL):
+            context.verify_mode = mode
+            found.append(self._c.SSL_CTX_get_verify_mode(address))
+        return found == [3, 0, 1]
+
+    def accept_any_client_certificate(self, context: ssl.SSLContext) -> None:
+        """Let handshakes end well whatever certificate the client shows; that it has the key is still checked."""
+        self._c.SSL_CTX_set_cert_verify_callback(_address(context), ctypes.cast(_accept, c_void_p), None)
+
+    def show_authorities(self, context: ssl.SSLContext, file: str) -> None:
+        """Tell clients the names of the CAs in this PEM file when they are asked for a certificate."""
+        names = self._c.SSL_load_client_CA_file(os.fsencode(file))
+        self._c.ERR_clear_error()
+        if not names:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no CA name could be read")
+        self._c.SSL_CTX_set_client_CA_list(_address(context), names)  # which takes the list over
+
+    def allow_groups(self, context: ssl.SSLContext, names: Sequence[str]) -> None:
+        """Restrict key exchange to these groups, by OpenSSL's names."""
+        done = self._c.SSL_CTX_ctrl(_address(context), _SET_GROUPS_LIST, 0, ":".join(names).encode())
+        self._c.ERR_clear_error()
+        if not done:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"no such key exchange group in {', '.join(names)}")
+
+    def why_not_client(self, authority: ssl.SSLContext, chain: Sequence[bytes]) -> str:
+        """Why the CAs loaded into `authority` do not vouch, now, for this client; "" when they do.
+
+        `chain` is DER: the client's certificate, then what it sent along.
+        """
+        c = self._c
+        with ExitStack() as freeing:
+            certificates = []
+            for encoded in chain:
+                certificate = self._decode(encoded)
+                if not certificate:
+                    return "a certificate that cannot be read"
+                freeing.callback(c.X509_free, certificate)
+                certificates.append(certificate)
+            others = c.OPENSSL_sk_new_null()
+            freeing.callback(c.OPENSSL_sk_free, others)
+            for certificate in certificates[1:]:
+                c.OPENSSL_sk_push(others, certificate)
+            check = c.X509_STORE_CTX_new()
+            freeing.callback(c.X509_STORE_CTX_free, check)
+            freeing.callback(c.ERR_clear_error)
+            store = c.SSL_CTX_get_cert_store(_address(authority))
+            if c.X509_STORE_CTX_init(check, store, certificates[0], others) != 1:
+                return "out of memory"
+            if c.X509_STORE_CTX_set_default(check, b"ssl_client") != 1:  # dates, and the usage clientAuth
+                return "OpenSSL knows no rules for clients"
+            settings = c.X509_STORE_CTX_get0_param(check)
+            c.X509_VERIFY_PARAM_set_flags(settings, _TRUSTED_FIRST | _PARTIAL_CHAIN)
+            c.X509_VERIFY_PARAM_set_auth_level(settings, _AUTHENTICATION_LEVEL)
+            if c.X509_verify_cert(check) == 1:
+                return ""
+            reason = c.X509_verify_cert_error_string(c.X509_STORE_CTX_get_error(check))
+            return str(reason.decode(errors="replace"))
+
+    def not_after(self, encoded: bytes) -> float:
+        """Wall seconds at which this DER certificate ends. Raises ssl.SSLError when it is none."""
+        certificate = self._decode(encoded)
+        if not certificate:
+            raise ssl.SSLError(ssl.SSL_ERROR_SSL, "not a certificate")
+        fields = (c_int * 32)()  # a struct tm and to spare: second, minute, hour, day, month - 1, year - 1900
+        try:
+            if self._c.ASN1_TIME_to_tm(self._c.X509_get0_notAfter(certificate), fields) != 1:
+                raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate without an end")
+        finally:
+            self._c.X509_free(certificate)
+            self._c.ERR_clear_error()
+        second, minute, hour, day, month, year = fields[:6]
+        return calendar.timegm((year + 1900, month + 1, day, hour, minute, second))
+
+    def _decode(self, encoded: bytes) -> int | None:
+        start = c_char_p(encoded)
+        certificate: int | None = self._c.d2i_X509(None, ctypes.byref(start), len(encoded))
+        if not certificate:
+            self._c.ERR_clear_error()
+        return certificate
+
+
+@cache
+def find_openssl() -> OpenSsl | None:
+    """The OpenSSL that the ssl module uses, None where it cannot be reached safely."""
+    if sys.implementation.name != "cpython":
+        return None
+    try:
+        # Asked of _ssl itself, the loader finds the very library that _ssl is linked with.
+        found = OpenSsl(ctypes.CDLL(getattr(_ssl, "__file__", None)))
+        return found if found.works() else None
+    except (AttributeError, OSError):
+        return None
+
+
+def _address(context: ssl.SSLContext) -> int | None:
+    # The SSL_CTX is what CPython's object holds first, right behind the head that every object has.
+    return c_void_p.from_address(id(context) + object.__basicsize__).value

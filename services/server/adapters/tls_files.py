@@ -1,0 +1,124 @@
+"""The files of the TLS side: which ones, what is in them, where to watch for their change (config.md 5.2, 5.5).
+
+Decides which of several serving pairs counts; must not know contexts or connections.
+"""
+
+import os
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.server.core.tls_settings import pair_problem
+from shared.config.effective import EffectiveConfig
+
+CURRENT = "kubelet-server-current.pem"
+_LINKS = 40  # followed in one path, as the kernel does
+_LARGEST = 1 << 20  # bytes; a client CA of some hundred certificates
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A serving pair as read. `issued` = it came from the API server, so that the seeds no longer count."""
+
+    certificate_file: str
+    key_file: str
+    certificate: bytes
+    key: bytes
+    issued: bool
+
+    def __repr__(self) -> str:
+        return f"Pair({self.certificate_file!r}, …)"
+
+
+class BadFileError(Exception):
+    """One line: which file, what is wrong, remedy."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a pair may lie; one PEM file with both when the names are the same."""
+
+    certificate_file: str
+    key_file: str
+    issued: bool = False
+
+
+def places_of(config: EffectiveConfig) -> tuple[Place, ...]:
+    """Where serving pairs may lie, the one that counts first. Empty = there will be none."""
+    given = config.tls_cert_file and config.tls_private_key_file
+    places = [Place(config.tls_cert_file, config.tls_private_key_file)] if given else []
+    if config.server_tls_bootstrap:
+        current = f"{config.cert_dir}/{CURRENT}"
+        unnumbered = f"{config.cert_dir}/kubelet-server"
+        places = [Place(current, current, issued=True), *places, Place(f"{unnumbered}.crt", f"{unnumbered}.key")]
+    return tuple(places)
+
+
+def read_pair(place: Place) -> Pair | None:
+    """The pair, None when neither file exists. Raises BadFileError; what only OpenSSL can tell is not looked at."""
+    contents = [_read(file) for file in (place.certificate_file, place.key_file)]
+    certificate, key = contents
+    if certificate is None and key is None:
+        return None
+    for file, content in zip((place.certificate_file, place.key_file), contents, strict=True):
+        if content is None:
+            raise BadFileError(f"{file}: No such file or directory (put both files of the pair there)")
+    assert certificate is not None and key is not None
+    which, problem = pair_problem(certificate, key)
+    if which:
+        file = place.certificate_file if which == "certificate" else place.key_file
+        raise BadFileError(f"{file} {problem} (replace it)")
+    return Pair(place.certificate_file, place.key_file, certificate, key, place.issued)
+
+
+def read_authority(file: str) -> bytes:
+    """The client CA's file. Raises BadFileError."""
+    content = _read(file)
+    if content is None:
+        raise BadFileError(f"{file}: No such file or directory (give the path of a readable PEM file)")
+    return content
+
+
+def directories_of(paths: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """The directories in which a change of these files shows: those of every link on the way; the nearest one that
+    exists where one is missing."""
+    found = set()
+    for path in paths:
+        for step in _links(Path(path)):
+            directory = step.parent
+            while not directory.is_dir() and directory != directory.parent:
+                directory = directory.parent
+            found.add(os.path.realpath(directory))
+    return tuple(sorted(found))
+
+
+def line_of(error: Exception) -> str:
+    """An error of ssl or the system in the operator's words."""
+    if isinstance(error, ssl.SSLError):
+        known = {"KEY_VALUES_MISMATCH": "the key is not the one of the certificate"}
+        text = known.get(error.reason or "", str(error))
+        return " ".join(text.partition(" (_ssl")[0].split())
+    return (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
+
+
+def _links(path: Path) -> Iterator[Path]:
+    for _ in range(_LINKS):
+        yield path
+        try:
+            path = path.parent / path.readlink()
+        except OSError:
+            return
+
+
+def _read(file: str) -> bytes | None:
+    try:
+        with Path(file).open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadFileError(f"{file}: {error.strerror} (make it a readable PEM file)") from None
+    if len(content) > _LARGEST:
+        raise BadFileError(f"{file} is larger than {_LARGEST >> 20} MiB (is it the right file?)")
+    return content

@@ -1,0 +1,95 @@
+"""Versions, cipher suites and curves as far as this machine's OpenSSL has them (config.md 5.2).
+
+Decides what of the configuration's wishes is not offered, and says so; must not know files or connections.
+"""
+
+import ssl
+import warnings
+
+from services.server.adapters.openssl import OpenSsl
+from services.server.core.tls_settings import Offer, choose_tls
+from shared.config.effective import EffectiveConfig
+
+_MINIMUM = {
+    10: ssl.TLSVersion.TLSv1,
+    11: ssl.TLSVersion.TLSv1_1,
+    12: ssl.TLSVersion.TLSv1_2,
+    13: ssl.TLSVersion.TLSv1_3,
+}
+# OpenSSL signs old handshakes with SHA-1, which it does at this level alone. Suites are named one by one all the same.
+_OLD_VERSIONS_LEVEL = "@SECLEVEL=0"
+
+
+class Terms:
+    """What every context is told. `remarks` are lines for the log. Raises ValueError with one line."""
+
+    def __init__(self, config: EffectiveConfig, openssl: OpenSsl | None) -> None:
+        choice = choose_tls(config.tls_min_version, config.tls_cipher_suites, config.tls_curve_preferences)
+        self._openssl = openssl
+        self._minimum = choice.minimum
+        self.remarks = list(choice.remarks)
+        self._ciphers = ""
+        if choice.suites is not None:
+            self._ciphers = self._offered_ciphers(choice.suites)
+        self._groups = self._offered_groups(choice.curves)
+        if choice.minimum == 10 and not ssl.HAS_TLSv1:
+            self.remarks.append("tlsMinVersion: this machine's OpenSSL was built without TLS 1.0, which is not offered")
+        if choice.minimum <= 11 and not ssl.HAS_TLSv1_1:
+            self.remarks.append("tlsMinVersion: this machine's OpenSSL was built without TLS 1.1, which is not offered")
+
+    def apply(self, context: ssl.SSLContext) -> None:
+        """Set a new context up."""
+        with warnings.catch_warnings():  # of old versions, which the operator asked for
+            warnings.simplefilter("ignore", DeprecationWarning)
+            context.minimum_version = _MINIMUM[self._minimum]
+        if self._ciphers:
+            context.set_ciphers(self._ciphers)
+        if len(self._groups) == 1:
+            context.set_ecdh_curve(self._groups[0])
+        if self._groups and self._openssl is not None:
+            self._openssl.allow_groups(context, self._groups)
+        context.set_alpn_protocols(["http/1.1"])
+        # No tickets: a session resumed by one brings the client's certificate, and not what vouches for it.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+
+    def _offered_ciphers(self, suites: tuple[Offer, ...]) -> str:
+        """OpenSSL's list; with no suite left only TLS 1.3 is spoken."""
+        level = f":{_OLD_VERSIONS_LEVEL}" if self._minimum < 12 else ""
+        offered = [suite.openssl for suite in suites if self._has_cipher(suite)]
+        if not offered:
+            self._minimum = 13
+            return ""
+        return ":".join(dict.fromkeys(offered)) + level
+
+    def _has_cipher(self, suite: Offer) -> bool:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(f"{suite.openssl}:{_OLD_VERSIONS_LEVEL}")
+        except ssl.SSLError:
+            self.remarks.append(f"tlsCipherSuites: {suite.name} is not offered: this machine's OpenSSL lacks it")
+            return False
+        return True
+
+    def _offered_groups(self, curves: tuple[Offer, ...]) -> list[str]:
+        offered = [curve.openssl for curve in curves if self._has_group(curve)]
+        if curves and not offered:
+            names = ", ".join(curve.name for curve in curves)
+            raise ValueError(f"this machine's OpenSSL has none of the curves {names}")
+        if len(offered) > 1 and self._openssl is None:
+            self.remarks.append(
+                "tlsCurvePreferences is not applied: this Python can restrict OpenSSL to one curve only"
+            )
+            return []
+        return offered
+
+    def _has_group(self, curve: Offer) -> bool:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            if self._openssl is not None:
+                self._openssl.allow_groups(context, [curve.openssl])
+            else:
+                context.set_ecdh_curve(curve.openssl)
+        except (ssl.SSLError, ValueError):
+            self.remarks.append(f"tlsCurvePreferences: {curve.name} is not offered: this machine's OpenSSL lacks it")
+            return False
+        return True

@@ -1,0 +1,235 @@
+"""Serving pair and client CA replaced under open connections: nobody is cut off, and the new files count at once."""
+
+import asyncio
+import shutil
+import ssl
+import statistics
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import uvloop
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from services.server.adapters.directory_watch import DirectoryWatch
+from services.server.adapters.tls import ServingTls
+from tests.process.tls_site import Authority, Connection, Site, key_pem, s_client, served_name, until_served
+from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration
+
+CONNECTIONS = 50
+SOON = 2.0  # seconds a new file may take to count
+LOGS = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def line(text: str) -> bytes:
+    return f"2024-01-01T00:00:00.000000000Z stdout F {text}\n".encode()
+
+
+async def until_statuses(connections: list[Connection], status: int) -> None:
+    """Ask over each until it answers so; one that is cut fails the test."""
+    async with asyncio.timeout(SOON):
+        for connection in connections:
+            while await connection.status() != status:
+                await asyncio.sleep(0)
+
+
+async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Site) -> None:
+    new_ca = Authority("new clients")
+    new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
+    log = site.directory / "0.log"
+    log.write_bytes(line("one"))
+    async with site.running(anonymous_auth=True) as server, aiohttp.ClientSession() as session:
+        await server.node.run_pod(log)
+        old = [await Connection.open(server, site.client(site.admin)["ssl"]) for _ in range(CONNECTIONS // 2)]
+        nameless = [await Connection.open(server, site.client()["ssl"]) for _ in range(CONNECTIONS // 2)]
+        every = old + nameless
+        assert {await connection.status() for connection in every} == {200}
+        async with session.get(server.main + LOGS, **site.client(site.admin)) as follower:
+            assert await follower.content.readexactly(4) == b"one\n"
+
+            site.renew("node-1-renewed")
+            await until_served(site, server, "node-1-renewed", SOON)
+            assert {connection.shown for connection in every} == {"node-1"}
+            assert {await connection.status() for connection in every} == {200}
+
+            Path(site.client_ca_file).write_bytes(site.client_ca.pem + new_ca.pem)
+            new = await Connection.open(server, site.client(new_admin)["ssl"])
+            await until_statuses([new], 200)
+            assert {await connection.status() for connection in every} == {200}  # vouched for by either
+
+            new_ca.write(Path(site.client_ca_file))
+            await until_statuses(old, 401)
+            assert {await connection.status() for connection in [new, *nameless]} == {200}
+
+            site.client_ca.write(Path(site.client_ca_file))
+            await until_statuses(old, 200)
+            await until_statuses([new], 401)
+            with log.open("ab") as file:
+                file.write(line("two"))
+            async with asyncio.timeout(10):
+                assert await follower.content.readexactly(4) == b"two\n"
+        assert {await connection.status() for connection in every} == {200}
+        for connection in [new, *every]:
+            await connection.close()
+
+
+async def test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in(site: Site) -> None:
+    log = site.directory / "0.log"
+    log.write_bytes(line("one"))
+    async with site.running() as server, aiohttp.ClientSession() as session:
+        await server.node.run_pod(log)
+        witness = await Connection.open(server, site.client(site.admin)["ssl"])
+        async with session.get(server.main + LOGS, **site.client(site.admin)) as follower:
+            assert await follower.content.readexactly(4) == b"one\n"
+            Authority("new clients").write(Path(site.client_ca_file))
+            await until_statuses([witness], 401)
+            with log.open("ab") as file:
+                file.write(line("two"))
+            async with asyncio.timeout(10):
+                assert await follower.content.readexactly(4) == b"two\n"
+        await witness.close()
+
+
+async def test_openssl_is_shown_the_new_pair_and_the_new_cas_name(site: Site) -> None:
+    async with site.running() as server:
+        site.renew("node-1-renewed")
+        Authority("new clients").write(Path(site.client_ca_file))
+        async with asyncio.timeout(SOON * 2):
+            while True:
+                _, output = await s_client(server, "-CAfile", site.serving_ca_file)
+                if "subject=CN = node-1-renewed\n" in output and "\nCN = new clients\n" in output:
+                    break
+        assert "Verify return code: 0 (ok)" in output
+
+
+async def test_a_mounted_secret_is_followed_through_its_links(site: Site) -> None:
+    mount = site.directory / "mount"
+    generations = [mount / "..1", mount / "..2"]
+    for number, generation in enumerate(generations):
+        generation.mkdir(parents=True)
+        site.serving_ca.issue(generation / "tls", f"node-{number}", server=True)
+    (mount / "..data").symlink_to("..1")
+    for name in ("tls.crt", "tls.key"):
+        (mount / name).symlink_to(f"..data/{name}")
+    settings = {"tls_cert_file": f"{mount}/tls.crt", "tls_private_key_file": f"{mount}/tls.key"}
+    async with site.running(**settings) as server:
+        assert await served_name(site, server) == "node-0"
+        (mount / "..new").symlink_to("..2")
+        (mount / "..new").rename(mount / "..data")
+        shutil.rmtree(generations[0])
+        await until_served(site, server, "node-1")
+        site.serving_ca.issue(generations[1] / "tls", "node-2", server=True)  # written in place, behind the links
+        await until_served(site, server, "node-2")
+
+
+async def test_a_folder_that_is_replaced_whole_is_followed(site: Site) -> None:
+    folder = site.directory / "deep" / "pki"
+    folder.mkdir(parents=True)
+    pair = site.serving_ca.issue(folder / "serving", "node-0", server=True)
+    settings = {"tls_cert_file": f"{pair}.crt", "tls_private_key_file": f"{pair}.key"}
+    async with site.running(**settings) as server:
+        assert await served_name(site, server) == "node-0"
+        shutil.rmtree(folder.parent)
+        for number in (1, 2):
+            folder.mkdir(parents=True, exist_ok=True)
+            site.serving_ca.issue(pair, f"node-{number}", server=True)
+            await until_served(site, server, f"node-{number}")
+
+
+@pytest.mark.parametrize(("gate", "renewed"), [(True, "node-1-renewed"), (False, "node-1")])
+async def test_the_gate_of_the_serving_pair(site: Site, gate: bool, renewed: str) -> None:
+    config = configuration(
+        site.directory,
+        tls_cert_file=f"{site.serving}.crt",
+        tls_private_key_file=f"{site.serving}.key",
+        client_ca_file=site.client_ca_file,
+        feature_gates={"ReloadKubeletServerCertificateFile": gate},
+    )
+    tls = ServingTls(config)
+    site.renew("node-1-renewed")
+    new_ca = Authority("new clients")
+    new_ca.write(Path(site.client_ca_file))
+    assert tls.reload() == ()
+    assert shown_by(tls, site) == renewed
+    assert tls.clients.authority == new_ca.pem  # which no gate keeps from being reloaded
+
+
+@pytest.mark.parametrize(("gate", "name"), [(True, "new clients"), (False, "clients")])
+async def test_the_gate_of_the_client_ca_is_about_the_names_that_are_shown(site: Site, gate: bool, name: str) -> None:
+    new_ca = Authority("new clients")
+    new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
+    async with site.running(feature_gates={"ReloadKubeletClientCAFile": gate}) as server:
+        new = await Connection.open(server, site.client(new_admin)["ssl"])
+        new_ca.write(Path(site.client_ca_file))
+        await until_statuses([new], 200)
+        await new.close()
+        _, output = await s_client(server)
+        assert f"\nAcceptable client certificate CA names\nCN = {name}\n" in output
+
+
+def shown_by(tls: ServingTls, site: Site) -> str:
+    """Common name of the certificate of a handshake in memory."""
+    client_in, server_in = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = site.client()["ssl"]
+    client = context.wrap_bio(client_in, server_in, server_hostname="127.0.0.1")
+    server = tls.context.wrap_bio(server_in, client_in, server_side=True)
+    for side in (client, server) * 3:
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    return str(dict(pair[0] for pair in client.getpeercert()["subject"])["commonName"])
+
+
+async def test_a_new_pair_counts_within_milliseconds_of_its_rename(site: Site) -> None:
+    # Watched by events: a poll, of whatever pace, would show in the median.
+    current = site.directory / "kubelet-server-current.pem"
+
+    def put(name: str) -> None:
+        certificate, key = site.serving_ca.make(name, server=True)
+        target = site.directory / f"{name}.pem"
+        target.write_bytes(certificate.public_bytes(Encoding.PEM) + key_pem(key))
+        (site.directory / "updated").symlink_to(target)
+        (site.directory / "updated").rename(current)
+
+    put("node-0")
+    config = configuration(site.directory, server_tls_bootstrap=True, cert_dir=str(site.directory))
+    tls = ServingTls(config)
+    taken = []
+    async with DirectoryWatch() as watch:
+        following = asyncio.create_task(tls.follow_files(watch))
+        for number in range(1, 12):
+            await asyncio.sleep(0.02)  # the follower waits
+            put(f"node-{number}")
+            since = time.monotonic()
+            async with asyncio.timeout(SOON):
+                while shown_by(tls, site) != f"node-{number}":
+                    await asyncio.sleep(0)
+            taken.append(time.monotonic() - since)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert statistics.median(taken) < 0.25, taken
+    print(f"median {statistics.median(taken) * 1000:.1f} ms")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca,
+        test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in,
+    ],
+)
+def test_the_loop_that_services_run_on_does_the_same(
+    site: Site, scenario: Callable[[Site], Coroutine[Any, Any, None]]
+) -> None:
+    # uvloop has a TLS implementation of its own.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario(site))

@@ -1,0 +1,124 @@
+"""The limits of every HTTP listener, and the health listener's few paths, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from services.server.adapters import http_limits
+from services.server.adapters.listeners import Listener, listen
+from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, running
+from tests.service.server.test_container_logs import _all_served, line
+
+REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(configuration(tmp_path)) as server:
+        while "healthz" not in server.service.listeners:
+            await asyncio.sleep(0)
+        yield server
+
+
+async def ask(server: Running, request: bytes) -> bytes:
+    """Everything the read-only listener sends until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
+    writer.write(request)
+    answer = b""
+    async with asyncio.timeout(10):
+        with suppress(ConnectionResetError):
+            answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_the_limits_are_the_kubelets() -> None:
+    assert (http_limits.IDLE, http_limits.LONGEST) == (90, 4 * 3600)
+    assert 1 << 20 < http_limits.HEAD <= (1 << 20) + 4096
+
+
+@pytest.mark.parametrize(
+    ("fields", "size", "status"),
+    [(1, 1_000_000, 200), (200, 5_000, 200), (1, 1_600_000, 431), (200, 8_000, 431), (10, 1_000_000, 431)],
+)
+async def test_a_head_of_one_mebibyte_is_read_and_no_more(server: Running, fields: int, size: int, status: int) -> None:
+    heads = b"".join(b"X-%d: %s\r\n" % (number, b"a" * size) for number in range(fields))
+    answer = await ask(server, REQUEST[:-2] + b"Connection: close\r\n" + heads + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_every_request_of_a_connection_has_a_head_of_its_own(server: Running) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
+    for _ in range(3):
+        writer.write(REQUEST[:-2] + b"X: " + b"a" * 700_000 + b"\r\n\r\n")
+        async with asyncio.timeout(10):
+            assert await reader.readuntil(b"\r\n\r\nok") != b""
+    writer.close()
+
+
+async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "IDLE", 0.1)
+    async with running(configuration(tmp_path)) as server:
+        assert (await ask(server, REQUEST)).endswith(b"\r\n\r\nok")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea"])
+async def test_a_request_that_does_not_come_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(http_limits, "LONGEST", 0.1)
+    async with running(configuration(tmp_path)) as server:
+        assert await ask(server, sent) == b""
+
+
+async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.server.service.Served", _all_served)
+    monkeypatch.setattr(http_limits, "LONGEST", 0.3)
+    log = tmp_path / "0.log"
+    log.write_bytes(line("one"))
+    async with running(configuration(tmp_path)) as server:
+        await server.node.run_pod(log)
+        path = f"/containerLogs/{NAMESPACE}/{POD}/{CONTAINER}?follow=true"
+        answer = await ask(server, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert b"one\n" in answer and not answer.endswith(b"0\r\n\r\n")
+        assert (await ask(server, REQUEST[:-2] + b"Connection: close\r\n\r\n")).endswith(b"\r\n\r\nok")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        ("/healthz", 200, "ok"),
+        ("/healthz?verbose", 200, "[+]ping ok\nhealthz check passed\n"),
+        ("/healthz?verbose=1&exclude=ping", 200, "[+]ping excluded: ok\nhealthz check passed\n"),
+        (
+            "/healthz?verbose&exclude=other",
+            200,
+            '[+]ping ok\nwarn: some health checks cannot be excluded: no matches for "other"\nhealthz check passed\n',
+        ),
+        ("/healthz/ping", 200, "ok"),
+        ("/healthz/syncloop", 404, "404 page not found\n"),
+        ("/healthz/log", 404, "404 page not found\n"),
+        ("/pods", 404, "404 page not found\n"),
+        ("/", 404, "404 page not found\n"),
+    ],
+)
+async def test_the_health_listener_has_ping_alone(server: Running, path: str, status: int, body: str) -> None:
+    assert await server.get(server.healthz + path) == (status, body)
+
+
+async def test_health_without_the_sync_loop_is_the_health_listeners(server: Running) -> None:
+    server.node.network.kill("podsync")
+    await server.node.network.advance(400)
+    assert (await server.get(server.healthz + "/healthz"))[0] == 200
+    assert (await server.get(server.read_only + "/healthz"))[0] == 500
+
+
+async def test_an_address_that_is_none_refuses_the_listener() -> None:
+    async def handler(_request: object) -> Listener:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="nowhere"):
+        await listen("nowhere", 0, handler)  # type: ignore[arg-type]
