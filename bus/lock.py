@@ -115,6 +115,11 @@ class ServiceLock:
         self._write([*starts, Start(now, delay)][-KEPT_STARTS:])
         return delay
 
+    def record_end(self) -> None:
+        """Note in the held lock that the service ends as it was told: its starts so far were no crash loop."""
+        if self._fd is not None:
+            self._write([])
+
     def _open(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

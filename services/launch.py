@@ -24,6 +24,7 @@ from bus.messages.bootstrap import Manifest
 from bus.node import NodeBus
 from services import standby
 from services.awaiting import ConfigurationWait
+from services.exit_codes import REFUSED
 from services.generation import supervisor_generation
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
@@ -31,8 +32,9 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import load_effective
 from shared.config.places import find_places
 from shared.errors import OperatorError
+from shared.klog import structured
 from shared.limits import protect_process
-from shared.log import Console, LogFile, dump_stacks, set_verbosity, start_log, watch_for_faults
+from shared.log import Console, LogFile, configure_log, dump_stacks, start_log, watch_for_faults
 from shared.watchdog import TICK_SECONDS, Watchdog
 
 T = TypeVar("T")
@@ -77,8 +79,8 @@ class FrontDoor(Protocol):
         """Where the log goes when there is no configuration."""
         ...
 
-    def refuse(self, lines: tuple[str, ...]) -> None:
-        """We cannot work: on a first start show the operator the lines and end supervisord."""
+    def refuse(self, lines: tuple[str, ...]) -> bool:
+        """We cannot work: on a first start show the operator the lines and end supervisord. Whether it was ended."""
         ...
 
 
@@ -97,11 +99,11 @@ def launch(service: str, build: Callable[[Context], Service], front_door: FrontD
     except (ConfigurationRefusedError, OperatorError) as error:
         lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
         for line in lines:
-            log.error("%s", line)
+            log.error("%s", structured("command failed", err=line) if front_door else line)
             frame.console.line(f"bulkhead {service}: {line}")
         if front_door:
             frame.open_log_anyhow(front_door.log_dir())
-            front_door.refuse(lines)
+            code = REFUSED if front_door.refuse(lines) else code
     except BaseException:
         log.critical("%s failed", service, exc_info=True)
         if not frame.log_is_open:
@@ -163,7 +165,8 @@ class _Frame:
 
     async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: standby.Signals) -> int:
         self._open_log(config)
-        protect_process(config.oom_score_adj, config.max_open_files)
+        told = logging.WARNING if self._front_door else logging.DEBUG  # what holds for one holds for all seven
+        protect_process(config.oom_score_adj, config.max_open_files, told)
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
         manifest: Manifest = read_manifest(self._run_dir)
         clock = SystemClock()
@@ -185,7 +188,10 @@ class _Frame:
             running.cancel()
             await asyncio.wait({running}, timeout=_PATIENCE)
         try:
-            return self._outcome(running, told_to_end)
+            code = self._outcome(running, told_to_end)
+            if code == 0:
+                lock.record_end()
+            return code
         finally:
             watchdog.stop()
             await bus.stop()
@@ -215,7 +221,7 @@ class _Frame:
         self._open_log(config)
 
     def _open_log(self, config: EffectiveConfig) -> None:
-        set_verbosity(config.verbosity)
+        configure_log(self._log, config)
         try:
             self._log.open(config.log_dir)
         except OSError as error:
@@ -225,6 +231,7 @@ class _Frame:
             if error.errno not in _NO_LOG_IS_BEARABLE:
                 raise problem from error
             self.console.line(f"bulkhead {self._service}: {problem}")
+            self._log.go_without_file()
             return
         self.log_is_open = True
         watch_for_faults()

@@ -1,7 +1,8 @@
-"""Each process's own log file: klog's text form, written by a thread, never blocking and never through a pipe.
+"""Each process's own log file, and a copy to the operator's stream where there is one; never blocking the process.
 
-Code logs with `logging.getLogger(__name__)`: error, warning and info always show, debug from `-v=4`. When the disk or
-the queue is full, lines are dropped and counted; a service never waits for its log. Knows nothing of what is logged.
+Code logs with `logging.getLogger(__name__)`: error, warning and info always show, debug from `-v=4`,
+`log.log(verbose(n), …)` from `-v=n`; a message with fields is `log.info(structured("…", pod=…))`. When the disk or the
+queue is full, lines are dropped and counted; a service never waits for its log. Knows nothing of what is logged.
 """
 
 import faulthandler
@@ -11,66 +12,79 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from pathlib import Path
-from typing import ClassVar
 
+from shared.config.effective import EffectiveConfig
+from shared.log_lines import Entry, Form, TextForm, entry_of, form_of
+from shared.log_stream import Outlet, StreamCopy, adopt_stream
+from shared.log_verbosity import CHATTY, Verbosity
+
+STDERR_VARIABLE, STDOUT_VARIABLE = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"  # numbers of inherited descriptors
 _QUEUE = 10_000
 _BATCH = 500
-_CHATTY = ("asyncio", "aiohttp", "grpc", "asyncinotify", "kubernetes", "urllib3")
-
-
-class KlogFormatter(logging.Formatter):
-    """`Lmmdd hh:mm:ss.uuuuuu PPPPPPP file.py:line] text` in local time (reference config.md 5.13).
-
-    Further lines of one record are indented by a tab, so that no text can pass for a record of its own.
-    """
-
-    LETTERS: ClassVar[dict[int, str]] = {logging.CRITICAL: "F", logging.ERROR: "E", logging.WARNING: "W"}
-
-    def format(self, record: logging.LogRecord) -> str:
-        letter = self.LETTERS.get(record.levelno, "I")
-        stamp = time.strftime("%m%d %H:%M:%S", time.localtime(record.created))
-        micros = int(record.created % 1 * 1e6)
-        header = f"{letter}{stamp}.{micros:06d} {record.process or 0:>7} {record.filename}:{record.lineno}] "
-        try:
-            text = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            text = f"{record.msg} [arguments do not fit: {record.args!r}]"
-        if record.exc_info and record.exc_info[0]:
-            text += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        return header + text.replace("\n", "\n\t")
 
 
 class LogFile(logging.Handler):
-    """A handler that queues lines for its own thread; lines wait in the queue until `open` names the directory."""
+    """A handler that queues entries for its own thread; they wait in the queue until `open` names the directory."""
 
     def __init__(self, name: str, max_bytes: int = 16 * 2**20, kept: int = 3, take_stdio: bool = True) -> None:
         super().__init__()
-        self.setFormatter(KlogFormatter())
         self.dropped = 0
-        self._name, self._max_bytes, self._kept, self._take_stdio = name, max_bytes, kept, take_stdio
-        self._queue: queue.Queue[str | None] = queue.Queue(_QUEUE)
+        self.service = name
+        self._max_bytes, self._kept, self._take_stdio = max_bytes, kept, take_stdio
+        self._form: Form = TextForm()
+        self._verbosity = Verbosity()
+        self.stderr: StreamCopy | None = None  # where copies go besides the file
+        self.stdout: StreamCopy | None = None  # and those of info, when `configure` splits them off
+        self._split = False
+        self._queue: queue.Queue[Entry | threading.Event | None] = queue.Queue(_QUEUE)
         self._path: Path | None = None
         self._fd = -1
         self._size = 0
-        self._reopen = False
+        self._torn = self._reopen = False
         self._opened, self._abandoned = threading.Event(), False
         self._thread = threading.Thread(target=self._drain, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Take the record, or count it as lost; what is less important than `-v` asks for is passed over."""
+        verbosity = self._verbosity.of(record)
+        if verbosity is None:
+            return
         try:
-            self._queue.put_nowait(self.format(record) + "\n")
+            self._queue.put_nowait(entry_of(record, verbosity))
         except queue.Full:
             self.dropped += 1
 
+    def flush(self) -> None:
+        """Wait until all that is queued now was written or given up; at once while the directory is not known."""
+        if not self._opened.is_set():
+            return
+        passed, queued = threading.Event(), False
+        while not passed.is_set() and self._thread.is_alive():
+            if queued:
+                passed.wait(0.5)
+                continue
+            try:
+                self._queue.put(passed, timeout=0.5)
+                queued = True
+            except queue.Full:
+                pass
+
+    def configure(self, form: Form, verbosity: Verbosity, split: bool = False) -> None:
+        """How lines look, also those that wait already; which records are taken from here on; info to `stdout`."""
+        self._form, self._verbosity, self._split = form, verbosity, split
+
     def open(self, directory: str) -> None:
-        """Write to `<directory>/<name>.log` from here on; raises OSError when that cannot be."""
+        """Write to `<directory>/<name>.log` from here on; raises OSError when that cannot be, and lines wait on."""
         folder = Path(directory)
+        self._path = folder / f"{self.service}.log"
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
-        self._path = folder / f"{self._name}.log"
         self._open_file()
+        self._opened.set()
+
+    def go_without_file(self) -> None:
+        """After `open` failed: the copies get their lines, and the file those that come once it can be opened."""
         self._opened.set()
 
     def reopen(self) -> None:
@@ -79,6 +93,7 @@ class LogFile(logging.Handler):
 
     def finish(self, patience: float = 1.0) -> None:
         """Write what is queued, for at most `patience` seconds."""
+        deadline = time.monotonic() + patience
         if not self._opened.is_set():
             self._abandoned = True
             self._opened.set()
@@ -87,11 +102,18 @@ class LogFile(logging.Handler):
         except queue.Full:
             return
         self._thread.join(patience)
+        for copy in (self.stderr, self.stdout):
+            if copy:
+                copy.finish(max(deadline - time.monotonic(), 0.1))
 
     @property
     def fileno(self) -> int:
         """The open file, or the standard error before there is one; for dumps that must not wait for the thread."""
         return self._fd if self._fd >= 0 else 2
+
+    def lost_line(self, count: int) -> str:
+        """The line that stands for `count` others."""
+        return self._form.line(Entry(time.time(), "W", 0, __file__, 1, f"{count} lines lost"))
 
     def _open_file(self) -> None:
         assert self._path is not None
@@ -103,6 +125,7 @@ class LogFile(logging.Handler):
         else:
             self._fd = fd
         self._size = os.fstat(self._fd).st_size
+        self._torn = False
         if self._take_stdio:
             os.dup2(self._fd, 1)
             os.dup2(self._fd, 2)
@@ -111,31 +134,52 @@ class LogFile(logging.Handler):
         self._opened.wait()
         last = False
         while not last:
-            lines = [self._queue.get()]
-            while len(lines) < _BATCH and not self._queue.empty():
-                lines.append(self._queue.get())
-            last = None in lines
+            taken = [self._queue.get()]
+            while len(taken) < _BATCH and not self._queue.empty():
+                taken.append(self._queue.get())
+            last = None in taken
             if not self._abandoned:
-                self._write([line for line in lines if line is not None])
+                entries = [item for item in taken if isinstance(item, Entry)]
+                lines = [self._line(entry) for entry in entries]
+                self._write(lines)
+                if self.stderr:
+                    self._copy(entries, lines)
+            for item in taken:
+                if isinstance(item, threading.Event):
+                    item.set()
+
+    def _line(self, entry: Entry) -> str:
+        try:
+            return self._form.line(entry)
+        except Exception:  # this thread must outlive any record
+            return self.lost_line(1)
 
     def _write(self, lines: list[str]) -> None:
+        lost, self.dropped = self.dropped, 0
+        said = [self.lost_line(lost)] if lost else []
+        text = "".join([*lines, *said]).encode(errors="backslashreplace")
         try:
-            if self._reopen:
+            if self._reopen or self._fd < 0:
                 self._reopen = False
                 self._open_file()
             elif lines and self._size > self._max_bytes:
                 self._rotate()
-            if self.dropped:
-                count, self.dropped = self.dropped, 0
-                lines.append(
-                    f"W{time.strftime('%m%d %H:%M:%S')}.000000 {os.getpid():>7} log.py:1] {count} lines lost\n"
-                )
-            if not lines:
-                return
-            text = "".join(lines).encode(errors="backslashreplace")
-            self._size += os.write(self._fd, text)
+            data = b"\n" + text if self._torn and text else text
+            written = os.write(self._fd, data) if data else 0
         except OSError:
-            self.dropped += len(lines)
+            self.dropped += lost + len(lines)
+            return
+        self._size += written
+        if written:
+            self._torn = data[written - 1] != ord("\n")
+        if written < len(data):  # the disk became full within
+            self.dropped += data.count(b"\n", written) - len(said) + lost
+
+    def _copy(self, entries: list[Entry], lines: list[str]) -> None:
+        for entry, line in zip(entries, lines, strict=True):
+            copy = self.stdout if self._split and self.stdout and entry.letter == "I" else self.stderr
+            if copy and not copy.given_up:
+                copy.put(self._form.pieces(line, copy.limit))
 
     def _rotate(self) -> None:
         assert self._path is not None
@@ -151,13 +195,12 @@ class Console:
     """The standard error the process was born with, for the few lines an operator must see there."""
 
     def __init__(self) -> None:
-        self._fd = os.dup(2)
+        self._outlet = Outlet(os.dup(2))
 
     def line(self, text: str) -> None:
         """Write one line; a closed or full pipe is no matter."""
         try:
-            os.set_blocking(self._fd, False)
-            os.write(self._fd, (text + "\n").encode(errors="backslashreplace"))
+            self._outlet.write((text + "\n").encode(errors="backslashreplace"))
         except OSError:
             pass
 
@@ -165,17 +208,32 @@ class Console:
 def start_log(service: str, verbosity: int = 0) -> LogFile:
     """Send everything logged in this process to one LogFile, still closed; `open` it when the directory is known."""
     handler = LogFile(service)
+
+    def lost(count: int) -> bytes:
+        return handler.lost_line(count).encode()
+
+    handler.stderr = adopt_stream(os.environ.get(STDERR_VARIABLE, ""), lost)
+    handler.stdout = adopt_stream(os.environ.get(STDOUT_VARIABLE, ""), lost)
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
-    set_verbosity(verbosity)
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # in no line, and not for nothing
+    _set_levels(handler, TextForm(), Verbosity(verbosity))
     return handler
 
 
-def set_verbosity(verbosity: int) -> None:
-    """`-v`: 0-3 info and above, 4 and more debug of our own, 8 and more debug of the libraries."""
-    logging.getLogger().setLevel(logging.DEBUG if verbosity >= 4 else logging.INFO)
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(logging.NOTSET if verbosity >= 8 else logging.WARNING)
+def configure_log(handler: LogFile, config: EffectiveConfig) -> None:
+    """Form, `-v`, `--vmodule` and the streams as configured, also for the lines that still wait."""
+    form = form_of(config.logging_format, handler.service)
+    if handler.stdout:
+        handler.stdout.hold(config.log_info_buffer_size, config.log_flush_frequency)
+    _set_levels(handler, form, Verbosity(config.verbosity, config.vmodule), config.log_split_stream)
+
+
+def _set_levels(handler: LogFile, form: Form, verbosity: Verbosity, split: bool = False) -> None:
+    handler.configure(form, verbosity, split)
+    logging.getLogger().setLevel(verbosity.root_level)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.NOTSET if verbosity.libraries else logging.WARNING)
 
 
 def dump_stacks(handler: LogFile) -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+SUPERVISORD_IS_SILENT = "supervisord does not answer: nothing that ends is started again (restart the agent)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateState:

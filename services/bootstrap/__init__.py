@@ -3,17 +3,23 @@
 Purpose
     Reads flags and configuration, refuses what cannot work with one readable line per problem, sees to the serving
     certificate, resolves the kubeconfig, and says where everyone is found. Starts the embedded containerd where the
-    configuration asks for it.
+    configuration asks for it. Asks the API server for the client certificate (with the bootstrap kubeconfig first, with
+    the present certificate later) and for the serving certificate, where the configuration says so, and renews them.
 Owns
     Stream `certificates`; config.json, manifest.json, credentials/ and containerd/ in the run directory; the
-    self-signed pair in the certificate directory; supervisord's program `containerd`.
+    self-signed pair and the certificate stores in the certificate directory; the kubeconfig where there is a bootstrap
+    kubeconfig; supervisord's program `containerd`.
 Follows
-    No stream. The files: configuration, flags, serving pair, kubeconfig and the files it names, its own two files and
-    their directories, by inotify. What an exec plugin gave is renewed before it ends.
+    `node.object`, for the addresses of a serving certificate that is asked for, and only then. The beats of all, where
+    somebody waits for READY or for the lock file. The files: configuration, flags, serving pair, kubeconfig and the
+    files it names, the current client certificate, its own two files and their directories, by inotify. What an exec
+    plugin gave is renewed before it ends.
 Answers
     GetManifest.
 Persists
-    config.json, manifest.json and credentials/ (0600, atomic), in the run directory; the self-signed pair.
+    config.json, manifest.json and credentials/ (0600, atomic), in the run directory; the self-signed pair; the
+    certificate stores. While a certificate is asked for: its key and request in `<run dir>/<which>-certificate.pending`
+    (without rotation `kubelet-client.key.tmp`), and in `<run dir>/requesting/` as whom it is asked for.
 On restart
     Evaluates everything again and writes the files anew: that is how an edit takes effect, for each service as it
     restarts (`supervisorctl restart all`). While running, a good edit is only reported, and a bad one is reported and
@@ -23,5 +29,9 @@ On restart
     kubeconfig that has become bad, or a plugin that fails, leaves those in force and is tried again. On a fresh start
     a plugin that can be run but fails or hangs (5 s) leaves the agent without credentials until it answers: a trouble,
     asked again with growing pauses of at most 8 s. A plugin that cannot be run, or a file that cannot be read, refuses.
+    A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
+    certificate that is missing, or ended while the API server answers, ends a kubelet, for its next start to bootstrap
+    anew; here bootstrap itself goes back to the bootstrap kubeconfig, and nothing ends. Until the first certificate is
+    there the agent has no credentials, and static pods run.
     Nobody needs bootstrap alive: killed, it leaves all files behind for the others.
 """

@@ -23,7 +23,7 @@ from shared.config.effective import EffectiveConfig
 from shared.config.loader import load_effective
 from shared.config.places import find_places
 from shared.errors import OperatorError
-from shared.log import LogFile, start_log
+from shared.log import LogFile, configure_log, start_log
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +39,7 @@ async def keep(service_log: LogFile) -> int:
     run_dir = Path(find_places().run_dir)
     prepare_run_dir(run_dir)
     config = _load(run_dir)
+    configure_log(service_log, config)
     service_log.open(config.log_dir)
     lock = ServiceLock(run_dir, "containerd")
     if not await standby.acquire(lock, signals):

@@ -5,6 +5,7 @@ bus, in a thread; nothing here is asynchronous.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manif
 from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import machine, ports, supervisord
-from services.bootstrap.adapters.credential_files import CredentialFiles
-from services.bootstrap.adapters.exec_plugin import FIRST_PATIENCE
-from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
+from services.bootstrap.adapters.layout import make_layout
+from services.bootstrap.adapters.lock_file import take_lock
+from services.bootstrap.adapters.service_notify import tell_ready
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
+from services.bootstrap.credential_door import CredentialDoor
 from services.generation import supervisor_generation
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
@@ -29,6 +31,7 @@ from shared.config.resolve import Resolved
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.files import write_atomically
+from shared.service_notify import watchdog_interval
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +44,16 @@ class Evaluation:
     pair: PairReport
 
 
-def evaluate_all(server: Callable[[], int | None], *, look_at_machine: bool = True) -> Evaluation:
-    """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found."""
+def evaluate_all(
+    server: Callable[[], int | None],
+    *,
+    look_at_machine: bool = True,
+    prepare: Callable[[EffectiveConfig], None] = lambda _: None,
+) -> Evaluation:
+    """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
+
+    `prepare` is called with a configuration that is good in itself, before anything is written or asked for it.
+    """
     try:
         arguments = find_arguments(find_places())
     except OperatorError as error:
@@ -51,6 +62,10 @@ def evaluate_all(server: Callable[[], int | None], *, look_at_machine: bool = Tr
     if not look_at_machine:
         return Evaluation(resolved, PairReport())
     config = resolved.config
+    try:
+        prepare(config)
+    except OperatorError as error:
+        raise ConfigurationRefusedError((str(error),)) from error
     pair = settle_in_child(pair_request(config))
     problems, remarks = ports.find_taken(config, server)
     missing = machine.find_missing(config.embedded_containerd) if config.embedded_containerd else []
@@ -61,10 +76,11 @@ def evaluate_all(server: Callable[[], int | None], *, look_at_machine: bool = Tr
 
 
 def pair_request(config: EffectiveConfig) -> PairRequest:
-    """What to ask about this configuration's serving pair."""
+    """What to ask about this configuration's serving pair; one that is asked for is CertificateKeeper's to look at."""
+    asked_for = config.server_tls_bootstrap
     return PairRequest(
-        certificate_file=config.tls_cert_file,
-        private_key_file=config.tls_private_key_file,
+        certificate_file="" if asked_for else config.tls_cert_file,
+        private_key_file="" if asked_for else config.tls_private_key_file,
         may_create=_is_self_signed(config),
         host_name=config.node_name,
         client_ca_file=config.client_ca_file,
@@ -82,7 +98,7 @@ def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateS
 
 
 def _is_self_signed(config: EffectiveConfig) -> bool:
-    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt"
+    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt" and not config.server_tls_bootstrap
 
 
 class BootstrapDoor:
@@ -91,11 +107,11 @@ class BootstrapDoor:
     def __init__(self) -> None:
         self._places: Places = find_places()
         self._run_dir = Path(self._places.run_dir)
-        self._generation = supervisor_generation()
+        self.generation = self._generation = supervisor_generation()
+        self.supervisor_process = os.getppid()
         self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
         self.pair = PairReport()
-        self.kubeconfig = KubeconfigReport()
-        self.credentials = CredentialFiles(self._run_dir)
+        self.credentials = CredentialDoor(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
 
@@ -106,6 +122,7 @@ class BootstrapDoor:
             self._write_config(config)
             if config.embedded_containerd:
                 start_containerd()
+            tell_ready(self._run_dir, self._generation)  # the orphans work: the agent is up
         except (OSError, OperatorError) as error:
             log.error("standing by without a configuration to confirm: %s", error)
 
@@ -113,7 +130,7 @@ class BootstrapDoor:
         """Evaluate and write; or keep the last good configuration where services may be running by it."""
         self.evaluated_at = time.time()
         try:
-            evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder)
+            evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
             self._settle_credentials(evaluation.resolved.config)
         except ConfigurationRefusedError as error:
             kept = self._last_good()
@@ -131,47 +148,39 @@ class BootstrapDoor:
         return config
 
     def _settle_credentials(self, config: EffectiveConfig) -> None:
-        """Resolve the kubeconfig and write what came out. Raises ConfigurationRefusedError, OperatorError.
-
-        A plugin that was run and failed refuses no start: a machine boots before its network, and the static pods may
-        be what the plugin asks. The configuration then holds without credentials, and KubeconfigFollower asks again.
-        """
+        """Bring the node's credentials into force. Raises ConfigurationRefusedError, OperatorError."""
         try:
-            if not config.joins_cluster:
-                self.credentials.remove()
-                return
-            self.credentials.prepare()
-            self.kubeconfig = resolve_in_child(config.kubeconfig, self.credentials.directory, patience=FIRST_PATIENCE)
-            if self.kubeconfig.material is not None:
-                self.credentials.put(self.kubeconfig.material)
-                return
-            kept = self._last_good()
-            same = kept is not None and kept.kubeconfig == config.kubeconfig
-            if not same or self.credentials.present() is None:
-                if not self.kubeconfig.not_yet or (kept is not None and not same):
-                    raise ConfigurationRefusedError(self.kubeconfig.problems)
-                self.credentials.remove()  # of an earlier start: perhaps another node's, or for another cluster
-            report_not_renewed(self.kubeconfig.problems, in_force=same and self.credentials.present() is not None)
+            self.credentials.settle(config, self._last_good())
         except OSError as error:
-            raise _unwritable(error, self.credentials.directory) from error
+            raise _unwritable(error, self.credentials.files.directory) from error
 
     def log_dir(self) -> str:
         """Where the log goes when the configuration was refused: the default, for no flag can be trusted."""
         return self._places.log_dir
 
-    def refuse(self, lines: tuple[str, ...]) -> None:
-        """Show the lines once and end supervisord, for a crash loop would say the same every second.
+    def _prepare(self, config: EffectiveConfig) -> None:
+        """What comes before a kubelet writes or asks anything (reference config.md 5.1). Raises OperatorError."""
+        watchdog_interval(os.environ, self.supervisor_process)
+        take_lock(config.lock_file)
+        make_layout(config)
+        self.credentials.begin(config)
+
+    def refuse(self, lines: tuple[str, ...]) -> bool:
+        """Show the lines once and end supervisord, for a crash loop would say the same every second; whether we did.
 
         Where services work by an earlier configuration they are left alone, and we try again with back-off.
         """
         parent = supervisord.Supervisord.of_environment()
         if parent is None or self._last_good() is not None:
-            return
-        supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
+            return False
+        if "BULKHEAD_STDERR_FD" not in os.environ:  # where there is one, the log has shown them
+            supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
         try:
             parent.shut_down()
         except supervisord.SupervisordError as error:
             log.error("%s (stop supervisord by hand)", error)
+            return False
+        return True
 
     def _write(self, config: EffectiveConfig) -> None:
         try:
@@ -290,13 +299,6 @@ def changed_since(path: Path, wall: float) -> bool:
         return path.stat().st_ctime > wall - 0.05
     except OSError:
         return False
-
-
-def report_not_renewed(lines: tuple[str, ...], *, in_force: bool) -> None:
-    """Log why there are no new credentials, and whether there are older ones."""
-    outcome = "the credentials in force stay" if in_force else "without credentials until it is good"
-    for line in lines:
-        log.error("%s; %s", line, outcome)
 
 
 def _remark(evaluation: Evaluation) -> None:

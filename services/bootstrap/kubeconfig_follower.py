@@ -12,9 +12,11 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve_in_child
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport
+from services.bootstrap.adapters.node_credentials import resolve_ordinary
 from services.bootstrap.core.renewal import retry_delay, seconds_until_renewal
-from services.bootstrap.front_door import BootstrapDoor, changed_since, report_not_renewed
+from services.bootstrap.credential_door import report_not_renewed
+from services.bootstrap.front_door import BootstrapDoor, changed_since
 from services.launch import Context
 
 log = logging.getLogger(__name__)
@@ -29,11 +31,13 @@ class KubeconfigFollower:
     def __init__(self, context: Context, door: BootstrapDoor) -> None:
         self._context, self._door = context, door
         self._kubeconfig = context.config.kubeconfig
-        self._report = replace(door.kubeconfig, material=None)
+        found = door.credentials.report
+        self._report = replace(found, material=None, inline=None)
         self._read_at = door.evaluated_at  # wall seconds; what changed later has not been read
-        self._in_force = door.credentials.present() is not None
-        self._failures = 0 if door.kubeconfig.material else 1  # not looked at yet is one, too
-        self._last_problems = door.kubeconfig.problems
+        self._in_force = door.credentials.files.present() is not None
+        self._failures = 0 if found.material else 1  # not looked at yet is one, too
+        self._awaited = found.awaited  # somebody asks for a certificate, and its file tells us
+        self._last_problems = found.problems
         if self._last_problems:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
@@ -77,7 +81,7 @@ class KubeconfigFollower:
         """Until a file changes, or it is time to renew or to try again."""
         self._context.bus.progress("kubeconfig")
         wall = self._context.clock.wall()
-        delay = retry_delay(self._failures, without=not self._in_force)
+        delay = None if self._awaited else retry_delay(self._failures, without=not self._in_force)
         delay = delay or seconds_until_renewal(self._report.expires_at, wall)
         try:
             async with asyncio.timeout(delay):
@@ -90,10 +94,10 @@ class KubeconfigFollower:
 
     async def _look(self) -> None:
         self._read_at = self._context.clock.wall()
-        credentials = self._door.credentials
+        credentials = self._door.credentials.files
         try:
             await asyncio.to_thread(credentials.prepare)
-            report = await asyncio.to_thread(resolve_in_child, self._kubeconfig, credentials.directory)
+            report = await asyncio.to_thread(resolve_ordinary, self._context.config, self._read_at)
             changed = report.material is not None and await asyncio.to_thread(credentials.put, report.material)
         except OSError as error:
             line = f"{credentials.directory}: cannot be written: {error.strerror} (make room or mend it)"
@@ -107,13 +111,15 @@ class KubeconfigFollower:
             log.info("new credentials for the API server are in force")
         self._in_force = True
         self._context.bus.trouble("kubeconfig", None)
-        self._report, self._failures, self._last_problems = replace(report, material=None), 0, ()
+        self._report = replace(report, material=None, inline=None)
+        self._failures, self._awaited, self._last_problems = 0, False, ()
 
     def _keep(self, report: KubeconfigReport) -> None:
         """The credentials in force stay; the files of the good kubeconfig stay watched."""
         self._failures += 1
+        self._awaited = report.awaited
         if report.problems != self._last_problems:
-            report_not_renewed(report.problems, in_force=self._in_force)
+            report_not_renewed(report, in_force=self._in_force)
         self._last_problems = report.problems
         self._context.bus.trouble("kubeconfig", report.problems[0])
         files = tuple(dict.fromkeys((*report.files, *self._report.files[:16])))

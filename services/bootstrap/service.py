@@ -18,6 +18,7 @@ from bus.messages.bootstrap import CertificateState, GetManifest, Manifest
 from bus.messages.streams import CERTIFICATES
 from services.bootstrap import front_door
 from services.bootstrap.adapters.serving_pair import settle_in_child
+from services.bootstrap.certificate_tasks import CertificateTasks
 from services.bootstrap.front_door import (
     BootstrapDoor,
     certificate_state,
@@ -26,6 +27,7 @@ from services.bootstrap.front_door import (
     start_containerd,
 )
 from services.bootstrap.kubeconfig_follower import KubeconfigFollower
+from services.bootstrap.systemd import Systemd
 from services.launch import Context
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.places import find_places
@@ -56,6 +58,8 @@ class Bootstrap:
         self._reload = asyncio.Event()
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
+        self._systemd = Systemd(context, door.generation, door.supervisor_process)
+        self._certificate_tasks = CertificateTasks(context, door.credentials, self._certificates)
         context.bus.answer(GetManifest, self._answer_manifest)
         if door.pair.not_after:
             self._certificates.put("serving", certificate_state(self._config, door.pair), "found at start")
@@ -72,6 +76,8 @@ class Bootstrap:
             if self._config.joins_cluster:
                 follower = KubeconfigFollower(self._context, self._door)
                 tasks.create_task(follower.run(), name="kubeconfig")
+            tasks.create_task(self._systemd.run(), name="systemd")
+            self._certificate_tasks.start(tasks)
             tasks.create_task(self._watch(), name="watch")
             tasks.create_task(self._react(), name="react")
             tasks.create_task(self._keep_files(), name="files")

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from services.status.node_events import NodeEvents
 from services.status.node_judgement import NodeJudgement
 from services.status.pods import Pods
 from services.status.reviews import Reviews
+from services.status.systemd import Systemd
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.kube.client import kube_client
@@ -81,6 +83,9 @@ class Status:
         self._written = self._bus.own(STATUS_WRITTEN)
         reviews = Reviews(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": judgement.run}
+        systemd = Systemd(context, os.getppid())
+        if systemd.is_waited_for:
+            self._parts["watchdog"] = systemd.run
         if clients is None:
             self._bus.follow(PODS_STATUS, self._echo)
             return

@@ -7,6 +7,7 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+VERSION = "/version"
 
 _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
 
@@ -59,3 +60,13 @@ def service_account_token(namespace: str, service_account: str) -> str:
 def referenced(kind: str, namespace: str) -> str:
     """The Secrets or ConfigMaps of one namespace; KeyError for another kind."""
     return f"/api/v1/namespaces/{namespace}/{_PLURALS[kind]}"
+
+
+def certificate_signing_requests(version: str) -> str:
+    """The requests for certificates; `version` of their API: v1 or v1beta1."""
+    return f"/apis/certificates.k8s.io/{version}/certificatesigningrequests"
+
+
+def certificate_signing_request(version: str, name: str) -> str:
+    """One of them."""
+    return f"{certificate_signing_requests(version)}/{name}"

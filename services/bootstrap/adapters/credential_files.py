@@ -28,10 +28,8 @@ class CredentialFiles:
 
     def prepare(self) -> None:
         """Make the directory, and remove what killed children left in it. Raises OSError."""
-        self.directory.mkdir(mode=0o700, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.chmod(0o700)
-        for left in self.directory.glob(".resolving.*"):
-            shutil.rmtree(left, ignore_errors=True)
         for left in self.directory.glob(".*.tmp"):
             left.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""A kubeconfig resolved to credentials, in a short-lived child that imports `kubernetes` and `cryptography`.
+"""A kubeconfig resolved to credentials, in a short-lived child: `cryptography` checks, `kubernetes` runs exec plugins.
 
 The child answers on its standard output, a pipe; it writes nothing that lasts, so that a child whose bootstrap was
 killed leaves nothing behind. Plugins run in its session and end with it. Rules: reference config.md 6.2.
@@ -12,25 +12,28 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import msgspec
 import yaml
 
 from services.bootstrap.adapters.exec_plugin import PLUGIN_PATIENCE, run_plugin_for
 from services.bootstrap.adapters.material import (
+    ExpiredError,
     Material,
     NotYetError,
     OutOfTimeError,
     ProblemError,
     check_material,
+    earliest_end,
     file_text,
 )
 from services.bootstrap.core.kubeconfig import Shape, read_shape
 
+_SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+_SERVICE_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _PATIENCE = 50  # seconds for the whole child; reading a file may hang, too
 
 
@@ -41,66 +44,130 @@ class KubeconfigReport:
     problems: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # that the kubeconfig names, absolute; known also where there are problems
     not_yet: bool = False  # the problem is a plugin that was run and failed: it may answer later
+    awaited: bool = False  # the problem is a certificate that was asked for: a changed file brings it
+    absent: bool = False  # there is no such kubeconfig
+    unreadable: bool = False  # there is one, and it cannot be opened
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
+    certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
+    why_invalid: str = ""  # what is wrong with the user's own credentials where the managed pair takes their place
+    cluster: dict[str, Any] = field(default_factory=dict)  # of the current context
     material: Material | None = None
+    inline: Material | None = None  # the pair written out in a kubeconfig whose user the managed pair replaces
 
 
-def resolve_in_child(kubeconfig: str, directory: Path, *, patience: int = PLUGIN_PATIENCE) -> KubeconfigReport:
-    """Resolve in a child process. `directory` takes the child's temporary files and exists. Blocks up to a minute.
+@dataclass(frozen=True, kw_only=True)
+class ManagedPair:
+    """The files that take the place of whatever the kubeconfig's user has; "" = there are none yet."""
+
+    certificate: str = ""
+    key: str = ""
+
+
+def resolve_in_child(
+    kubeconfig: str,
+    *,
+    patience: int = PLUGIN_PATIENCE,
+    flag: str = "--kubeconfig",
+    managed: ManagedPair | None = None,
+) -> KubeconfigReport:
+    """Resolve in a child process. Blocks up to a minute.
 
     An exec plugin gets `patience` seconds; with 0 it is not run, and only what can be seen without it is checked.
+    `flag` begins the lines. With `managed` no plugin is run, and the user's own credentials are only looked at.
     """
     command = [sys.executable, "-P", "-m", __name__]
-    request = json.dumps({"kubeconfig": kubeconfig, "directory": str(directory), "patience": patience})
+    pair = asdict(managed) if managed is not None else None
+    request = {"kubeconfig": kubeconfig, "patience": patience, "flag": flag, "managed": pair}
     try:
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         ) as child:
             try:
-                answer, _ = child.communicate(request.encode(), _PATIENCE + 5)
+                answer, _ = child.communicate(json.dumps(request).encode(), _PATIENCE + 5)
             except BaseException:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
                 raise
         return _decode(answer)
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError) as error:
-        line = f"--kubeconfig: {kubeconfig}: the check failed: {type(error).__name__} (is there memory and disk?)"
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:  # msgspec's are ValueErrors
+        line = f"{flag}: {kubeconfig}: the check failed: {type(error).__name__} (is there memory and disk?)"
         return KubeconfigReport(problems=(line,))
 
 
 def _decode(answer: bytes) -> KubeconfigReport:
-    fields = json.loads(answer)
-    material = fields.pop("material")
-    found = Material(**material) if material else None
-    problems, files = tuple(fields.pop("problems")), tuple(fields.pop("files"))
-    return KubeconfigReport(**fields, problems=problems, files=files, material=found)
+    return msgspec.convert(json.loads(answer), KubeconfigReport)
 
 
-def resolve(kubeconfig: str, directory: str, *, patience: int) -> KubeconfigReport:
+def resolve(
+    kubeconfig: str,
+    *,
+    patience: int,
+    flag: str = "--kubeconfig",
+    managed: ManagedPair | None = None,
+) -> KubeconfigReport:
     """Read, check and resolve; the child's work."""
-    where = f"--kubeconfig: {kubeconfig}"
-    shape = Shape()
-    material: Material | None
+    where = f"{flag}: {kubeconfig}"
+    report = KubeconfigReport()
     try:
         shape = read_shape(_read(kubeconfig), str(Path(kubeconfig).parent))
+        report = replace(report, files=shape.files, cluster=shape.cluster)
         if shape.problems:
             raise ProblemError(shape.problems[0])
-        with tempfile.TemporaryDirectory(prefix=".resolving.", dir=directory, ignore_cleanup_errors=True) as scratch:
-            if shape.is_empty:
-                inside, files = _inside_a_pod()
-                material, expires_at, shape = inside, 0.0, Shape(files=files)
-            else:
-                material, expires_at = _resolve(shape, kubeconfig, scratch, patience)
+        if shape.is_empty:
+            inside, files = _inside_a_pod()
+            return replace(report, material=inside, files=files)
+        if managed is not None:
+            return _replace_user(report, shape, kubeconfig, managed)
+        plain = _plain_material(shape, kubeconfig)
+        check_material(plain)
+        ends = earliest_end(plain.certificate)
+        if "exec" not in shape.user:
+            return replace(report, material=plain, certificate_ends=ends)
+        if not patience:
+            return replace(report, certificate_ends=ends)
+        material, expires_at = run_plugin_for(plain, shape, str(Path(kubeconfig).parent), patience)
+        return replace(report, material=material, expires_at=expires_at, certificate_ends=ends)
     except ProblemError as error:
-        not_yet = isinstance(error, NotYetError)
-        return KubeconfigReport(problems=(f"{where}: {error}",), files=shape.files, not_yet=not_yet)
+        cause = error.__cause__ if report == KubeconfigReport() else None  # the kubeconfig's own, and no file's in it
+        absent = isinstance(cause, FileNotFoundError)
+        return replace(
+            report,
+            problems=(f"{where}: {error}",),
+            not_yet=isinstance(error, NotYetError),
+            absent=absent,
+            unreadable=isinstance(cause, OSError) and not absent,
+        )
     except OutOfTimeError:
         line = f"{where}: could not be read within {_PATIENCE} s (is a file in it a pipe, or on a lost mount?)"
-        return KubeconfigReport(problems=(line,), files=shape.files)
+        return replace(report, problems=(line,))
     except Exception as error:  # a library's; its text may quote secrets
         line = f"{where}: cannot be resolved: {type(error).__name__} (check the current context's cluster and user)"
-        return KubeconfigReport(problems=(line,), files=shape.files)
-    return KubeconfigReport(files=shape.files, expires_at=expires_at, material=material)
+        return replace(report, problems=(line,))
+
+
+def _replace_user(report: KubeconfigReport, shape: Shape, kubeconfig: str, managed: ManagedPair) -> KubeconfigReport:
+    """The cluster of the kubeconfig, and the managed pair as the user. Raises ProblemError."""
+    try:
+        plain = _plain_material(shape, kubeconfig)
+        check_material(plain)
+        report = replace(report, certificate_ends=earliest_end(plain.certificate))
+        if "client-certificate-data" in shape.user:
+            report = replace(report, inline=plain)
+    except ExpiredError:
+        pass  # asks with it all the same, as a kubelet would; whether there is another way is decided elsewhere
+    except ProblemError as error:
+        report = replace(report, why_invalid=str(error))
+    if not managed.certificate:
+        line = "there is no client certificate yet (it was asked for; bootstrap's log says how far that is)"
+        return replace(report, problems=(f"--rotate-certificates: {line}",), awaited=True)
+    user = {"client-certificate": managed.certificate, "client-key": managed.key}
+    material = _plain_material(replace(shape, user=user), kubeconfig)
+    try:
+        check_material(material)
+    except ProblemError as error:
+        line = f"--cert-dir: {managed.certificate}: {error}"
+        return replace(report, problems=(line,), awaited=isinstance(error, ExpiredError))
+    return replace(report, material=material)
 
 
 def _read(kubeconfig: str) -> Any:
@@ -115,75 +182,54 @@ def _read(kubeconfig: str) -> Any:
         raise ProblemError("is not YAML (mend it)") from None
 
 
-def _resolve(shape: Shape, kubeconfig: str, scratch: str, patience: int) -> tuple[Material | None, float]:
-    """Have the library resolve the one context that is left once the shape was checked."""
-    from kubernetes.config.kube_config import KubeConfigLoader
-
-    base = str(Path(kubeconfig).parent)
-    user = {key: value for key, value in shape.user.items() if key != "exec"}
-    if path := user.pop("tokenFile", ""):  # wins over a token written out, as with the kubelet
-        user["token"] = file_text(str(Path(base, path)), "tokenFile").strip()
-        if not user["token"]:
+def _plain_material(shape: Shape, kubeconfig: str) -> Material:
+    """What the checked shape says by itself, without its exec plugin. Raises ProblemError."""
+    base, cluster, user = str(Path(kubeconfig).parent), shape.cluster, shape.user
+    token = user.get("token", "")
+    if path := user.get("tokenFile", ""):  # wins over a token written out, as with the kubelet
+        token = file_text(str(Path(base, path)), "tokenFile").strip()
+        if not token:
             raise ProblemError(f"tokenFile: {path} is empty (write the token into it)")
-    for key in ("certificate-authority", "client-certificate", "client-key"):
-        part = shape.cluster if key == "certificate-authority" else user
-        if f"{key}-data" in part:
-            _check_base64(part[f"{key}-data"], f"{key}-data")
-        elif key in part:
-            file_text(str(Path(base, part[key])), key)  # says what is wrong better than the library
-    document = {
-        "current-context": "only",
-        "contexts": [{"name": "only", "context": {"cluster": "only", "user": "only"}}],
-        "clusters": [{"name": "only", "cluster": shape.cluster}],
-        "users": [{"name": "only", "user": user}],
-    }
-    found = SimpleNamespace(api_key={})
-    loader = KubeConfigLoader(document, config_base_path=base, temp_file_path=scratch)
-    loader.load_and_set(found)
-    material = Material(
-        server=str(found.host),
-        ca=_pem(found, "ssl_ca_cert", "certificate-authority"),
-        certificate=_pem(found, "cert_file", "client-certificate"),
-        key=_pem(found, "key_file", "client-key"),
-        token=str(found.api_key.get("BearerToken", "")).removeprefix("Bearer ").strip(),
-        insecure_skip_tls_verify=not getattr(found, "verify_ssl", True),
-        tls_server_name=shape.cluster.get("tls-server-name", ""),
-        proxy_url=shape.cluster.get("proxy-url", ""),
+    return Material(
+        server=cluster["server"].rstrip("/"),
+        ca=_pem(cluster, "certificate-authority", base),
+        certificate=_pem(user, "client-certificate", base),
+        key=_pem(user, "client-key", base),
+        token=token.removeprefix("Bearer ").strip(),
+        insecure_skip_tls_verify=cluster.get("insecure-skip-tls-verify", False),
+        tls_server_name=cluster.get("tls-server-name", ""),
+        proxy_url=cluster.get("proxy-url", ""),
     )
-    check_material(material)
-    if "exec" not in shape.user:
-        return material, 0.0
-    if not patience:
-        return None, 0.0
-    return run_plugin_for(material, shape, base, patience)
 
 
-def _pem(found: SimpleNamespace, attribute: str, key: str) -> str:
-    path = getattr(found, attribute, None)
-    return file_text(path, key) if path else ""
+def _pem(part: dict[str, Any], key: str, base: str) -> str:
+    """A PEM text: written out in base64, or else from the file that is named; "" without either."""
+    if data := part.get(f"{key}-data"):
+        return _decoded(data, f"{key}-data")
+    return file_text(str(Path(base, part[key])), key) if key in part else ""
 
 
-def _check_base64(text: str, key: str) -> None:
+def _decoded(text: str, key: str) -> str:
     try:
-        base64.b64decode("".join(text.split()), validate=True)
+        return base64.b64decode("".join(text.split()), validate=True).decode("ascii")
+    except UnicodeDecodeError:
+        raise ProblemError(f"{key} holds no PEM text (encode the PEM file with `base64 -w0`)") from None
     except (binascii.Error, ValueError):
         raise ProblemError(f"{key} is not base64 (encode the PEM file with `base64 -w0`)") from None
 
 
 def _inside_a_pod() -> tuple[Material, tuple[str, ...]]:
     """An empty kubeconfig: the service account, where we run in a pod."""
-    from kubernetes.config.incluster_config import SERVICE_CERT_FILENAME, SERVICE_TOKEN_FILENAME
-
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise ProblemError("is empty, and this is no pod with a service account (write clusters, users and contexts)")
     material = Material(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        ca=file_text(SERVICE_CERT_FILENAME, "the service account's authority"),
-        token=file_text(SERVICE_TOKEN_FILENAME, "the service account's token").strip(),
+        ca=file_text(_SERVICE_CA, "the service account's authority"),
+        token=file_text(_SERVICE_TOKEN, "the service account's token").strip(),
     )
     check_material(material)
-    return material, (SERVICE_CERT_FILENAME, SERVICE_TOKEN_FILENAME)
+    return material, (_SERVICE_CA, _SERVICE_TOKEN)
 
 
 def _out_of_time(*_: object) -> NoReturn:
@@ -195,7 +241,8 @@ def _main() -> None:
     signal.signal(signal.SIGALRM, _out_of_time)
     request = json.load(sys.stdin)
     signal.alarm(_PATIENCE)
-    report = resolve(request["kubeconfig"], request["directory"], patience=request["patience"])
+    managed = ManagedPair(**request["managed"]) if request["managed"] is not None else None
+    report = resolve(request["kubeconfig"], patience=request["patience"], flag=request["flag"], managed=managed)
     signal.alarm(0)
     print(json.dumps(asdict(report)), flush=True)
     os.killpg(0, signal.SIGKILL)  # with us ends whatever a plugin left running, also when bootstrap is gone

@@ -32,12 +32,19 @@ class NotYetError(ProblemError):
     """One that may pass by itself: a plugin that was run and gave nothing that can be used."""
 
 
+class ExpiredError(ProblemError):
+    """The client certificate has ended."""
+
+
 class OutOfTimeError(Exception):
     """The alarm rang."""
 
 
 def file_text(path: str, key: str) -> str:
-    """The text of a file that `key` of the kubeconfig names, "" = the kubeconfig itself."""
+    """The text of a file that `key` of the kubeconfig names, "" = the kubeconfig itself.
+
+    Raises ProblemError, from an OSError where the file cannot be opened.
+    """
     named = f"{key}: {path} " if key else ""
     try:
         with Path(path).open("rb") as file:
@@ -47,7 +54,7 @@ def file_text(path: str, key: str) -> str:
         return content.decode("utf-8-sig")
     except OSError as error:
         remedy = "give the path of a readable file" if key else "give the path of a kubeconfig, or leave out the flag"
-        raise ProblemError(f"{named}cannot be read: {error.strerror} ({remedy})") from None
+        raise ProblemError(f"{named}cannot be read: {error.strerror} ({remedy})") from error
     except UnicodeDecodeError:
         raise ProblemError(f"{named}is not text (PEM and YAML are)") from None
 
@@ -80,5 +87,14 @@ def check_material(material: Material, by: str = "") -> float:
     ends = leaf.not_valid_after_utc
     if ends <= datetime.now(UTC):
         remedy = "renew it, and check this machine's clock"
-        raise ProblemError(f"{by}client-certificate has expired on {ends:%Y-%m-%d %H:%M:%S} UTC ({remedy})")
+        raise ExpiredError(f"{by}client-certificate has expired on {ends:%Y-%m-%d %H:%M:%S} UTC ({remedy})")
     return ends.timestamp()
+
+
+def earliest_end(certificates: str) -> float:
+    """Wall seconds at which the first of these PEM certificates ends, 0 without any; `check_material` saw them good."""
+    from cryptography.x509 import load_pem_x509_certificates
+
+    if not certificates:
+        return 0.0
+    return min(one.not_valid_after_utc.timestamp() for one in load_pem_x509_certificates(certificates.encode()))

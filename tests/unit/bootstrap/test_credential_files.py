@@ -59,7 +59,6 @@ def test_the_set_before_stays_for_those_who_hold_it_and_older_ones_go(tmp_path: 
 
 def test_files_that_a_crash_left_are_not_taken_for_others(tmp_path: Path, files: CredentialFiles) -> None:
     (files.directory / "1.client.crt").write_text("half")
-    (files.directory / ".resolving.x").mkdir()
     (files.directory / ".1.token.7.tmp").touch()
     files.prepare()
     files.put(FIRST)

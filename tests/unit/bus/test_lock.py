@@ -149,3 +149,12 @@ class TestStartDelay:
 
     def test_starts_of_another_boot_do_not_count(self) -> None:
         assert start_delay([Start(9000.0 + at, 0.0) for at in range(8)], 5.0) == 0.0
+
+
+def test_a_service_that_ends_as_told_has_not_crashed(tmp_path: Path) -> None:
+    for number in range(20):
+        lock = ServiceLock(tmp_path, "podsync")
+        assert lock.try_acquire()
+        assert lock.record_start(float(number)) == 0.0
+        lock.record_end()
+        lock.release()

@@ -1,0 +1,71 @@
+"""`CertificateForms` in a short-lived child: `cryptography` and its memory end with each answer.
+
+Keys travel through the child's pipes, never in its arguments, and stand in no message.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from services.bootstrap.adapters.certificate_forms import CertificateForms, InspectedPair, MadeRequest
+from services.bootstrap.adapters.material import ProblemError
+from services.bootstrap.core.certificate_template import Template
+
+_PATIENCE = 60.0  # seconds; a machine that just booted is busy
+
+
+class CertificateChild(CertificateForms):
+    """Each call starts one child and waits for it. Raises ProblemError, also when there is no child to be had."""
+
+    def make(self, template: Template, key: str = "") -> MadeRequest:
+        """As CertificateForms.make."""
+        return msgspec.convert(_ask("make", template=asdict(template), key=key), MadeRequest)
+
+    def inspect(self, certificate: str, key: str) -> InspectedPair:
+        """As CertificateForms.inspect."""
+        return msgspec.convert(_ask("inspect", certificate=certificate, key=key), InspectedPair)
+
+    def is_ours(self, request: str, key: str, template: Template) -> bool:
+        """As CertificateForms.is_ours."""
+        return bool(_ask("is_ours", request=request, key=key, template=asdict(template)))
+
+
+def _ask(what: str, **arguments: Any) -> Any:
+    command = [sys.executable, "-P", "-m", __name__]
+    try:
+        done = subprocess.run(
+            command,
+            input=json.dumps({"what": what, "arguments": arguments}).encode(),
+            capture_output=True,
+            timeout=_PATIENCE,
+            check=False,
+            start_new_session=True,
+        )
+        answer = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise ProblemError(f"could not be looked at: {type(error).__name__} (is there memory?)") from None
+    if "problem" in answer:
+        raise ProblemError(answer["problem"])
+    return answer["found"]
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """The child's work."""
+    arguments = question["arguments"]
+    if "template" in arguments:
+        arguments["template"] = msgspec.convert(arguments["template"], Template)
+    try:
+        found = getattr(CertificateForms(), question["what"])(**arguments)
+    except ProblemError as error:
+        return {"problem": str(error)}
+    return {"found": found if isinstance(found, bool) else asdict(found)}
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    print(json.dumps(answer(json.load(sys.stdin))))

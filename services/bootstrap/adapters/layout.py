@@ -1,0 +1,48 @@
+"""The directories a kubelet makes at its start, with their modes (reference config.md 5.9), whatever the umask is.
+
+What exists already keeps its mode, as with the kubelet. Everything below a pod's directory is podsync's and volume's.
+"""
+
+from pathlib import Path
+
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+
+
+def make_layout(config: EffectiveConfig) -> None:
+    """Make what is missing. Raises OperatorError, naming the first directory that cannot be made."""
+    for path, mode in directories(config):
+        try:
+            _make(path, mode)
+        except OSError as error:
+            where = str(error.filename or path)
+            remedy = "mend it, or give another directory with --root-dir, --cert-dir or podLogsDir"
+            raise OperatorError(f"cannot be made: {error.strerror}", where=where, remedy=remedy) from error
+
+
+def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
+    """Each directory with its mode, parents first."""
+    root, pod_logs = Path(config.root_dir), Path(config.pod_logs_dir)
+    below_root = ("pods", "plugins", "plugins_registry", "pod-resources")
+    return [
+        (root, 0o750),
+        *((root / name, 0o750) for name in below_root),
+        (pod_logs, 0o750),
+        (pod_logs.parent / "containers", 0o755),  # podsync links the logs there
+        (Path(config.cert_dir), 0o755),
+    ]
+
+
+def _make(path: Path, mode: int) -> None:
+    """Missing parents get the same mode."""
+    if path.is_dir():
+        return
+    if path.parent != path:
+        _make(path.parent, mode)
+    try:
+        path.mkdir(mode=mode)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return
+    path.chmod(mode)

@@ -1,0 +1,45 @@
+"""bootstrap's part in `--lock-file`: takes it where no `kubelet` executable holds it, and hears who else wants it."""
+
+import logging
+import os
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from shared.errors import OperatorError
+from shared.klog import structured
+from shared.lock_file import HELD, hold
+
+log = logging.getLogger(__name__)
+
+
+def take_lock(path: str) -> None:
+    """Wait for the lock and keep it for the life of this process. Raises OperatorError."""
+    if not path or os.environ.get(HELD) == path:
+        return
+    try:
+        hold(path)
+    except OSError as error:
+        remedy = "give a path this user may write to"
+        raise OperatorError(
+            f"cannot be locked: {error.strerror}", where=f"--lock-file: {path}", remedy=remedy
+        ) from error
+
+
+class LockContention:
+    """Others who open the lock file, or remove it, from the making of this object on."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._inotify = Inotify()
+        try:
+            self._inotify.add_watch(Path(path), Mask.OPEN | Mask.DELETE_SELF)
+        except OSError as error:
+            self._inotify.close()
+            raise OperatorError(f"cannot be watched: {error.strerror}", where=path, remedy="create it anew") from error
+
+    async def wait(self) -> None:
+        """Until somebody wanted it."""
+        with self._inotify:
+            event = await self._inotify.get()
+            log.info("%s", structured("Lock file contention, ending", path=self._path, event=str(event.mask)))

@@ -1,0 +1,51 @@
+"""READY=1 once for each supervisord, and whether that supervisord still answers.
+
+What was sent is noted in the run directory, for a bootstrap that is killed must not make the next one say it again;
+killed between sending and noting, it is said twice, which systemd takes no notice of.
+"""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from shared.files import write_atomically
+from shared.klog import structured
+from shared.service_notify import READY, notify, service_socket
+
+log = logging.getLogger(__name__)
+
+_NOTE = "ready"
+_QUESTION = b"<?xml version='1.0'?><methodCall><methodName>supervisor.getState</methodName></methodCall>"
+
+
+def tell_ready(run_dir: Path, generation: str) -> None:
+    """Tell the service manager, where there is one, that the agent of this supervisord is up; only once."""
+    address, note = service_socket(), run_dir / _NOTE
+    if not address:
+        return
+    try:
+        if generation and note.exists() and note.read_text(encoding="utf-8") == generation:
+            return
+        notify(READY, address)
+        write_atomically(note, generation.encode())
+    except OSError as error:
+        log.warning("%s", structured("Failed to notify the service manager", err=error.strerror, state=READY))
+
+
+async def supervisord_answers(patience: float) -> bool:
+    """Whether the supervisord that started us answers within `patience` seconds. Loads none of its modules for it."""
+    url = os.environ.get("SUPERVISOR_SERVER_URL", "")
+    if not url.startswith("unix://"):
+        return True  # nobody to judge
+    try:
+        async with asyncio.timeout(patience):
+            reader, writer = await asyncio.open_unix_connection(url.removeprefix("unix://"))
+            try:
+                head = "POST /RPC2 HTTP/1.0\r\nContent-Type: text/xml\r\n"
+                writer.write(f"{head}Content-Length: {len(_QUESTION)}\r\n\r\n".encode() + _QUESTION)
+                return bool(await reader.readline())
+            finally:
+                writer.transport.abort()
+    except (OSError, TimeoutError):
+        return False

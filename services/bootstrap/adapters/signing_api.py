@@ -1,0 +1,127 @@
+"""CertificateSigningRequests at the API server: created once, waited for by list and watch of the one name.
+
+Speaks through `shared.kube.interface`; decides nothing about certificates. Rules: reference config.md 5.4.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+
+from services.bootstrap.core.certificate_template import Template, wants_encipherment
+from services.bootstrap.core.signing_request import Fate, Judgement, judge, request_object, request_text
+from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+VERSIONS = ("v1", "v1beta1")
+_WATCH = 300.0  # seconds of one watch
+_AGAIN = 2.0  # seconds between a broken watch and the next list
+_LIMIT = "500"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A request that the API server has."""
+
+    name: str
+    uid: str
+    version: str  # of the API: v1 or v1beta1
+
+
+async def demands_encipherment(api: ApiClient) -> bool:
+    """Whether the server's signers want `key encipherment` from every key. Raises ApiUnreachableError."""
+    try:
+        return wants_encipherment(await api.get(paths.VERSION))
+    except ApiStatusError:  # not shown to everybody; a new server then
+        return False
+
+
+async def send(api: ApiClient, name: str, request: str, template: Template, *, encipherment: bool) -> Object:
+    """Create the request under this name; the object, also where the name is taken (whose it is, the caller sees).
+
+    Raises ApiStatusError, ApiUnreachableError.
+    """
+    for version in VERSIONS:
+        body = request_object(name, request, template, encipherment=encipherment, version=version)
+        try:
+            created = await api.create(paths.certificate_signing_requests(version), body)
+        except ApiStatusError as error:
+            if error.already_exists:
+                found = await api.get(paths.certificate_signing_request(version, name))
+                return {**found, "apiVersion": body["apiVersion"]}
+            if not error.not_found or version == VERSIONS[-1]:
+                raise
+        else:
+            return {**created, "apiVersion": body["apiVersion"]}
+    raise AssertionError("unreachable")
+
+
+def sent(csr: Object) -> Sent:
+    """What to remember of an object that `send` returned."""
+    metadata = csr["metadata"]
+    return Sent(name=metadata["name"], uid=metadata["uid"], version=csr["apiVersion"].rpartition("/")[2])
+
+
+def holds(csr: Object, request: str) -> bool:
+    """Whether this object carries exactly this request."""
+    return request_text(csr) == request
+
+
+async def answered(
+    api: ApiClient, request: Sent, seconds: float, on_pending: Callable[[str], None] = lambda _: None
+) -> Judgement:
+    """Wait until the request is issued, denied, failed or gone; still pending after `seconds` is an answer, too.
+
+    `on_pending` hears what it waits for. Broken connections are waited out. Raises ApiStatusError.
+    """
+    return await _until(api, request, seconds, lambda found: found.fate is not Fate.PENDING, on_pending)
+
+
+async def gone(api: ApiClient, request: Sent, seconds: float) -> bool:
+    """Wait at most `seconds` until somebody has deleted the request; whether they have. Raises ApiStatusError."""
+    return (await _until(api, request, seconds, lambda found: found.fate is Fate.GONE)).fate is Fate.GONE
+
+
+async def _until(
+    api: ApiClient,
+    request: Sent,
+    seconds: float,
+    ends: Callable[[Judgement], bool],
+    on_pending: Callable[[str], None] = lambda _: None,
+) -> Judgement:
+    found = Judgement(Fate.PENDING, line=f"{request.name} could not be looked at")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                try:
+                    async with contextlib.aclosing(_states(api, request)) as states:
+                        async for found in states:
+                            if ends(found):
+                                return found
+                            on_pending(found.line)
+                except ApiUnreachableError as error:
+                    log.debug("%s: %s", request.name, error)
+                except ApiStatusError as error:
+                    if not error.gone and error.code < 500:
+                        raise
+                await asyncio.sleep(_AGAIN)
+    return found
+
+
+async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[Judgement]:
+    """What a list says of the request, and then each change of it, until the watch ends."""
+    path = paths.certificate_signing_requests(request.version)
+    query = {"fieldSelector": f"metadata.name={request.name}"}
+    listed = await api.get(path, {**query, "limit": _LIMIT})
+    items = listed.get("items") or []
+    yield judge(items[0] if items else None, request.uid)
+    version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
+    async with api.watch(path, {**query, "resourceVersion": version}, timeout=_WATCH) as events:
+        async for event in events:
+            if event.type == "BOOKMARK":
+                continue
+            yield judge(None if event.type == "DELETED" else event.object, request.uid)

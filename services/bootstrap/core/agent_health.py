@@ -1,0 +1,38 @@
+"""Is the agent so well that systemd may be told so, as bootstrap sees it.
+
+A service that ends is supervisord's business and no reason to start everything anew. So two things count: whether
+supervisord itself still answers, and whether podsync's loop turns. Times are CLOCK_MONOTONIC seconds.
+"""
+
+from collections.abc import Collection, Mapping
+
+_SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stand, or twice the sync frequency if that is more
+_LONGEST_PATIENCE = 10.0  # seconds
+
+
+class AgentHealth:
+    """What was found and heard, and the verdict on it."""
+
+    def __init__(self, services: Collection[str], sync_frequency: float) -> None:
+        self._missing = set(services)
+        self._sync_loop_limit = max(2 * sync_frequency, _SYNC_LOOP_AT_LEAST)
+        self._sync_loop_turned: float | None = None
+        self.supervisord_answers = True
+
+    def note_beat(self, service: str, progress: Mapping[str, float]) -> bool:
+        """A beat was heard. True when with it every service has been heard, once."""
+        if service == "podsync" and "sync" in progress:
+            self._sync_loop_turned = progress["sync"]
+        waited = bool(self._missing)
+        self._missing.discard(service)
+        return waited and not self._missing
+
+    def is_well(self, now: float) -> bool:
+        """The verdict; a sync loop that was never heard of is no fault yet."""
+        turned = self._sync_loop_turned
+        return self.supervisord_answers and (turned is None or now - turned <= self._sync_loop_limit)
+
+
+def rhythm(interval: float) -> tuple[float, float]:
+    """Seconds between two questions to supervisord, and for an answer: a silence is known before the next ping."""
+    return interval / 2, min(_LONGEST_PATIENCE, interval / 2)

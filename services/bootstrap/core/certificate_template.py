@@ -1,0 +1,110 @@
+"""What a certificate is to hold, and whether one does: names and usages as the control plane's signers want them.
+
+Rules: reference config.md 5.4 to 5.6. Pure; knows no key and no encoding.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+_NODES = "system:nodes"
+_FIRST_WITHOUT_ENCIPHERMENT = (1, 27)  # older signers want the usage from every kind of key
+
+
+@dataclass(frozen=True, kw_only=True)
+class Template:
+    """What to ask for. Names and addresses are sorted and without doubles."""
+
+    signer: str
+    common_name: str
+    purpose: str  # the extended key usage: "client auth" or "server auth"
+    organizations: tuple[str, ...] = (_NODES,)
+    dns_names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateFacts:
+    """What a leaf certificate says. Times in wall seconds."""
+
+    not_before: float
+    not_after: float
+    common_name: str
+    organizations: tuple[str, ...] = ()
+    dns_names: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+
+def client_template(node_name: str) -> Template:
+    """The node's client certificate."""
+    return Template(signer=CLIENT_SIGNER, common_name=f"system:node:{node_name}", purpose="client auth")
+
+
+def serving_template(
+    node_name: str, addresses: Iterable[Mapping[str, Any]], *, dns_only_allowed: bool
+) -> Template | None:
+    """The serving certificate for `node.status.addresses`; None while there is nothing it could be made for."""
+    names, ips = set(), set()
+    for address in addresses:
+        kind, text = address.get("type"), str(address.get("address") or "")
+        ip = _ip(text)
+        if kind in ("Hostname", "InternalIP", "ExternalIP") and ip:
+            ips.add(ip)
+        elif kind in ("Hostname", "InternalDNS", "ExternalDNS") and text:
+            names.add(text)
+    if not ips and not (dns_only_allowed and names):
+        return None
+    return Template(
+        signer=SERVING_SIGNER,
+        common_name=f"system:node:{node_name}",
+        purpose="server auth",
+        dns_names=tuple(sorted(names)),
+        addresses=tuple(sorted(ips)),
+    )
+
+
+def _ip(text: str) -> str:
+    """The address as certificates have it, "" for what is none."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.scope_id:
+            return ""
+        return str(found.ipv4_mapped or found)
+    return str(found)
+
+
+def covers(facts: CertificateFacts, template: Template) -> bool:
+    """Whether the certificate holds all that the template names; what it holds besides does not matter."""
+    return (
+        facts.common_name == template.common_name
+        and set(template.organizations) <= set(facts.organizations)
+        and set(template.dns_names) <= set(facts.dns_names)
+        and set(template.addresses) <= set(facts.addresses)
+    )
+
+
+def usages(template: Template, *, encipherment: bool) -> tuple[str, ...]:
+    """The usages to request, in the order that the names of deterministic requests are made from."""
+    return ("digital signature", *(("key encipherment",) if encipherment else ()), template.purpose)
+
+
+def wants_encipherment(version: Mapping[str, Any]) -> bool:
+    """Whether signers of a server that answers so to /version demand `key encipherment` from ECDSA keys, too."""
+    major, minor = (_number(version.get(part)) for part in ("major", "minor"))
+    return major > 0 and (major, minor) < _FIRST_WITHOUT_ENCIPHERMENT
+
+
+def _number(text: Any) -> int:
+    """The digits that a version's part begins with: providers write `20+`."""
+    digits = ""
+    for character in str(text or ""):
+        if not ("0" <= character <= "9"):
+            break
+        digits += character
+    return int(digits or 0)

@@ -1,0 +1,25 @@
+"""What stands between a start and a client certificate: the table of reference config.md 5.4. Pure."""
+
+from enum import StrEnum
+
+
+class ClientPlan(StrEnum):
+    """What to do about the node's own credentials."""
+
+    AS_IS = "use the kubeconfig as it is"
+    MANAGED = "ask for certificates as whom the kubeconfig says, and use only those"
+    BOOTSTRAP_ONCE = "ask for one certificate with the bootstrap kubeconfig, then write the kubeconfig"
+    BOOTSTRAP_MANAGED = "write the kubeconfig, ask for certificates with the bootstrap kubeconfig"
+
+
+def plan_client(*, rotate: bool, bootstrap_given: bool, still_valid: bool) -> ClientPlan:
+    """`still_valid`: the kubeconfig can be used and holds a client certificate that has not ended."""
+    if not bootstrap_given or still_valid:
+        return ClientPlan.MANAGED if rotate else ClientPlan.AS_IS
+    return ClientPlan.BOOTSTRAP_MANAGED if rotate else ClientPlan.BOOTSTRAP_ONCE
+
+
+def asks_as_node(*, own_valid: bool, own_refused: bool, bootstrap_usable: bool) -> bool:
+    """Whether the next certificate is asked for with the present one. A present one that the API server does not know
+    (its authority was replaced) makes way for the bootstrap kubeconfig, where there is one."""
+    return own_valid and not (own_refused and bootstrap_usable)

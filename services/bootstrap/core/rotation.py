@@ -1,0 +1,28 @@
+"""When a certificate is due to be replaced, and when to ask again after a failure (reference config.md 5.4). Pure.
+
+Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
+"""
+
+from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
+
+REFUSED_PAUSE = 300.0  # seconds before a signer that said no is asked again, unless its answer is removed before
+_EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime
+_TRIES, _FIRST, _JITTER, _STEADY = 5, 2.0, 0.1, 32.0
+_UNREACHABLE = 8.0  # seconds at most: a node joins within ten of its network
+
+
+def rotation_deadline(facts: CertificateFacts, chance: float) -> float:
+    """The moment at which this certificate is to be replaced: 70 to 90 % of its lifetime."""
+    return facts.not_before + (facts.not_after - facts.not_before) * (_EARLIEST + _SPREAD * chance)
+
+
+def is_due(facts: CertificateFacts | None, template: Template, deadline: float, wall: float) -> bool:
+    """Whether to ask for a certificate now. `deadline` is the present one's."""
+    return facts is None or wall >= min(deadline, facts.not_after) or not covers(facts, template)
+
+
+def attempt_delay(failures: int, chance: float, *, unreachable: bool = False) -> float:
+    """How long to wait after so many failures in a row (at least one)."""
+    growing = _FIRST * 2.0 ** (min(max(failures, 1), _TRIES) - 1) * (1 + _JITTER * chance)
+    delay = _STEADY if failures >= _TRIES else growing
+    return min(delay, _UNREACHABLE) if unreachable else delay

@@ -1,0 +1,115 @@
+"""A CertificateSigningRequest: what is sent, what it is called, and what the object says later. Pure.
+
+Rules: reference config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from services.bootstrap.core.certificate_template import Template, usages
+from shared.model.objects import Object, name, uid
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of which the API server makes the ends of generated names
+_SHOWN = 200  # characters of what an approver wrote
+
+
+class Fate(StrEnum):
+    """What became of a request."""
+
+    PENDING = "pending"
+    ISSUED = "issued"
+    DENIED = "denied"
+    FAILED = "failed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`certificate` is the PEM text of an issued one; `line` says what happened and how to mend it."""
+
+    fate: Fate
+    certificate: str = ""
+    line: str = ""
+
+
+def generated_name(choices: Sequence[int]) -> str:
+    """A name as the API server makes it for `generateName: csr-`, from five random numbers.
+
+    Chosen here and saved before the request is sent, it finds the request again after a crash or a lost answer.
+    """
+    return "csr-" + "".join(_LETTERS[number % len(_LETTERS)] for number in choices[:5])
+
+
+def deterministic_name(public_key: bytes, template: Template, *, encipherment: bool) -> str:
+    """The name for a key (DER, PKIX) and a subject: whoever asks again for the same asks with the same name."""
+    parts = [public_key, template.common_name.encode(), *(one.encode() for one in template.organizations)]
+    parts += [usage.encode() for usage in usages(template, encipherment=encipherment)]
+    digest = hashlib.new("sha512_256", b"".join(_unpadded(part) + b"|" for part in parts), usedforsecurity=False)
+    return "node-csr-" + _unpadded(digest.digest()).decode()
+
+
+def _unpadded(content: bytes) -> bytes:
+    return base64.urlsafe_b64encode(content).rstrip(b"=")
+
+
+def request_object(request_name: str, request: str, template: Template, *, encipherment: bool, version: str) -> Object:
+    """The object to create; `request` is the PEM text of the PKCS#10 request, `version` v1 or v1beta1."""
+    return {
+        "apiVersion": f"certificates.k8s.io/{version}",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": request_name},
+        "spec": {
+            "request": base64.b64encode(request.encode()).decode(),
+            "signerName": template.signer,
+            "usages": list(usages(template, encipherment=encipherment)),
+        },
+    }
+
+
+def request_text(csr: Object) -> str:
+    """The PKCS#10 request in an object, PEM text; "" for what is none."""
+    return _decoded((csr.get("spec") or {}).get("request"))
+
+
+def signer_of(csr: Object) -> str:
+    """The signer it is for."""
+    return str((csr.get("spec") or {}).get("signerName") or "")
+
+
+def judge(csr: Object | None, wanted_uid: str) -> Judgement:
+    """What this state of the object means for whoever created `wanted_uid`; None = there is no such object."""
+    if csr is None:
+        return Judgement(Fate.GONE, line="was deleted before it was answered")
+    if uid(csr) != wanted_uid:
+        return Judgement(Fate.GONE, line=f"{name(csr)} was deleted and is somebody else's now")
+    status = csr.get("status") or {}
+    conditions = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, dict)}
+    if "Denied" in conditions:
+        line = f"{name(csr)} was denied{_said(conditions['Denied'])} (delete it to be asked again at once)"
+        return Judgement(Fate.DENIED, line=line)
+    if "Failed" in conditions:
+        line = f"{name(csr)} failed at its signer{_said(conditions['Failed'])} (delete it to be asked again at once)"
+        return Judgement(Fate.FAILED, line=line)
+    certificate = _decoded(status.get("certificate"))
+    if "Approved" in conditions and certificate:
+        return Judgement(Fate.ISSUED, certificate=certificate)
+    if "Approved" in conditions:
+        line = f"{name(csr)} is approved and waits for its signer (does kube-controller-manager run, with a signer?)"
+        return Judgement(Fate.PENDING, line=line)
+    return Judgement(Fate.PENDING, line=f"{name(csr)} waits for approval (kubectl certificate approve {name(csr)})")
+
+
+def _said(condition: Object) -> str:
+    text = ": ".join(str(condition[key]) for key in ("reason", "message") if condition.get(key))
+    return f": {' '.join(text.split())[:_SHOWN]}" if text else ""
+
+
+def _decoded(text: object) -> str:
+    try:
+        return base64.b64decode(str(text or "")).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

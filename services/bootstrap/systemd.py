@@ -1,0 +1,81 @@
+"""What bootstrap has to do with whoever started the agent: READY, the watchdog's pings, and the lock file's contenders.
+
+Waits and tells; what counts as well is `core.agent_health`.
+"""
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from bus.messages.beat import Beat
+from bus.messages.bootstrap import SUPERVISORD_IS_SILENT
+from bus.messages.streams import SERVICES
+from services.bootstrap.adapters import supervisord
+from services.bootstrap.adapters.lock_file import LockContention
+from services.bootstrap.adapters.service_notify import supervisord_answers, tell_ready
+from services.bootstrap.core.agent_health import AgentHealth, rhythm
+from services.launch import Context
+from shared.klog import structured
+from shared.service_notify import keep_pinging, service_socket, watchdog_interval
+
+log = logging.getLogger(__name__)
+
+
+class Systemd:
+    """`generation` and `process` are of the supervisord that started us."""
+
+    def __init__(self, context: Context, generation: str, process: int) -> None:
+        self._context, self._generation = context, generation
+        self._address = service_socket()
+        self._interval = watchdog_interval(os.environ, process) if self._address else 0.0
+        config = context.config
+        self._contention = LockContention(config.lock_file) if config.exit_on_lock_contention else None
+        self._health = AgentHealth([name for name in SERVICES if name != "bootstrap"], config.sync_frequency)
+        self._all_heard = asyncio.Event()
+        if self._address or self._contention:
+            context.bus.on_beat(self._heard)
+
+    async def run(self) -> None:
+        """Until cancelled; ends at once where there is nobody to tell."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._address:
+                tasks.create_task(self._tell_ready(), name="ready")
+            if self._interval:
+                tasks.create_task(self._question_supervisord(), name="supervisord")
+                tasks.create_task(keep_pinging(self._interval, self._is_well, self._address), name="pings")
+            if self._contention:
+                tasks.create_task(self._give_way(self._contention), name="lock file")
+
+    def _heard(self, beat: Beat) -> None:
+        if self._health.note_beat(beat.service, beat.progress):
+            self._all_heard.set()
+
+    async def _tell_ready(self) -> None:
+        await self._all_heard.wait()
+        await asyncio.to_thread(tell_ready, Path(self._context.config.run_dir), self._generation)
+
+    def _is_well(self) -> bool:
+        return self._health.is_well(self._context.clock.monotonic())
+
+    async def _question_supervisord(self) -> None:
+        pause, patience = rhythm(self._interval)
+        while True:
+            answers = await supervisord_answers(patience)
+            if answers != self._health.supervisord_answers:
+                self._health.supervisord_answers = answers
+                self._context.bus.trouble("supervisord", None if answers else SUPERVISORD_IS_SILENT)
+            await asyncio.sleep(pause)
+
+    async def _give_way(self, contention: LockContention) -> None:
+        """A clean end of the whole agent, but not before it has started."""
+        await contention.wait()
+        await self._all_heard.wait()
+        parent = supervisord.Supervisord.of_environment()
+        if parent is None:
+            log.error("%s", structured("Somebody else wants the lock file: stop this agent by hand"))
+            return
+        try:
+            await asyncio.to_thread(parent.shut_down)
+        except supervisord.SupervisordError as error:
+            log.error("%s", structured("Failed to give way to whoever wants the lock file", err=error))

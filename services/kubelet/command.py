@@ -1,0 +1,123 @@
+"""The command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md 3.9).
+
+The command line is judged in a forked child while this process loads supervisord, on the other core. Imports little
+before the fork, for both would carry it.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
+
+
+def main() -> int:
+    """Run the agent until it ends; the exit code: 0 as told, 1 for any refusal or a second signal, 2 for bad gates."""
+    arguments = sys.argv[1:]
+    _open_standard_streams()
+    _take_the_name()
+    signal.signal(signal.SIGTERM, _end_before_the_start)
+    signal.signal(signal.SIGINT, _end_before_the_start)
+    child, answer = _fork_evaluation(arguments)
+    try:
+        from services.kubelet.supervision import supervise  # meanwhile
+
+        settled = _read(answer)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except SystemExit:
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        raise
+    if code != 0 or not settled:
+        return code if code >= 0 else 1
+    place = json.loads(settled)
+    environment = {STANDARD_ERROR: _inheritable(2), STANDARD_OUTPUT: _inheritable(1)}
+    if arguments:
+        environment["KUBELET_ARGS"] = shlex.join(arguments)
+    if path := place["lock_file"]:
+        from shared.lock_file import HELD, hold
+
+        try:
+            hold(path)
+        except OSError as error:
+            return _fail(f"--lock-file: {path}: {error.strerror} (give a path this user may write to)")
+        environment[HELD] = path
+    os.environ.update(environment)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process compiles all its modules at every start
+    kept = [int(environment[name]) for name in (STANDARD_ERROR, STANDARD_OUTPUT)]
+    return supervise(place["supervisord_conf"], kept, _fail)
+
+
+def _fork_evaluation(arguments: list[str]) -> tuple[int, int]:
+    """The child's process id, and where its answer is to be read: empty when there is nothing to start."""
+    answer, write = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.close(answer)
+        _evaluate(arguments, parent, write)
+    os.close(write)
+    return child, answer
+
+
+def _evaluate(arguments: list[str], parent: int, write: int) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    code = 1
+    try:
+        from services.kubelet.evaluation import settle
+
+        code, answer = settle(arguments, parent)
+        if answer:
+            os.write(write, json.dumps(answer).encode())  # a path or three: fits into any pipe
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        pass  # `kubelet --help | head`
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)
+
+
+def _read(fd: int) -> bytes:
+    with open(fd, "rb") as file:
+        return file.read()
+
+
+def _fail(line: str) -> int:
+    from services.kubelet.console import Console
+
+    Console(os.getpid()).failed(line)
+    return 1
+
+
+def _end_before_the_start(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _open_standard_streams() -> None:
+    """A descriptor 0 to 2 that is closed would become somebody's file or socket, and be written to."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _take_the_name() -> None:
+    with contextlib.suppress(OSError):
+        fd = os.open("/proc/self/comm", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(fd, b"kubelet")
+        os.close(fd)
+
+
+def _inheritable(fd: int) -> str:
+    """Another descriptor of the same stream, above the standard ones, that stays open in the services."""
+    return str(fcntl.fcntl(fd, fcntl.F_DUPFD, 3))

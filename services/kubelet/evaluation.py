@@ -1,0 +1,103 @@
+"""Judges a kubelet's command line and prepares what supervisord needs; runs in a child that ends with it.
+
+Order and texts follow the reference, config.md 3.1 and 3.9: flags, help, version, configuration, then the lines a
+kubelet prints before it runs. Decides no value; that is `shared.config`.
+"""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from bus.manifest import prepare_run_dir
+from services.kubelet.configuration import SUPERVISORD_CONF, packaged_text, render
+from services.kubelet.console import Console
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.flags import FlagsRefusedError, flag_lines, parse_flags
+from shared.config.loader import evaluate
+from shared.config.places import find_arguments, find_places
+from shared.config.resolve import Resolved
+from shared.errors import OperatorError
+from shared.files import write_atomically
+from shared.klog import structured
+from shared.limits import set_oom_score
+from shared.service_notify import watchdog_interval
+from shared.version import KUBERNETES_RELEASE
+
+_LONGEST_ARGUMENTS = 131072 - len("KUBELET_ARGS=") - 1  # bytes the kernel takes of one variable
+
+
+def settle(arguments: list[str], process: int) -> tuple[int, dict[str, Any]]:
+    """Exit code and what supervisord needs to know; an empty answer = there is nothing to start.
+
+    Without any argument those count that supervisord alone would go by: KUBELET_ARGS, or the args file. `process` is
+    the kubelet whose command line this is.
+    """
+    console = Console(process)
+    try:
+        return 0, _settle(arguments or find_arguments(find_places()), process, console)
+    except ConfigurationRefusedError as error:
+        for line in error.lines:
+            console.failed(line)
+        return error.exit_code, {}
+    except OperatorError as error:
+        console.failed(str(error))
+        return 1, {}
+
+
+def _settle(arguments: list[str], process: int, console: Console) -> dict[str, Any]:
+    try:
+        flags = parse_flags(arguments)
+    except FlagsRefusedError as error:
+        for line in error.deprecations:
+            console.raw(line)
+        raise
+    for line in flags.deprecations:
+        console.raw(line)
+    if flags.asks_help:
+        from shared.config.help_text import help_text
+
+        print(help_text().rstrip("\n"))
+        return {}
+    if flags.version in ("true", "raw"):
+        from shared.config.help_text import version_text
+
+        print(version_text(flags.version).rstrip("\n"))
+        return {}
+    if len(os.fsencode(shlex.join(arguments))) > _LONGEST_ARGUMENTS:
+        what = f"take more than {_LONGEST_ARGUMENTS} bytes"
+        raise OperatorError(what, where="the flags", remedy="put them into the file of --config")
+    resolved = evaluate(arguments)
+    config = resolved.config
+    if config.exit_on_lock_contention and not config.lock_file:
+        raise OperatorError("needs --lock-file", where="--exit-on-lock-contention", remedy="name the file to lock")
+    console.json, console.split = config.logging_format == "json", config.log_split_stream
+    if config.verbosity >= 1:
+        for line in flag_lines(flags):
+            console.info(line, 1)
+    if os.geteuid() != 0:
+        console.error(structured("Kubelet needs to run as uid 0", uid=os.geteuid()))
+    console.info(structured("Kubelet version", kubeletVersion=_reported(flags.version)))
+    watchdog_interval(os.environ, process)
+    answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
+    set_oom_score(config.oom_score_adj, process)  # where that fails, each service says so
+    return answer
+
+
+def _reported(version: str) -> str:
+    return version if version.startswith("v") else KUBERNETES_RELEASE
+
+
+def _prepare(resolved: Resolved) -> Path:
+    """The run directory, the log directory and the configuration for supervisord. Raises OperatorError."""
+    run_dir, log_dir = Path(resolved.config.run_dir), Path(resolved.config.log_dir)
+    prepare_run_dir(run_dir)
+    try:
+        log_dir.mkdir(parents=True, exist_ok=True, mode=0o755)
+        text = render(packaged_text(), run_dir, log_dir)
+        write_atomically(run_dir / SUPERVISORD_CONF, text.encode())
+    except OSError as error:
+        where = str(error.filename or log_dir)
+        remedy = "give another directory, or run as a user that may write there"
+        raise OperatorError(f"cannot be written: {error.strerror}", where=where, remedy=remedy) from error
+    return run_dir / SUPERVISORD_CONF

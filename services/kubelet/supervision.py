@@ -1,0 +1,164 @@
+"""supervisord inside the executable: the installed one, with the few things a kubelet must do otherwise.
+
+It acts on a signal and on a child's end at once and not up to a second later, stops the services all together, keeps
+the operator's standard error open in them, and ends with a kubelet's exit codes. Restarting stays supervisord's matter.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from supervisor.medusa import asyncore_25 as asyncore
+from supervisor.options import ServerOptions, SignalReceiver
+from supervisor.states import SupervisorStates
+from supervisor.supervisord import Supervisor
+
+from services.exit_codes import REFUSED
+
+_FIRST_SERVICE = 30  # priority in supervisord.conf; lower ones are what the services stand on, and end after them
+
+
+def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int:
+    """Run supervisord with this configuration file until it is told to end; the exit code.
+
+    `kept` are descriptors the services inherit; `fail` shows a line to the operator.
+    """
+    signals = Signals()
+    wakeup = Wakeup()
+    first = True
+    while True:
+        options = Options(kept, signals, wakeup, fail)
+        options.realize(["-n", "-s", "-c", conf], doc="", progname="kubelet")
+        options.first, options.test = first, False
+        agent = Agent(options)
+        try:
+            agent.main()
+        except asyncore.ExitNow:
+            pass
+        except OSError as error:
+            return fail(f"{error.filename or conf}: {error.strerror} (mend it)")
+        options.close_httpservers()
+        options.close_logger()
+        first = False
+        if options.mood < SupervisorStates.RESTARTING:
+            return 1 if agent.was_refused() and not signals.told_to_end else 0
+
+
+class Signals(SignalReceiver):  # type: ignore[misc]
+    """supervisord's list of signals; the second one to end us ends us now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told_to_end = False
+        self.children: dict[int, Any] = {}
+        self._owner = os.getpid()
+
+    def receive(self, sig: int, frame: FrameType | None) -> None:
+        if sig in (signal.SIGTERM, signal.SIGINT) and os.getpid() == self._owner:
+            if self.told_to_end:
+                self._end_at_once()
+            self.told_to_end = True
+        super().receive(sig, frame)
+
+    def _end_at_once(self) -> NoReturn:
+        """No service minds being killed, and none must work on when the operator means "now"; pods are not ours."""
+        for pid in list(self.children):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        os._exit(1)
+
+
+class Wakeup:
+    """A pipe that every signal writes to, so that supervisord's poll ends. Stands in its map of sockets."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        return self._read, self._write
+
+    def arm(self) -> None:
+        """From now on; the first turn comes at once, for supervisord starts nothing before its first turn."""
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        asyncore.socket_map[self._read] = self
+        os.write(self._write, b"\0")
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def handle_read_event(self) -> None:
+        try:
+            os.read(self._read, 4096)
+        except BlockingIOError:
+            pass
+
+    def handle_error(self) -> None:
+        pass
+
+
+class Options(ServerOptions):  # type: ignore[misc]
+    """supervisord's options and its hands on the system."""
+
+    def __init__(self, kept: Sequence[int], signals: Signals, wakeup: Wakeup, fail: Callable[[str], int]) -> None:
+        super().__init__()
+        self._kept, self._wakeup, self._fail = frozenset(kept), wakeup, fail
+        self.signal_receiver = signals
+        signals.children = self.pidhistory
+
+    def setsignals(self) -> None:
+        super().setsignals()
+        self._wakeup.arm()
+
+    def close_fd(self, fd: int) -> None:
+        """Also how a child closes what it should not have: the operator's streams stay."""
+        if fd not in self._kept:
+            super().close_fd(fd)
+
+    def cleanup_fds(self) -> None:
+        """At a SIGHUP. Nothing is left behind that would have to be closed; the lock and the streams are to stay."""
+
+    def usage(self, msg: str) -> NoReturn:
+        """What it cannot work with."""
+        line = " ".join(str(msg).split())
+        if "already listening" in line:
+            line = "a kubelet with this run directory is running already (stop it, or give this one another directory)"
+        raise SystemExit(self._fail(line))
+
+
+class Agent(Supervisor):  # type: ignore[misc]
+    """Stops what has one rank at once; remembers why bootstrap ended."""
+
+    process_groups: dict[str, Any]
+    stop_groups: list[Any] | None
+
+    def was_refused(self) -> bool:
+        """Whether bootstrap ended us because it cannot work."""
+        group = self.process_groups.get("bootstrap")
+        return group is not None and group.processes["bootstrap"].exitstatus == REFUSED
+
+    def ordered_stop_groups_phase_1(self) -> None:
+        for group in self._last_ranks():
+            group.stop_all()
+
+    def ordered_stop_groups_phase_2(self) -> None:
+        if self.stop_groups:
+            stopped = [group for group in self._last_ranks() if not group.get_unstopped_processes()]
+            self.stop_groups = [group for group in self.stop_groups if group not in stopped]
+
+    def _last_ranks(self) -> list[Any]:
+        """The services, while one of them runs; then the others one by one, the last first."""
+        groups = self.stop_groups or []
+        services = [group for group in groups if group.config.priority >= _FIRST_SERVICE]
+        return services or groups[-1:]

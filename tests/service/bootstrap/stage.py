@@ -1,0 +1,144 @@
+"""bootstrap's keepers of certificates between a store on disk and the API server's double, on virtual time."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from bus.memory import MemoryNetwork
+from bus.messages.beat import Beat
+from services.bootstrap.adapters.certificate_forms import CertificateForms
+from services.bootstrap.adapters.certificate_store import CertificateStore
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport
+from services.bootstrap.adapters.material import Material
+from services.bootstrap.adapters.node_credentials import client_store
+from services.bootstrap.certificate_keeper import CertificateKeeper
+from services.bootstrap.core.certificate_template import Template, client_template
+from services.bootstrap.first_certificate import FirstCertificate
+from services.bootstrap.requesters import ClientRequester
+from services.launch import Context
+from shared.config.effective import EffectiveConfig
+from shared.kube.interface import ApiClient
+from tests.fakes.api_resources import NEWEST, OlderServer
+from tests.fakes.api_server import FakeApiServer
+from tests.fakes.api_signer import Signer
+from tests.fakes.virtual_time import ended, pass_time, virtual_clock
+
+NODE, BOOTSTRAP = "system:node:n1", "system:bootstrap:abcdef"
+REPORT = KubeconfigReport(
+    material=Material(server="https://api:6443", token="t0p"), cluster={"server": "https://api:6443"}
+)
+
+
+async def at_once(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """What `asyncio.to_thread` is elsewhere: virtual time waits for no thread."""
+    return work(*arguments, **named)
+
+
+class Stage:
+    """One node; `begin` and `kill` give bootstrap its lives."""
+
+    def __init__(self, directory: Path, *, drops: OlderServer = NEWEST, version: str = "v1", **more: Any) -> None:
+        self.network = MemoryNetwork(virtual_clock())
+        self.server = FakeApiServer(self.network.clock, drops=drops)
+        self.signer = Signer(self.server, version=version)
+        run_dir = directory / "run"
+        run_dir.mkdir()
+        self.config = EffectiveConfig(
+            node_name="n1",
+            root_dir=str(directory),
+            run_dir=str(run_dir),
+            log_dir="",
+            cert_dir=str(directory / "pki"),
+            kubeconfig=str(directory / "kubelet.conf"),
+            bootstrap_kubeconfig=str(directory / "bootstrap.conf"),
+            **more,
+        )
+        self.beats: list[Beat] = []
+        self.template: Template | None = client_template("n1")
+        self.resolved = 0
+        self.keeper: CertificateKeeper
+        self._task: asyncio.Task[None] | None = None
+        self._listening = False
+
+    @property
+    def store(self) -> CertificateStore:
+        return client_store(self.config)
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """As the newest beat says."""
+        return self.beats[-1].troubles if self.beats else ()
+
+    @property
+    def users(self) -> list[str]:
+        """Who created requests, in order."""
+        return [csr["spec"]["username"] for csr in self.signer.requests()]
+
+    async def begin(self, *, forced: bool = False) -> None:
+        """A life of the keeper of the client certificate."""
+
+        def make(context: Context) -> Coroutine[Any, Any, None]:
+            self.keeper = CertificateKeeper(
+                context,
+                "client certificate",
+                self.store,
+                lambda: self.template,
+                self._requester(context),
+                at_once=forced,
+                forms=CertificateForms(),
+                in_thread=at_once,
+                chance=random.Random(7),
+            )
+            return self.keeper.run()
+
+        await self._live(make)
+
+    async def begin_first(self) -> None:
+        """A life without rotation."""
+
+        def make(context: Context) -> Coroutine[Any, Any, None]:
+            first = FirstCertificate(
+                context, REPORT, self._requester(context), forms=CertificateForms(), in_thread=at_once
+            )
+            return first.run()
+
+        await self._live(make)
+
+    async def kill(self) -> None:
+        """What is not on disk is gone."""
+        assert self._task is not None
+        await ended(self._task)
+        self.network.kill("bootstrap")
+
+    async def passes(self, seconds: float) -> None:
+        await pass_time(self.network, seconds)
+
+    @property
+    def is_done(self) -> bool:
+        """A life that ends by itself has."""
+        assert self._task is not None
+        return self._task.done() and self._task.exception() is None
+
+    async def _live(self, make: Callable[[Context], Coroutine[Any, Any, None]]) -> None:
+        if not self._listening:
+            self._listening = True
+            listener = self.network.bus("server")
+            listener.on_beat(lambda beat: self.beats.append(beat) if beat.service == "bootstrap" else None)
+            await listener.start()
+        bus = self.network.bus("bootstrap")
+        life = make(Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event()))
+        await bus.start()
+        self._task = asyncio.create_task(life)
+        await self.passes(1)
+
+    def _requester(self, context: Context) -> ClientRequester:
+        return ClientRequester(context, connect=self._connect, resolve=self._resolve, in_thread=at_once)
+
+    def _connect(self, run_dir: Path) -> ApiClient:
+        return self.server.client(BOOTSTRAP if run_dir.name == "requesting" else NODE)
+
+    def _resolve(self, *_: Any, **__: Any) -> KubeconfigReport:
+        self.resolved += 1
+        return REPORT

@@ -1,0 +1,148 @@
+"""The serving certificate by request: for the addresses the API server has of the node, and when one is missing."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bus.interface import OwnedStream
+from bus.memory import MemoryNetwork
+from bus.messages.sources import NodeObject
+from bus.messages.streams import CERTIFICATES, NODE_OBJECT
+from services.bootstrap import certificate_tasks
+from services.bootstrap.adapters.certificate_forms import CertificateForms
+from services.bootstrap.certificate_keeper import CertificateKeeper
+from services.bootstrap.credential_door import CredentialDoor
+from services.bootstrap.requesters import OrdinaryRequester
+from services.launch import Context
+from shared.config.effective import EffectiveConfig
+from shared.model.objects import Object
+from tests.fakes.api_server import FakeApiServer
+from tests.fakes.api_signer import Signer
+from tests.fakes.heard import Heard
+from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
+from tests.service.bootstrap.stage import NODE, at_once
+
+pytestmark = pytest.mark.timeout(60)
+HOST, IP = {"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"}
+
+
+class Node:
+    """bootstrap with the task of the serving certificate alone; sources is played."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, **more: object) -> None:
+        self.network = MemoryNetwork(virtual_clock())
+        self.server = FakeApiServer(self.network.clock)
+        self.signer = Signer(self.server)
+        self.directory = directory
+        self._more = more
+
+        def keeper(*arguments: object, **named: object) -> CertificateKeeper:
+            return CertificateKeeper(*arguments, **named, forms=CertificateForms(), in_thread=at_once)  # type: ignore[arg-type]
+
+        def requester(_: Path) -> OrdinaryRequester:
+            return OrdinaryRequester(directory, lambda _: self.server.client(NODE))
+
+        monkeypatch.setattr(certificate_tasks, "CertificateKeeper", keeper)
+        monkeypatch.setattr(certificate_tasks, "OrdinaryRequester", requester)
+
+    async def begin(self, *addresses: Object) -> None:
+        config = EffectiveConfig(
+            node_name="n1",
+            root_dir="",
+            run_dir=str(self.directory),
+            log_dir="",
+            cert_dir=str(self.directory / "pki"),
+            server_tls_bootstrap=True,
+            **self._more,  # type: ignore[arg-type]
+        )
+        sources, server = self.network.bus("sources"), self.network.bus("server")
+        self._node: OwnedStream[NodeObject] = sources.own(NODE_OBJECT)
+        self.heard = Heard(server, CERTIFICATES)
+        bus = self.network.bus("bootstrap")
+        context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event())
+        certificates = bus.own(CERTIFICATES)
+        tasks = certificate_tasks.CertificateTasks(context, CredentialDoor(self.directory), certificates)
+        for one in (sources, server, bus):
+            await one.start()
+        self._tasks = asyncio.create_task(self._run(tasks))
+        await self.has(*addresses)
+
+    async def _run(self, tasks: certificate_tasks.CertificateTasks) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks.start(group)
+
+    async def has(self, *addresses: Object) -> None:
+        """The API server's node has these addresses."""
+        self._node.put("node", NodeObject(node={"status": {"addresses": list(addresses)}}))
+        await pass_time(self.network, 2)
+
+    def sans(self) -> list[str]:
+        """Names and addresses of the certificate in force."""
+        text = (self.directory / "pki/kubelet-server-current.pem").read_text()
+        facts = CertificateForms().inspect(text, text).facts
+        return [*facts.dns_names, *facts.addresses]
+
+    async def end(self) -> None:
+        self._tasks.cancel()
+        await asyncio.gather(self._tasks, return_exceptions=True)
+
+
+@on_virtual_time
+async def test_nothing_is_asked_for_before_there_is_an_address(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        node = Node(tmp_path, monkeypatch)
+        await node.begin(HOST)
+        assert not node.signer.open()
+        await node.has(HOST, IP)
+        [request] = node.signer.open()
+        assert request["spec"]["signerName"] == "kubernetes.io/kubelet-serving"
+        assert request["spec"]["usages"] == ["digital signature", "server auth"]
+        assert request["spec"]["username"] == NODE
+        node.signer.serve()
+        await pass_time(node.network, 2)
+        assert node.sans() == ["n1", "10.0.0.1"]
+        state = node.heard.state["serving"]
+        assert state.certificate_file == state.private_key_file == f"{tmp_path}/pki/kubelet-server-current.pem"
+        assert not state.self_signed
+        await node.end()
+
+
+@on_virtual_time
+async def test_names_alone_are_enough_with_the_gate(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        node = Node(tmp_path, monkeypatch, feature_gates={"AllowDNSOnlyNodeCSR": True})
+        await node.begin(HOST)
+        assert node.signer.serve() == 1
+        await node.end()
+
+
+@on_virtual_time
+async def test_a_new_address_replaces_the_request_and_a_removed_one_changes_nothing(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        node, other = Node(tmp_path, monkeypatch), {"type": "ExternalIP", "address": "192.0.2.1"}
+        await node.begin(HOST, IP)
+        await node.has(HOST, IP, other)
+        assert len(node.signer.open()) == 2
+        node.signer.serve()
+        await pass_time(node.network, 2)
+        assert node.sans() == ["n1", "10.0.0.1", "192.0.2.1"]
+        await node.has(HOST, IP)
+        await pass_time(node.network, 60)
+        assert not node.signer.open()
+        await node.has(HOST, {"type": "InternalIP", "address": "10.0.0.2"})
+        assert len(node.signer.open()) == 1
+        await node.end()
+
+
+@on_virtual_time
+async def test_a_signer_that_leaves_names_out_is_not_asked_without_end(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        node = Node(tmp_path, monkeypatch)
+        node.signer.drops_names = True
+        await node.begin(HOST, IP)
+        for _ in range(100):
+            node.signer.serve()
+            await pass_time(node.network, 2)
+        assert len(node.signer.requests()) == 1
+        await node.end()

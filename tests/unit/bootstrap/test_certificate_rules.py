@@ -1,0 +1,223 @@
+"""What a certificate is to hold, when it is due, what its request is called and what becomes of it."""
+
+import base64
+import hashlib
+from typing import Any
+
+import pytest
+
+from services.bootstrap.core.certificate_template import (
+    CertificateFacts,
+    client_template,
+    covers,
+    serving_template,
+    usages,
+    wants_encipherment,
+)
+from services.bootstrap.core.client_plan import ClientPlan, asks_as_node, plan_client
+from services.bootstrap.core.kubeconfig_document import written_kubeconfig
+from services.bootstrap.core.rotation import attempt_delay, is_due, rotation_deadline
+from services.bootstrap.core.signing_request import Fate, deterministic_name, generated_name, judge, request_object
+
+CLIENT = client_template("n1")
+
+
+@pytest.mark.parametrize(
+    ("rotate", "given", "valid", "plan"),
+    [
+        (False, False, False, ClientPlan.AS_IS),
+        (False, False, True, ClientPlan.AS_IS),
+        (False, True, True, ClientPlan.AS_IS),
+        (False, True, False, ClientPlan.BOOTSTRAP_ONCE),
+        (True, False, False, ClientPlan.MANAGED),
+        (True, False, True, ClientPlan.MANAGED),
+        (True, True, True, ClientPlan.MANAGED),
+        (True, True, False, ClientPlan.BOOTSTRAP_MANAGED),
+    ],
+)
+def test_the_plan(rotate: bool, given: bool, valid: bool, plan: ClientPlan) -> None:
+    assert plan_client(rotate=rotate, bootstrap_given=given, still_valid=valid) is plan
+
+
+@pytest.mark.parametrize(
+    ("valid", "refused", "usable", "own"),
+    [
+        (True, False, True, True),
+        (True, True, True, False),
+        (True, True, False, True),
+        (False, False, True, False),
+        (False, False, False, False),
+    ],
+)
+def test_as_whom_to_ask(valid: bool, refused: bool, usable: bool, own: bool) -> None:
+    assert asks_as_node(own_valid=valid, own_refused=refused, bootstrap_usable=usable) is own
+
+
+@pytest.mark.parametrize(
+    ("addresses", "dns_only", "expected"),
+    [
+        ([], False, None),
+        ([("Hostname", "n1")], False, None),
+        ([("Hostname", "n1")], True, (("n1",), ())),
+        ([("Hostname", "10.0.0.9")], False, ((), ("10.0.0.9",))),
+        ([("InternalIP", "10.0.0.2"), ("ExternalIP", "10.0.0.1")], False, ((), ("10.0.0.1", "10.0.0.2"))),
+        ([("InternalIP", "10.0.0.1"), ("InternalIP", "10.0.0.1"), ("Hostname", "n1")], False, (("n1",), ("10.0.0.1",))),
+        ([("InternalDNS", "b"), ("ExternalDNS", "a"), ("InternalIP", "fd00::0001")], False, (("a", "b"), ("fd00::1",))),
+        ([("InternalIP", "no address"), ("InternalIP", "fe80::1%eth0"), ("Hostname", "")], True, None),
+        ([("InternalIP", "::ffff:10.0.0.1")], False, ((), ("10.0.0.1",))),
+        ([("SomethingNew", "10.0.0.1")], True, None),
+    ],
+)
+def test_the_names_of_the_serving_certificate(
+    addresses: list[tuple[str, str]], dns_only: bool, expected: tuple[tuple[str, ...], tuple[str, ...]] | None
+) -> None:
+    listed = [{"type": kind, "address": text} for kind, text in addresses]
+    found = serving_template("n1", listed, dns_only_allowed=dns_only)
+    assert (None if found is None else (found.dns_names, found.addresses)) == expected
+
+
+def facts(**more: Any) -> CertificateFacts:
+    plain: dict[str, Any] = {"common_name": "system:node:n1", "organizations": ("system:nodes",)}
+    return CertificateFacts(not_before=1000.0, not_after=2000.0, **{**plain, **more})
+
+
+@pytest.mark.parametrize(
+    ("held", "good"),
+    [
+        (facts(), True),
+        (facts(organizations=("system:nodes", "more")), True),
+        (facts(organizations=()), False),
+        (facts(common_name="system:node:n2"), False),
+        (facts(addresses=("10.0.0.1",)), True),
+    ],
+)
+def test_what_covers_the_client_template(held: CertificateFacts, good: bool) -> None:
+    assert covers(held, CLIENT) is good
+
+
+def test_what_covers_a_serving_template() -> None:
+    wanted = serving_template("n1", [{"type": "InternalIP", "address": "10.0.0.1"}], dns_only_allowed=False)
+    assert wanted is not None
+    assert covers(facts(addresses=("10.0.0.1", "10.0.0.2"), dns_names=("n1",)), wanted)
+    assert not covers(facts(addresses=("10.0.0.2",)), wanted)
+
+
+def test_the_deadline_is_between_70_and_90_percent() -> None:
+    assert rotation_deadline(facts(), 0.0) == 1700.0
+    assert rotation_deadline(facts(), 0.5) == pytest.approx(1800.0)
+    assert rotation_deadline(facts(), 0.999999) == pytest.approx(1900.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("held", "wall", "due"),
+    [
+        (None, 0.0, True),
+        (facts(), 1799.0, False),
+        (facts(), 1800.0, True),
+        (facts(), 2001.0, True),
+        (facts(organizations=()), 1001.0, True),
+    ],
+)
+def test_when_a_certificate_is_due(held: CertificateFacts | None, wall: float, due: bool) -> None:
+    assert is_due(held, CLIENT, 1800.0, wall) is due
+
+
+def test_the_pauses_between_attempts() -> None:
+    assert [attempt_delay(n, 0.0) for n in range(1, 8)] == [2, 4, 8, 16, 32, 32, 32]
+    assert attempt_delay(1, 0.999) == pytest.approx(2.2, abs=0.001)
+    assert [attempt_delay(n, 0.0, unreachable=True) for n in (1, 2, 3, 4, 500)] == [2, 4, 8, 8, 8]
+
+
+def test_the_name_of_a_deterministic_request() -> None:
+    def item(content: bytes) -> bytes:
+        return base64.urlsafe_b64encode(content).rstrip(b"=") + b"|"
+
+    parts = (b"key", b"system:node:n1", b"system:nodes", b"digital signature", b"client auth")
+    digest = hashlib.new("sha512_256", b"".join(item(part) for part in parts)).digest()
+    name = deterministic_name(b"key", CLIENT, encipherment=False)
+    assert name == "node-csr-" + base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    assert deterministic_name(b"key", CLIENT, encipherment=True) != name
+
+
+def test_generated_names_look_as_the_api_servers() -> None:
+    assert generated_name([0, 1, 26, 27, 700]) == "csr-bc9b8"
+
+
+def test_what_is_sent() -> None:
+    sent = request_object("csr-1", "PEM", CLIENT, encipherment=False, version="v1")
+    assert sent["spec"] == {
+        "request": base64.b64encode(b"PEM").decode(),
+        "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+        "usages": ["digital signature", "client auth"],
+    }
+    assert usages(CLIENT, encipherment=True) == ("digital signature", "key encipherment", "client auth")
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted"),
+    [
+        ({"major": "1", "minor": "20"}, True),
+        ({"major": "1", "minor": "26+"}, True),
+        ({"major": "1", "minor": "27"}, False),
+        ({"major": "1", "minor": "36"}, False),
+        ({"major": "2", "minor": "0"}, False),
+        ({}, False),
+        ({"major": "x", "minor": None}, False),
+    ],
+)
+def test_which_servers_demand_key_encipherment(version: dict[str, Any], wanted: bool) -> None:
+    assert wants_encipherment(version) is wanted
+
+
+def csr(uid: str = "u", certificate: str = "", **conditions: str) -> dict[str, Any]:
+    listed = [{"type": kind, "reason": "R", "message": text} for kind, text in conditions.items()]
+    encoded = {"certificate": base64.b64encode(certificate.encode()).decode()} if certificate else {}
+    return {"metadata": {"name": "csr-1", "uid": uid}, "status": {"conditions": listed, **encoded}}
+
+
+@pytest.mark.parametrize(
+    ("found", "fate", "line"),
+    [
+        (csr(), Fate.PENDING, "waits for approval"),
+        ({"metadata": {"name": "csr-1", "uid": "u"}}, Fate.PENDING, "waits for approval"),
+        (csr(Approved=""), Fate.PENDING, "waits for its signer"),
+        (csr(certificate="PEM"), Fate.PENDING, "waits for approval"),
+        (csr(Approved="", certificate="PEM"), Fate.ISSUED, ""),
+        (csr(Denied="go\naway"), Fate.DENIED, "csr-1 was denied: R: go away ("),
+        (csr(Approved="", Denied="no"), Fate.DENIED, "was denied"),
+        (csr(Approved="", Failed="x" * 500), Fate.FAILED, "failed at its signer: R: xxx"),
+        (csr(uid="other"), Fate.GONE, "somebody else's"),
+        (None, Fate.GONE, "was deleted"),
+    ],
+)
+def test_what_becomes_of_a_request(found: dict[str, Any] | None, fate: Fate, line: str) -> None:
+    judged = judge(found, "u")
+    assert judged.fate is fate
+    assert line in judged.line
+    assert len(judged.line) < 320
+    assert judged.certificate == ("PEM" if fate is Fate.ISSUED else "")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        ({"server": "s", "certificate-authority": "ca.crt"}, {"server": "s", "certificate-authority": "/etc/b/ca.crt"}),
+        ({"server": "s", "certificate-authority": "/ca"}, {"server": "s", "certificate-authority": "/ca"}),
+        (
+            {"server": "s", "certificate-authority": "/ca", "certificate-authority-data": "eA=="},
+            {"server": "s", "certificate-authority-data": "eA=="},
+        ),
+        (
+            {"server": "s", "insecure-skip-tls-verify": True, "extensions": []},
+            {"server": "s", "insecure-skip-tls-verify": True},
+        ),
+    ],
+)
+def test_the_written_kubeconfig(cluster: dict[str, Any], expected: dict[str, Any]) -> None:
+    document = written_kubeconfig(cluster, "/etc/b", "/pki/current.pem")
+    assert document["clusters"] == [{"name": "default-cluster", "cluster": expected}]
+    user = {"client-certificate": "/pki/current.pem", "client-key": "/pki/current.pem"}
+    assert document["users"] == [{"name": "default-auth", "user": user}]
+    context = {"cluster": "default-cluster", "namespace": "default", "user": "default-auth"}
+    assert document["contexts"] == [{"name": "default-context", "context": context}]
+    assert (document["current-context"], document["kind"]) == ("default-context", "Config")
