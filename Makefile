@@ -27,7 +27,7 @@ $(VENV)/.synced: requirements.lock pyproject.toml
 	@command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
 	@test -x $(BIN)/python || "$(UV)" venv --quiet --python "$$(command -v $(PYTHON))" $(VENV)
 	@echo "Installing what requirements.lock names into $(VENV) ..."
-	@"$(UV)" pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	@"$(UV)" pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
 	@"$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -63,7 +63,8 @@ coverage: venv  ## the two pure halves of the bus: every branch
 test: test-deps assets check coverage  ## check and every test
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/pytest
 
-bench: test-deps assets venv  ## count what an idle node with 30 pods asks of a real API server (8 minutes)
+bench: test-deps assets venv  ## measure a start, and count what an idle node with 30 pods asks of a real API server (8 minutes)
+	$(BIN)/python -m tests.bench.startup
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.bench.idle_traffic
 
 quick: check  ## check and the tests that need neither root nor a runtime

@@ -27,7 +27,7 @@ from tests.world import World, busybox_pod
 
 class Cluster:
     """`plane`: further arguments of ControlPlane; `config`: KubeletConfiguration fields; `flags`: of the kubelet;
-    `kubeconfig`: makes the one to join with, instead of one with a client certificate."""
+    `kubeconfig`: makes the one to join with, not one with a client certificate; `world`: how the agent starts."""
 
     def __init__(
         self,
@@ -39,8 +39,9 @@ class Cluster:
         plane: Mapping[str, Any] | None = None,
         kubeconfig: Callable[[ControlPlane], Path] | None = None,
         start: bool = True,
+        world: type[World] = World,
     ) -> None:
-        self.directory = directory
+        self.directory, self._world = directory, world
         self._containerd, self._config, self._flags = containerd, dict(config or {}), flags
         self._plane, self._kubeconfig, self._start = dict(plane or {}), kubeconfig, start
         self._stack = AsyncExitStack()
@@ -63,7 +64,7 @@ class Cluster:
             }
             make = self._kubeconfig or (lambda plane: plane.kubeconfig_for_node(NODE))
             flags = (f"--kubeconfig={make(self.plane)}", *self._flags)
-            world = World(containerd=self._containerd, config=config, flags=flags, start=self._start)
+            world = self._world(containerd=self._containerd, config=config, flags=flags, start=self._start)
             self.agent = await self._stack.enter_async_context(world)
             if self._start:
                 await self.wait_node_ready()

@@ -173,6 +173,7 @@ class ControlPlane:
             "kubelet-preferred-address-types": "InternalIP,Hostname",
             "endpoint-reconciler-type": "none",
             "allow-privileged": "true",
+            "enable-bootstrap-token-auth": "true",
             "profiling": "false",
         }
         if self._kubelet_ca is not None:

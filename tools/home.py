@@ -96,7 +96,7 @@ def render_supervisord_conf(text: str, checkout: Path, home: Path) -> str:
         ("%(here)s", str(checkout)),
         ("/run/bulkhead-supervisord.", f"{home}/supervisord."),
         ("/var/log/bulkhead-supervisord.log", f"{home}/log/supervisord.log"),
-        ("\n[supervisord]\n", f'\n[supervisord]\nenvironment=BULKHEAD_HOME="{home}"\n'),
+        ("\nenvironment=PYTHON", f'\nenvironment=BULKHEAD_HOME="{home}",PYTHON'),
     ):
         if system_wide not in text:
             raise ValueError(f"supervisord.conf no longer contains {system_wide!r}")

@@ -23,7 +23,7 @@ HOME_MARKER = ".bulkhead-home"
 
 
 def agent_processes_of(home: Path) -> list[int]:
-    """supervisord, the services and the embedded containerd of the agent with this home; newest first.
+    """supervisord or kubelet, the services and the embedded containerd of the agent with this home; newest first.
 
     A shell that merely exported BULKHEAD_HOME is none of them: its command line names neither the home nor a service.
     """
@@ -51,8 +51,9 @@ def _belongs_to(entry: Path, home: Path, programs: set[str], services: bool) -> 
         return False  # gone meanwhile
     if {Path(argument).name for argument in arguments[:2]} & programs:
         return any(argument.startswith(f"{home}/") for argument in arguments)
-    is_service = any(argument.startswith(f"services.{service}") for argument in arguments for service in SERVICES)
-    return services and is_service and os.fsencode(f"BULKHEAD_HOME={home}") in environment
+    of_the_agent = any(argument.startswith(f"services.{service}") for argument in arguments for service in SERVICES)
+    of_the_agent |= "kubelet" in {Path(argument).name for argument in arguments[:2]}
+    return services and of_the_agent and os.fsencode(f"BULKHEAD_HOME={home}") in environment
 
 
 def alive(pid: int) -> bool:

@@ -17,7 +17,7 @@ WHO_MAY_IMPORT = {
     "cri_api": ("shared/cri/",),
     "google": ("shared/cri/",),
     "kubernetes": ("services/bootstrap/adapters/",),
-    "cryptography": ("services/bootstrap/adapters/", "services/server/adapters/"),
+    "cryptography": ("services/bootstrap/adapters/",),
     "aiohttp": ("services/server/", "shared/kube/"),
     "asyncinotify": (
         "services/awaiting.py",
@@ -25,9 +25,9 @@ WHO_MAY_IMPORT = {
         "services/sources/adapters/",
         "services/server/adapters/",
     ),
-    "supervisor": ("services/bootstrap/adapters/",),
+    "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/launch.py",),
-    "click": ("services/bootstrap/commands.py", "shared/config/flags.py"),
+    "click": ("services/bootstrap/commands",),
     "rich": (),
 }
 # Inside bus, what decides and what describes touches no socket.

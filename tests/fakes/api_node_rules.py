@@ -30,6 +30,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "subjectaccessreviews": frozenset({"create"}),
     "runtimeclasses": _READ,
     "csidrivers": _READ,
+    "certificatesigningrequests": _READ | {"create"},
     "csinodes": frozenset({"get", "create", "update", "patch", "delete"}),
 }
 _LABELS_OF_A_NODE = frozenset(

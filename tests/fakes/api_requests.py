@@ -82,6 +82,8 @@ class ApiRequests:
         if metadata.get("resourceVersion"):
             raise ApiStatusError(500, "InternalError", "resourceVersion should not be set on objects to be created")
         self._prepare_new(resource, obj)
+        if resource.kind == "CertificateSigningRequest":
+            obj["spec"], obj["status"] = {**obj.get("spec", {}), "username": user}, {}
         if node_rules.node_of(user):
             node_rules.admit(user, "create", target, None, obj, self._pods())
         own = target.named(metadata["name"])
@@ -174,7 +176,7 @@ class ApiRequests:
         obj["kind"], obj["apiVersion"] = resource.kind, resource.api_version
         self.server.drop(resource.kind, obj)
         if resource.has_status:
-            taken = "spec" if target.subresource == "status" else "status"
+            taken = "spec" if target.subresource in ("status", "approval") else "status"
             obj.pop(taken, None)
             if taken in present:
                 obj[taken] = present[taken]

@@ -54,6 +54,7 @@ _EVENT_FIELDS = (
     "reason",
 )
 _CORE, _AUTHN, _AUTHZ = "/api/v1", "/apis/authentication.k8s.io/v1", "/apis/authorization.k8s.io/v1"
+_CERTIFICATES, _CSRS = "/apis/certificates.k8s.io/v1", "certificatesigningrequests"
 
 RESOURCES = (
     Resource(_CORE, "pods", "Pod", has_status=True, selectable=_POD_FIELDS),
@@ -70,6 +71,8 @@ RESOURCES = (
     Resource("/apis/node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
+    Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
+    Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(_AUTHN, "tokenreviews", "TokenReview", namespaced=False, stored=False),
     Resource(_AUTHZ, "subjectaccessreviews", "SubjectAccessReview", namespaced=False, stored=False),
 )
@@ -118,6 +121,8 @@ class OlderServer:
     fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     selectors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pod_generation: bool = True
+    version: tuple[int, int] = (1, 36)
+    absent: tuple[str, ...] = ()  # prefixes of the APIs it does not have
 
     def drop(self, kind: str, obj: Object) -> None:
         """Remove the unknown fields in place."""
@@ -134,6 +139,7 @@ _CONTAINER_STATUS = (
     "stopSignal",
 )
 NEWEST = OlderServer()
+V1_18 = OlderServer(version=(1, 18), absent=("/apis/certificates.k8s.io/v1/",))
 V1_20 = OlderServer(
     fields={
         "Pod": (
@@ -162,6 +168,7 @@ V1_20 = OlderServer(
     },
     selectors={"Service": ("spec.clusterIP", "spec.type")},
     pod_generation=False,
+    version=(1, 20),
 )
 
 

@@ -196,6 +196,11 @@ class FakeApiServer:
         return done
 
     def _done(self, received: Received, kind: PatchType) -> Object:
+        if received.path == paths.VERSION:
+            major, minor = self._drops.version
+            return {"major": str(major), "minor": str(minor), "gitVersion": f"v{major}.{minor}.0"}
+        if received.path.startswith(self._drops.absent):
+            raise ApiStatusError(404, "NotFound", "the server could not find the requested resource")
         target, user, body = target_of(received.path), received.user, received.body
         match received.method:
             case "GET":

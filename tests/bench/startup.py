@@ -1,0 +1,73 @@
+"""How long a start takes: from the exec of `kubelet` until all seven services have been heard on the bus.
+
+`python -m tests.bench.startup [RUNS]`, on an otherwise idle machine; prints each run and the median, in seconds, and
+beside it the CPU seconds of all its processes, which a busy machine changes little.
+"""
+
+import asyncio
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from bus.manifest import new_manifest
+from bus.messages.streams import SERVICES
+from bus.node import NodeBus
+from tests.process.kubelet_process import Kubelet
+
+RUNS = 5
+LONGEST = 60.0  # seconds
+
+
+async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
+    """Start it once and stop it; the seconds from exec to the first beat of the last service, and the CPU's."""
+    heard: dict[str, float] = {}
+    complete = asyncio.Event()
+    bus = NodeBus("test", new_manifest(kubelet.run_dir))
+
+    def listen(service: str, sent_at: float) -> None:
+        if sent_at >= began:
+            heard.setdefault(service, time.monotonic())
+        if set(heard) == set(SERVICES):
+            complete.set()
+
+    bus.on_beat(lambda beat: listen(beat.service, beat.sent_at))
+    await bus.start()
+    try:
+        began = time.monotonic()
+        kubelet.start()
+        async with asyncio.timeout(LONGEST):
+            await complete.wait()
+        return max(heard.values()) - began, cpu_seconds(kubelet)
+    finally:
+        await bus.stop()
+        await asyncio.to_thread(kubelet.end)
+
+
+def cpu_seconds(kubelet: Kubelet) -> float:
+    """What the executable, the services and their ended children have used."""
+    pids = [kubelet.process.pid, *kubelet.holders().values()]
+    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15] for pid in pids]
+    return sum(int(ticks) for four in fields for ticks in four) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(runs: int) -> list[tuple[float, float]]:
+    """Seconds, and CPU seconds, of so many warm starts; one before them warms the caches and makes the certificate."""
+    with Kubelet() as kubelet:
+        kubelet.run_dir.mkdir(mode=0o700)
+        (kubelet.run_dir / "bus").mkdir(mode=0o700)
+        return [await seconds_until_all_beat(kubelet) for _ in range(runs + 1)][1:]
+
+
+def main() -> None:
+    """Measure and print."""
+    taken = asyncio.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else RUNS))
+    for name, figures in (("start", [wall for wall, _ in taken]), ("CPU", [cpu for _, cpu in taken])):
+        print(
+            f"{name:6}", " ".join(f"{seconds:.2f}" for seconds in figures), f"median {statistics.median(figures):.2f} s"
+        )
+
+
+if __name__ == "__main__":
+    main()

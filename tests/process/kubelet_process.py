@@ -1,0 +1,131 @@
+"""The `kubelet` executable with a home, ports and, where asked for, a service manager of its own. No runtime."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bus.lock import ServiceLock
+from bus.messages.streams import SERVICES
+from tests.agent import BIN, free_ports
+from tests.process.supervised import alive, eventually
+from tools.leftovers import agent_processes_of, end_processes
+
+CONFIGURATION = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+port: {port}
+readOnlyPort: 0
+healthzPort: 0
+containerRuntimeEndpoint: unix://{home}/no-runtime.sock
+authentication: {{webhook: {{enabled: false}}}}
+authorization: {{mode: AlwaysAllow}}
+"""
+
+
+class ServiceManager:
+    """Plays systemd: a datagram socket, and when each message came."""
+
+    def __init__(self, directory: Path) -> None:
+        self.address = str(directory / "notify")
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.address)
+        self.heard: list[tuple[float, str]] = []  # CLOCK_MONOTONIC, text
+
+    def listen(self, seconds: float) -> list[str]:
+        """What comes within so many seconds."""
+        before, deadline = len(self.heard), time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                self.heard.append((time.monotonic(), self._socket.recv(4096).decode()))
+            except TimeoutError:
+                break
+        return [text for _, text in self.heard[before:]]
+
+    def wait(self, text: str, seconds: float) -> None:
+        """Until this message comes."""
+        deadline = time.monotonic() + seconds
+        while text not in self.listen(0.05):
+            assert time.monotonic() < deadline, f"no {text} within {seconds} s: {self.heard}"
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Kubelet:
+    """`with Kubelet() as kubelet:` lays the home out; `start` starts it, as often as wanted."""
+
+    def __init__(self) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="bk", dir="/tmp"))
+        self.run_dir, self.log_dir = self.home / "run", self.home / "log"
+        self.config = self.home / "kubelet.yaml"
+        [self.port] = free_ports(1)
+        self.config.write_text(CONFIGURATION.format(port=self.port, home=self.home))
+        self.environment: dict[str, str] = {}
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+        end_processes(agent_processes_of(self.home))
+        if kind is not None:
+            print(self.stderr(), (self.log_dir / "supervisord.log").read_text(), sep="\n")
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes]":
+        """The newest one."""
+        return self.processes[-1]
+
+    def command(self, *flags: str) -> list[str]:
+        """What starts it."""
+        return [str(BIN / "kubelet"), f"--config={self.config}", *flags]
+
+    def start(self, *flags: str, argv: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        """Start it; its streams are `stdout` and `stderr` of the home."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BULKHEAD", "KUBELET", "NOTIFY", "WATCHDOG"))}
+        given = {**clean, "BULKHEAD_HOME": str(self.home), **self.environment, **(environment or {})}
+        with (self.home / "stdout").open("ab") as out, (self.home / "stderr").open("ab") as err:
+            process = subprocess.Popen(
+                list(argv) or self.command(*flags),
+                env=given, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, cwd="/",
+            )  # fmt: skip
+        self.processes.append(process)
+
+    def stderr(self) -> str:
+        return (self.home / "stderr").read_text(errors="replace")
+
+    def said(self, text: str, seconds: float = 20.0) -> str:
+        """Everything on its standard error, once the text is among it."""
+        return eventually(lambda: told if text in (told := self.stderr()) else "", f"{text!r} on stderr", seconds)
+
+    def holders(self) -> dict[str, int]:
+        """The processes of the services that run."""
+        found = {name: ServiceLock(self.run_dir, name).holder() or 0 for name in SERVICES}
+        return {name: pid for name, pid in found.items() if pid and alive(pid)}
+
+    def wait_all(self) -> dict[str, int]:
+        """The seven, once each has said on standard error that it started."""
+        for name in SERVICES:
+            self.said(f"{name} started as process")
+        return eventually(lambda: found if len(found := self.holders()) == len(SERVICES) else {}, "all seven")
+
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+        """Signal it; its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(seconds)

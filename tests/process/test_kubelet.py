@@ -1,0 +1,238 @@
+"""The `kubelet` executable as scripts and operators know it: exit codes, streams, signals, the lock file."""
+
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent import BIN
+from tests.process.kubelet_process import Kubelet
+from tests.process.supervised import alive, eventually
+
+RECORD = re.compile(r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="(.*)"$')
+
+
+@pytest.fixture
+def kubelet() -> Iterator[Kubelet]:
+    with Kubelet() as kubelet:
+        yield kubelet
+
+
+def run(*flags: str, home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    given = {"PATH": os.environ["PATH"], "BULKHEAD_HOME": str(home), **environment}
+    return subprocess.run(
+        [str(BIN / "kubelet"), *flags], env=given, capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "first_line"),
+    [
+        (["--version"], r"Kubernetes v1\.36\.\d+$"),
+        (["--hostname-override=a", "--version=true"], r"Kubernetes v1\.36\.\d+$"),
+        (["--version=raw"], r"version\.Info\{Major:\"1\", Minor:\"36\", .*\}$"),
+        (["--help"], r".+"),
+        (["-h", "--version"], r".+"),
+    ],
+)
+def test_help_and_version_go_to_standard_output(flags: list[str], first_line: str, tmp_path: Path) -> None:
+    done = run(*flags, home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.match(first_line, done.stdout.splitlines()[0])
+    assert not list(tmp_path.iterdir()), "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--prot=1"], "unknown flag: --prot"),
+        (["run"], "run"),
+        (["--max-pods=many"], "max-pods"),
+        (["--config=/nonexistent/file"], "/nonexistent/file"),
+        (["--exit-on-lock-contention"], "lock-file"),
+        (["--v=0"] * 30_000, "the flags"),
+    ],
+)
+def test_a_mistake_is_a_record_on_standard_error_and_exit_1(flags: list[str], problem: str, tmp_path: Path) -> None:
+    done = run(*flags, home=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    found = [RECORD.match(line) for line in done.stderr.splitlines()]
+    assert found and all(found), done.stderr
+    assert any(problem in match.group(1) for match in found if match)
+
+
+def test_every_mistake_of_a_file_is_a_record_of_its_own(kubelet: Kubelet) -> None:
+    kubelet.config.write_text(kubelet.config.read_text() + "maxPods: -1\nimageGCHighThresholdPercent: 300\n")
+    kubelet.start()
+    assert kubelet.process.wait(30) == 1
+    records = [RECORD.match(line) for line in kubelet.stderr().splitlines()]
+    assert len(records) >= 2 and all(records)
+
+
+def test_deprecations_are_told_raw_and_before_an_error(tmp_path: Path) -> None:
+    done = run("--minimum-container-ttl-duration=1m", "--bogus", home=tmp_path)
+    first, second = done.stderr.splitlines()
+    assert first.startswith("Flag --minimum-container-ttl-duration has been deprecated, ")
+    assert RECORD.match(second)
+
+
+@pytest.mark.parametrize(("name", "value"), [("WATCHDOG_USEC", "soon"), ("WATCHDOG_USEC", "5")])
+def test_a_watchdog_that_makes_no_sense_refuses_the_start(name: str, value: str, tmp_path: Path) -> None:
+    done = run("--v=0", home=tmp_path, **{name: value})
+    assert done.returncode == 1
+    assert name in done.stderr.splitlines()[-1] and RECORD.match(done.stderr.splitlines()[-1])
+
+
+def test_it_is_one_process_that_speaks_for_all_and_ends_as_a_kubelet_does(kubelet: Kubelet) -> None:
+    kubelet.start("-v=1")
+    services = kubelet.wait_all()
+    pid = kubelet.process.pid
+    assert Path(f"/proc/{pid}/comm").read_text() == "kubelet\n"
+    assert {Path(f"/proc/{service}/stat").read_text().split()[3] for service in services.values()} == {str(pid)}
+    told = kubelet.stderr()
+    assert re.search(r'^I\S+ \S+ +\d+ \w+\.py:\d+\] FLAG: --max-pods="110"$', told, re.MULTILINE)
+    assert re.search(rf'^I\S+ \S+ +{pid} \w+\.py:\d+\] "Kubelet version" kubeletVersion="v1\.36\.', told, re.MULTILINE)
+    assert not [line for line in told.splitlines() if "supervisord" in line.lower() or "CRIT" in line]
+    began = time.monotonic()
+    assert kubelet.end() == 0
+    assert time.monotonic() - began < 8
+    assert not any(alive(service) for service in services.values())
+    assert (kubelet.home / "stdout").read_text() == ""
+
+
+def test_flags_with_any_characters_reach_bootstrap(kubelet: Kubelet) -> None:
+    kubelet.start("--node-labels=a=b", '--resolv-conf=/tmp/it\'s; a "strange" % name #1')
+    kubelet.said("bootstrap started as process")
+    assert 'it\'s; a \\"strange\\" % name #1' in (kubelet.run_dir / "config.json").read_text()
+    assert kubelet.end() == 0
+
+
+def test_supervisorctl_works_with_the_configuration_it_leaves(kubelet: Kubelet) -> None:
+    kubelet.start()
+    kubelet.wait_all()
+    done = subprocess.run(
+        [BIN / "supervisorctl", "-c", kubelet.run_dir / "supervisord.conf", "status", "pleg"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "RUNNING" in done.stdout
+    subprocess.run([BIN / "supervisorctl", "-c", kubelet.run_dir / "supervisord.conf", "shutdown"], check=False)
+    assert kubelet.process.wait(30) == 0
+
+
+def test_a_killed_service_is_back_at_once(kubelet: Kubelet) -> None:
+    kubelet.start()
+    before = kubelet.wait_all()["volume"]
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: kubelet.holders().get("volume", before) != before, "another volume", 5)
+    assert kubelet.end() == 0
+
+
+def test_a_second_signal_ends_it_at_once_with_1_and_leaves_nobody_working(kubelet: Kubelet) -> None:
+    kubelet.start()
+    services = kubelet.wait_all()
+    os.kill(services["podsync"], signal.SIGSTOP)  # so that the first signal cannot end everything
+    kubelet.process.terminate()
+    eventually(lambda: "server" not in kubelet.holders(), "the stop has begun")
+    began = time.monotonic()
+    assert kubelet.end(signal.SIGINT) == 1
+    assert time.monotonic() - began < 1
+    eventually(lambda: not any(alive(pid) for pid in services.values()), "nobody is left", 3)
+    kubelet.start()
+    eventually(lambda: len(kubelet.holders()) == 7, "it can be started again", 20)
+    assert kubelet.end() == 0
+
+
+def test_two_signals_during_the_start_end_it_with_nobody_left(kubelet: Kubelet) -> None:
+    kubelet.start()
+    eventually(lambda: kubelet.holders() or (kubelet.run_dir / "supervisord.pid").exists(), "it starts services")
+    kubelet.process.terminate()
+    kubelet.process.terminate()
+    assert kubelet.process.wait(20) in (0, 1)
+    eventually(lambda: not kubelet.holders(), "nobody is left", 5)
+
+
+def test_what_bootstrap_refuses_ends_it_with_1_and_is_told_once(kubelet: Kubelet) -> None:
+    with socket.create_server(("127.0.0.1", kubelet.port)):
+        kubelet.start()
+        assert kubelet.process.wait(30) == 1
+    records = [match for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
+    assert [bool(re.search(rf"{kubelet.port} is in use by", match.group(1))) for match in records] == [True]
+    assert "bulkhead bootstrap:" not in kubelet.stderr()
+
+
+def test_another_one_with_the_same_run_directory_is_refused_and_harms_nobody(kubelet: Kubelet) -> None:
+    kubelet.start()
+    services = kubelet.wait_all()
+    kubelet.start()
+    assert kubelet.process.wait(20) == 1
+    kubelet.processes.pop()
+    assert "a kubelet with this run directory is running already" in kubelet.stderr()
+    assert kubelet.holders() == services
+    assert kubelet.end() == 0
+
+
+def test_the_lock_is_held_for_the_whole_life_and_waited_for(kubelet: Kubelet) -> None:
+    lock = kubelet.home / "lock"
+    flag = f"--lock-file={lock}"
+    kubelet.start(flag)
+    kubelet.wait_all()
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    with Kubelet() as other:
+        other.start(flag)
+        eventually((other.run_dir / "supervisord.conf").exists, "the other one is about to lock")
+        assert not other.holders()
+        assert kubelet.end() == 0
+        other.wait_all()
+        assert other.end() == 0
+
+
+def test_a_killed_one_leaves_no_lock_behind(kubelet: Kubelet) -> None:
+    flag = f"--lock-file={kubelet.home}/lock"
+    kubelet.start(flag)
+    holders = kubelet.wait_all()
+    kubelet.process.kill()
+    kubelet.process.wait()
+    kubelet.start(flag)
+    for name, pid in holders.items():
+        kubelet.said(f"{name} is running as process {pid}: standing by")
+    assert kubelet.end() == 0
+    eventually(lambda: not kubelet.holders(), "both generations have ended")
+
+
+def test_a_signal_while_waiting_for_the_lock_ends_it(kubelet: Kubelet) -> None:
+    flag = f"--lock-file={kubelet.home}/lock"
+    with subprocess.Popen(
+        ["flock", f"{kubelet.home}/lock", "sh", "-c", "echo locked; exec sleep 60"], stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout and holder.stdout.readline()
+        kubelet.start(flag)
+        eventually((kubelet.run_dir / "supervisord.conf").exists, "it is about to lock")
+        assert kubelet.end(seconds=5) == 0
+        holder.kill()
+
+
+def test_it_gives_way_where_it_is_told_to(kubelet: Kubelet) -> None:
+    lock = kubelet.home / "lock"
+    kubelet.start(f"--lock-file={lock}", "--exit-on-lock-contention")
+    kubelet.wait_all()
+    eventually(lambda: all(Path(f"/proc/{p}").exists() for p in kubelet.holders().values()), "all run")
+    lock.read_bytes()
+    assert kubelet.process.wait(30) == 0
+    kubelet.said("Lock file contention")
+
+
+def test_without_an_executable_bootstrap_takes_the_lock(kubelet: Kubelet) -> None:
+    lock = kubelet.home / "lock"
+    environment = {"KUBELET_ARGS": f"--config={kubelet.config} --lock-file={lock}"}
+    kubelet.start(argv=[str(BIN / "python"), "-P", "-m", "services.bootstrap"], environment=environment)
+    eventually((kubelet.run_dir / "manifest.json").exists, "bootstrap works")
+    assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 1
+    assert kubelet.end() == 0
+    assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 0
