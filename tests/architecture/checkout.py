@@ -37,7 +37,8 @@ def tree_of(name: str) -> ast.Module:
     return ast.parse(text_of(name), filename=name)
 
 
-def imports_of(name: str) -> set[str]:
+@cache
+def imports_of(name: str) -> frozenset[str]:
     """Dotted names of all modules the file imports, wherever in the file."""
     found: set[str] = set()
     for node in ast.walk(tree_of(name)):
@@ -45,4 +46,4 @@ def imports_of(name: str) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module)
-    return found
+    return frozenset(found)

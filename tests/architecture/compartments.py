@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 from bus.messages import streams
 from bus.messages.streams import STREAMS, Stream
@@ -35,7 +36,8 @@ def named_streams(text: str) -> set[str]:
     return named | ({"beats"} if re.search(r"\bbeats?\b", text) else set())
 
 
-def touched_streams(service: str, verb: str) -> set[str]:
+@cache
+def touched_streams(service: str, verb: str) -> frozenset[str]:
     """Names of the streams that the service's code passes to `bus.own` or `bus.follow`."""
     found: set[str] = set()
     for name in python_files("services"):
@@ -46,7 +48,7 @@ def touched_streams(service: str, verb: str) -> set[str]:
                 found.update(_stream_name(argument, service, verb) for argument in node.args[:1])
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "on_beat":
                 found.update({"beats"} if verb == "follow" else ())
-    return found - {""}
+    return frozenset(found - {""})
 
 
 def _stream_name(argument: ast.expr, service: str, verb: str) -> str:
