@@ -1,7 +1,8 @@
 """One process per service: become the one, or stand by behind the one that is, passing signals on to it.
 
 An orphan of a killed supervisord keeps its lock and its work; the process the next supervisord starts waits here. To
-supervisord it is the service: TERM and HUP reach the holder, and the exit comes when the holder has ended.
+supervisord it is the service: TERM and HUP reach the holder, and the exit comes when the holder has ended. One whose
+own supervisord is killed ends: nobody would stop it once it had taken over.
 """
 
 import asyncio
@@ -41,7 +42,8 @@ class Signals:
 
 
 async def acquire(lock: ServiceLock, signals: Signals, on_standby: Callable[[], None] = lambda: None) -> bool:
-    """Hold the lock and return True; or False when the process was told to end and the holder has ended too.
+    """Hold the lock and return True; or False when the process was told to end and the holder has ended too, or when
+    the process that started us has gone.
 
     `on_standby` is called once if the lock is held by another process.
     """
@@ -52,8 +54,13 @@ async def acquire(lock: ServiceLock, signals: Signals, on_standby: Callable[[], 
     on_standby()
     acquiring = asyncio.ensure_future(lock.acquire())
     ending = asyncio.ensure_future(signals.ending.wait())
-    await asyncio.wait({acquiring, ending}, return_when=asyncio.FIRST_COMPLETED)
+    orphaned = asyncio.ensure_future(_parent_ended())
+    await asyncio.wait({acquiring, ending, orphaned}, return_when=asyncio.FIRST_COMPLETED)
     signals.on_hangup = lambda: None
+    if orphaned.done() and not acquiring.done() and not ending.done():
+        log.warning("%s: standing by for nobody, as whoever started us has ended: ending", lock.path.stem)
+        return False
+    orphaned.cancel()
     if acquiring.done():
         ending.cancel()
         acquiring.result()
@@ -65,6 +72,17 @@ async def acquire(lock: ServiceLock, signals: Signals, on_standby: Callable[[], 
         await acquiring
     lock.release()
     return False
+
+
+async def _parent_ended() -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    parent = os.pidfd_open(os.getppid())
+    loop.add_reader(parent, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(parent)
+        os.close(parent)
 
 
 def pass_on(lock: ServiceLock, number: signal.Signals) -> None:

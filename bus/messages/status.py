@@ -1,6 +1,6 @@
 """Messages of which status is the owner, and writes to the API server on behalf of others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -32,7 +32,7 @@ class RequestToken:
 class IssuedToken:
     """Answer to RequestToken. Never logged."""
 
-    token: str = ""
+    token: str = field(default="", repr=False)
     expiration: str = ""  # RFC3339
     not_found: bool = False
     error: str = ""  # the API server's words; "" with a token
@@ -42,7 +42,7 @@ class IssuedToken:
 class ReviewToken:
     """Request to status: whose bearer token is this? (TokenReview, reference server.md 2.) Never logged."""
 
-    token: str
+    token: str = field(repr=False)
     audiences: tuple[str, ...] = ()
 
 

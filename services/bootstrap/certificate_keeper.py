@@ -9,6 +9,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,8 +20,8 @@ from services.bootstrap.adapters.certificate_store import CertificateStore, Stor
 from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.pending_request import Pending, PendingFile
 from services.bootstrap.asking import FAILURES, Asking, Attempts, RefusedError
-from services.bootstrap.core.certificate_template import CertificateFacts, Template
-from services.bootstrap.core.rotation import REFUSED_PAUSE, is_due, rotation_deadline
+from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
+from services.bootstrap.core.rotation import REFUSED_PAUSE, deadline_of_new, is_due, rotation_deadline
 from services.bootstrap.core.signing_request import generated_name
 from services.launch import Context
 from shared.crash import crash_point
@@ -107,7 +108,7 @@ class CertificateKeeper:
         """Nothing is asked for: what a kill left of an earlier request is of no use."""
         if self._held is not None and (not self._tidied or self._pending.exists()):
             self._tidied = True
-            await self._in_thread(self._pending.remove)
+            await self._forget()
             await self._requester.served()
 
     def _due(self, template: Template) -> bool:
@@ -148,7 +149,7 @@ class CertificateKeeper:
             wanted = self._template()
             if not asking.done() and wanted not in (None, template) and self._due(wanted):
                 await _cancel(asking)
-                await self._in_thread(self._pending.remove)
+                await self._forget()
                 return
         try:
             asking.result()
@@ -171,7 +172,14 @@ class CertificateKeeper:
         finally:
             for task in tasks:
                 await _cancel(task)
-        await self._in_thread(self._pending.remove)
+        await self._forget()
+
+    async def _forget(self) -> None:
+        """Nothing is pending; a file that cannot be removed now is removed or written over later."""
+        try:
+            await self._in_thread(self._pending.remove)
+        except OSError as error:
+            await self._wait(self._attempts.failed(error))
 
     async def _until_gone(self, request: signing_api.Sent) -> None:
         with contextlib.suppress(*FAILURES):
@@ -197,6 +205,8 @@ class CertificateKeeper:
         pending = await self._in_thread(self._pending.read)
         if pending is None or pending.template != template or pending.until <= self._context.clock.wall():
             pending = await self._begin(api, template)
+        latest = self._context.clock.wall() + _ISSUANCE  # a clock that was set back makes no wait longer
+        pending = replace(pending, until=min(pending.until, latest))
 
         known = bool(pending.uid)
 
@@ -243,16 +253,25 @@ class CertificateKeeper:
         """Store what was issued, and look at it."""
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
+        if self._is_good(template, wall) and not covers(found.facts, template):
+            line = f"{pending.name} was answered by a certificate without all that was asked for (look at the signer)"
+            raise RefusedError(f"{line}; the present one stays", _as_sent(pending))
         await self._in_thread(store_pair, self._store, self._forms, found, wall)
         await self._in_thread(self._pending.remove)
         self._at_once = False
         log.info("a certificate for %s is in the store, valid until %s", pending.name, rfc3339(found.facts.not_after))
         await self._look()
+        self._deadline = deadline_of_new(found.facts, self._deadline, wall)
         await self._requester.served()
         if self._due(template):
             raise RefusedError(f"{pending.name} was answered by a certificate without all that was asked for, or of too"
                                " short a life (look at the signer)")  # fmt: skip
         self._attempts.good()
+
+    def _is_good(self, template: Template, wall: float) -> bool:
+        """Whether the present certificate holds what is wanted, and has not ended."""
+        facts = self._held.facts if self._held else None
+        return facts is not None and facts.not_after > wall and covers(facts, template)
 
 
 def unusable(pair: StoredPair, error: ProblemError) -> OperatorError:
@@ -265,7 +284,7 @@ async def inspect_issued(
     forms: CertificateForms, in_thread: Callable[..., Awaitable[Any]], pending: Pending, certificate: str, wall: float
 ) -> InspectedPair:
     """The pair that a signer's answer makes. Raises RefusedError for an answer that cannot be used."""
-    request = signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
+    request = _as_sent(pending)
     try:
         found: InspectedPair = await in_thread(forms.inspect, certificate, pending.key)
     except ProblemError as error:
@@ -283,6 +302,10 @@ def store_pair(store: CertificateStore, forms: CertificateForms, found: Inspecte
         forms.inspect(text, text)
 
     store.put(found.chain, found.key, wall, check)
+
+
+def _as_sent(pending: Pending) -> signing_api.Sent:
+    return signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
 
 
 async def _cancel(task: "asyncio.Future[None]") -> None:

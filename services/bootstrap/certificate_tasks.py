@@ -4,6 +4,7 @@ The serving certificate's names come from the stream `node.object`, followed onl
 """
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from bus.interface import OwnedStream
@@ -25,13 +26,18 @@ _DNS_ONLY = "AllowDNSOnlyNodeCSR"
 
 
 class CertificateTasks:
-    """Create it before the bus starts; `start` adds the loops to the service's own."""
+    """Create it before the bus starts; `start` adds the loops to the service's own. `client_changed` hears of each new
+    content of the client certificate's store."""
 
     def __init__(
-        self, context: Context, credentials: CredentialDoor, certificates: OwnedStream[CertificateState]
+        self,
+        context: Context,
+        credentials: CredentialDoor,
+        certificates: OwnedStream[CertificateState],
+        client_changed: Callable[[], None],
     ) -> None:
         self._context, self._config = context, context.config
-        self._certificates = certificates
+        self._certificates, self._client_changed = certificates, client_changed
         self._first: FirstCertificate | None = None
         self._keepers: list[CertificateKeeper] = []
         if self._config.joins_cluster:
@@ -50,13 +56,20 @@ class CertificateTasks:
             tasks.create_task(keeper.run(), name="certificate")
 
     def _client_keeper(self, *, at_once: bool) -> CertificateKeeper:
-        template = client_template(self._config.node_name)
+        template, store = client_template(self._config.node_name), client_store(self._config)
+        known = store.mark()
+
+        def changed(pair: StoredPair, _: InspectedPair) -> None:
+            if pair.mark != known:
+                self._client_changed()
+
         return CertificateKeeper(
             self._context,
             "client certificate",
-            client_store(self._config),
+            store,
             lambda: template,
             ClientRequester(self._context),
+            on_change=changed,
             at_once=at_once,
         )
 

@@ -78,7 +78,18 @@ def _run(
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
 
-    sys.exit(command(arguments, form, click.echo, lambda line: click.echo(line, err=True)))
+    sys.exit(command(arguments, form, _say, lambda line: click.echo(line, err=True)))
+
+
+def _say(line: str) -> None:
+    """To standard output; one that cannot take it, such as a full disk, ends the command."""
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        raise  # `| head`, which click ends in silence
+    except OSError as error:
+        click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
+        sys.exit(1)
 
 
 def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
@@ -103,7 +114,7 @@ def list_flags() -> None:
     from shared.config.flag_table import FLAGS
 
     for name, flag in FLAGS.items():
-        click.echo(f"--{name:45} {flag.key}".rstrip())
+        _say(f"--{name:45} {flag.key}".rstrip())
 
 
 if __name__ == "__main__":

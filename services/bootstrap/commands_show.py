@@ -1,6 +1,7 @@
 """`bulkhead config show`: the effective configuration, each value with where it came from. Never shows URL headers."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,9 @@ from shared.config.resolve import Resolved
 Say = Callable[[str], None]
 _HEADERS = "staticPodURLHeader"
 _MASKED = "<masked>"
+_EVICTION_HARD, _NO_THRESHOLDS = "evictionHard", "not set, which in a file is an empty mapping"
 _KIND = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
+_TWO_ESCAPES = re.compile(r"\\ud[89ab]\w\w\\ud[c-f]\w\w")
 _COLUMN = 64  # where origins begin
 _NOT_SHOWN = ("help", "version")
 _PLACES = {"root-dir": "root_dir", "cert-dir": "cert_dir", "run-dir": "run_dir", "log-dir": "log_dir"}
@@ -93,6 +96,8 @@ def _yaml_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
         inner[path[-1]] = (value, origin)
+    if _EVICTION_HARD not in tree:  # without the key, a file has the default thresholds
+        tree[_EVICTION_HARD] = ({}, _NO_THRESHOLDS)
     yield from _yaml_tree(tree, "")
     for name, value, where in own_flags(resolved):
         yield f"# --{name}={_shown(value)}", where
@@ -106,7 +111,12 @@ def _yaml_tree(tree: dict[str, Any], indent: str) -> Iterator[tuple[str, str]]:
             yield from _yaml_tree(inner, f"{indent}  ")
         else:
             value, origin = inner
-            yield f"{indent}{key}: {json.dumps(value)}", str(origin)
+            yield f"{indent}{key}: {_quoted(value)}", str(origin)
+
+
+def _quoted(value: Any) -> str:
+    """As JSON, which YAML reads alike but for characters that JSON writes as two."""
+    return _TWO_ESCAPES.sub(lambda two: str(json.loads(f'"{two[0]}"')), json.dumps(value))
 
 
 def _as_json(resolved: Resolved, document: dict[str, Any]) -> dict[str, Any]:

@@ -89,6 +89,9 @@ class CredentialDoor:
         if config.rotate_certificates:
             client_store(config).recover()
         if self.plan is ClientPlan.BOOTSTRAP_MANAGED and self.bootstrap is not None:
+            why = self.report.why_invalid or ("" if self.report.awaited else "; ".join(self.report.problems))
+            if why:
+                log.info("%s is written anew: %s", config.kubeconfig, why)
             write_kubeconfig(config, self.bootstrap)
             crash_point("bootstrap.kubeconfig.written")
             changed = True

@@ -19,7 +19,7 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms, Made
 from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.material import ProblemError
-from services.bootstrap.adapters.node_credentials import client_store, write_kubeconfig
+from services.bootstrap.adapters.node_credentials import client_store, look_at_bootstrap, write_kubeconfig
 from services.bootstrap.adapters.pending_request import Pending
 from services.bootstrap.asking import FAILURES, Asking, Attempts, RefusedError
 from services.bootstrap.certificate_keeper import Requester, inspect_issued, store_pair, unusable
@@ -27,6 +27,7 @@ from services.bootstrap.core.certificate_template import client_template
 from services.bootstrap.core.rotation import REFUSED_PAUSE
 from services.bootstrap.core.signing_request import deterministic_name, request_text, signer_of
 from services.launch import Context
+from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
 from shared.files import write_atomically
 from shared.model.objects import Object
@@ -46,10 +47,12 @@ class FirstCertificate:
         requester: Requester,
         *,
         forms: CertificateForms | None = None,
+        look_at_bootstrap: Callable[[EffectiveConfig], KubeconfigReport] = look_at_bootstrap,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
         chance: random.Random | None = None,
     ) -> None:
         self._context, self._config, self._bootstrap, self._requester = context, context.config, bootstrap, requester
+        self._look_at_bootstrap = look_at_bootstrap
         self._forms, self._in_thread = forms or CertificateChild(), in_thread
         self._store = client_store(context.config)
         self._key_file = Path(context.config.cert_dir) / "kubelet-client.key.tmp"
@@ -128,11 +131,13 @@ class FirstCertificate:
     async def _take(self, pending: Pending, certificate: str) -> None:
         wall = self._context.clock.wall()
         found = await inspect_issued(self._forms, self._in_thread, pending, certificate, wall)
+        now = await self._in_thread(self._look_at_bootstrap, self._config)  # it may be another one than at the start
+        bootstrap = self._bootstrap if now.problems else now
+        if not bootstrap.cluster:
+            raise ProblemError("the bootstrap kubeconfig named no cluster (write clusters, users and contexts)")
         await self._in_thread(store_pair, self._store, self._forms, found, wall)
         await self._in_thread(self._key_file.unlink, missing_ok=True)
         crash_point("bootstrap.key.removed")
-        if not self._bootstrap.cluster:
-            raise ProblemError("the bootstrap kubeconfig named no cluster (write clusters, users and contexts)")
-        await self._in_thread(write_kubeconfig, self._config, self._bootstrap)
+        await self._in_thread(write_kubeconfig, self._config, bootstrap)
         crash_point("bootstrap.kubeconfig.written")
         log.info("%s is written: the node has a client certificate", self._config.kubeconfig)

@@ -22,7 +22,8 @@ from services.launch import Context
 log = logging.getLogger(__name__)
 
 _SETTLE = 0.2  # seconds without a further change before the files are looked at
-_CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
+_LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # the directory of that name is to be watched anew
+_CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE | _LOST
 
 
 class KubeconfigFollower:
@@ -41,15 +42,22 @@ class KubeconfigFollower:
         if self._last_problems:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
+        self._missing: set[Path] = set()  # directories that are not there
+        self._lost = False  # a directory is another one than the one we watch
+
+    def wake(self) -> None:
+        """Something changed that no directory may tell of."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Forever."""
         while True:
             with Inotify() as inotify:
+                self._lost = False
                 watched = self._watch(inotify)
                 listening = asyncio.create_task(self._listen(inotify, watched))
                 try:
-                    while watched == self._files():
+                    while watched == self._files() and not self._lost:
                         await self._wait()
                         await self._look()
                 finally:
@@ -62,19 +70,28 @@ class KubeconfigFollower:
         return named | {Path(os.path.realpath(file)) for file in named}
 
     def _watch(self, inotify: Inotify) -> set[Path]:
-        """Watch the directories, for files are replaced whole; what was changed before we watched is a change, too."""
+        """Watch the directories, for files are replaced whole; what was changed before we watched is a change, too.
+        For one that is missing, the one above it tells when it comes."""
         files = self._files()
-        for directory in {file.parent for file in files}:
-            if directory.is_dir():
+        self._missing = {above for file in files for above in file.parents if not above.is_dir()}
+        for directory in {next(above for above in file.parents if above.is_dir()) for file in files}:
+            try:
                 inotify.add_watch(directory, _CHANGES)
-        if any(changed_since(file, self._read_at) for file in files):
+            except (FileNotFoundError, NotADirectoryError):  # gone since we looked
+                self._missing.add(directory)
+                self._lost = True
+        self._lost = self._lost or any(directory.is_dir() for directory in self._missing)
+        if self._lost or any(changed_since(file, self._read_at) for file in files):
             self._changed.set()
         return files
 
     async def _listen(self, inotify: Inotify, files: set[Path]) -> None:
         async for event in inotify:
             # `..data` is how a mounted Secret replaces all of its files at once
-            if event.path is not None and (event.path in files or event.path.name.startswith("..")):
+            if event.mask & _LOST or event.path in self._missing:
+                self._lost = True
+                self._changed.set()
+            elif event.path is not None and (event.path in files or event.path.name.startswith("..")):
                 self._changed.set()
 
     async def _wait(self) -> None:

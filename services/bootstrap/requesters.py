@@ -87,15 +87,21 @@ class ClientRequester:
             return await self._own.open(facts)
         report = await self._in_thread(self._resolve, self._config, wall, bootstrap_first=self._own_refused)
         if report.material is None:
-            raise OperatorError(report.problems[0] if report.problems else "there is nobody to ask as")
+            problem = report.problems[0] if report.problems else "there is nobody to ask as"
+            if not own_valid and (facts is not None or not await self._in_thread(self._has_own)):
+                raise OperatorError(problem)
+            self._own_refused = False
+            self._say(f"the certificate in force, for lack of another way: {problem}")
+            return await self._own.open(facts)
         await self._in_thread(self._files.prepare)
         await self._in_thread(self._files.put, report.material)
         self._say(f"the credentials for {report.material.server}")
         return await self._other.open(facts)
 
     async def refused(self) -> None:
-        """The next attempt is made with the bootstrap kubeconfig, where there is one."""
-        self._own_refused = True
+        """The next attempt is made with the bootstrap kubeconfig, where there is one, and after that with the node's
+        own again: a server that answers 401 for a while, and a bootstrap token that has ended, are no end."""
+        self._own_refused = not self._own_refused
 
     async def served(self) -> None:
         """From here on the new certificate asks; what stood in for it is forgotten."""
@@ -103,6 +109,13 @@ class ClientRequester:
         await self._own.served()
         await self._other.served()
         await self._in_thread(shutil.rmtree, self._files.directory.parent, ignore_errors=True)
+
+    def _has_own(self) -> bool:
+        """Whether services have a certificate, though the store has lost it."""
+        if not self._config.rotate_certificates:
+            return False
+        present = CredentialFiles(Path(self._config.run_dir)).present()
+        return present is not None and bool(present.client_certificate_file)
 
     def _say(self, whom: str) -> None:
         if whom != self._said:

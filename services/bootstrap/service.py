@@ -59,7 +59,8 @@ class Bootstrap:
         self._changed: set[Path] = set()
         self._last_lines: tuple[str, ...] = ()
         self._systemd = Systemd(context, door.generation, door.supervisor_process)
-        self._certificate_tasks = CertificateTasks(context, door.credentials, self._certificates)
+        self._follower = KubeconfigFollower(context, door) if self._config.joins_cluster else None
+        self._certificate_tasks = CertificateTasks(context, door.credentials, self._certificates, self._client_changed)
         context.bus.answer(GetManifest, self._answer_manifest)
         if door.pair.not_after:
             self._certificates.put("serving", certificate_state(self._config, door.pair), "found at start")
@@ -73,9 +74,8 @@ class Bootstrap:
         async with asyncio.TaskGroup() as tasks:
             if self._config.embedded_containerd:
                 tasks.create_task(self._start_containerd(), name="containerd")
-            if self._config.joins_cluster:
-                follower = KubeconfigFollower(self._context, self._door)
-                tasks.create_task(follower.run(), name="kubeconfig")
+            if self._follower is not None:
+                tasks.create_task(self._follower.run(), name="kubeconfig")
             tasks.create_task(self._systemd.run(), name="systemd")
             self._certificate_tasks.start(tasks)
             tasks.create_task(self._watch(), name="watch")
@@ -84,6 +84,10 @@ class Bootstrap:
 
     async def _answer_manifest(self, _: GetManifest) -> Manifest:
         return read_manifest(self._run_dir)
+
+    def _client_changed(self) -> None:
+        if self._follower is not None:
+            self._follower.wake()
 
     async def _start_containerd(self) -> None:
         while not await asyncio.to_thread(start_containerd):

@@ -20,10 +20,12 @@ STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
 def main() -> int:
     """Run the agent until it ends; the exit code: 0 as told, 1 for any refusal or a second signal, 2 for bad gates."""
     arguments = sys.argv[1:]
+    os.umask(0o022)  # whatever the caller's: nobody else may write to what we make, and we may read it again
     _open_standard_streams()
     _take_the_name()
     signal.signal(signal.SIGTERM, _end_before_the_start)
     signal.signal(signal.SIGINT, _end_before_the_start)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what there is to reload is being read; later it is supervisord's
     child, answer = _fork_evaluation(arguments)
     try:
         from services.kubelet.supervision import supervise  # meanwhile
@@ -51,7 +53,10 @@ def main() -> int:
     os.environ.update(environment)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every process compiles all its modules at every start
     kept = [int(environment[name]) for name in (STANDARD_ERROR, STANDARD_OUTPUT)]
-    return supervise(place["supervisord_conf"], kept, _fail)
+    code = supervise(place["supervisord_conf"], kept, _fail)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # Python puts the default back while it ends: one more would be its code
+    return code
 
 
 def _fork_evaluation(arguments: list[str]) -> tuple[int, int]:
@@ -109,6 +114,8 @@ def _open_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _take_the_name() -> None:

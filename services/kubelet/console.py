@@ -1,17 +1,26 @@
 """What the executable itself says: klog lines on the standard error, in the form the logs of the services have."""
 
+import os
 import sys
 import time
 from pathlib import PurePath
 
 from shared.klog import json_line, structured, text_body, text_header
+from shared.log_stream import Outlet
+
+_PATIENCE = 5.0  # seconds a reader that takes nothing may keep us from starting or ending, in all
 
 
 class Console:
-    """Writes at once. `process` is the id the lines carry; `json` and `split` as the configuration's `logging` says."""
+    """Writes at once. `process` is the id the lines carry; `json` and `split` as the configuration's `logging` says.
+
+    Never raises: a node starts whether or not anybody can read what it says.
+    """
 
     def __init__(self, process: int) -> None:
         self._process = process
+        self._outlets: dict[int, Outlet] = {}
+        self._patience = _PATIENCE
         self.json = False
         self.split = False  # info to the standard output
 
@@ -29,7 +38,7 @@ class Console:
 
     def raw(self, line: str) -> None:
         """A line that is no log record."""
-        print(line, file=sys.stderr, flush=True)
+        self._put(line, 2)
 
     def _write(self, letter: str, message: str, verbosity: int | None = None) -> None:
         caller = sys._getframe(2)
@@ -40,5 +49,21 @@ class Console:
         else:
             stamp = time.strftime("%m%d %H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1e6):06d}"
             line = text_header(letter, stamp, self._process, file.name, caller.f_lineno) + text_body(message)
-        stream = sys.stdout if self.split and letter == "I" else sys.stderr
-        print(line, file=stream, flush=True)
+        self._put(line, 1 if self.split and letter == "I" else 2)
+
+    def _put(self, line: str, fd: int) -> None:
+        data = f"{line}\n".encode(errors="backslashreplace")
+        try:
+            if fd not in self._outlets:
+                self._outlets[fd] = Outlet(os.dup(fd))
+            while data:
+                try:
+                    data = data[self._outlets[fd].write(data) :]
+                except BlockingIOError:
+                    began = time.monotonic()
+                    ready = self._outlets[fd].ready(int(self._patience * 1000))
+                    self._patience = max(self._patience - (time.monotonic() - began), 0.0)
+                    if not ready:
+                        return
+        except OSError:
+            pass  # nobody reads, or the disk is full

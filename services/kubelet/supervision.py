@@ -7,6 +7,7 @@ the operator's standard error open in them, and ends with a kubelet's exit codes
 import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -16,6 +17,7 @@ from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
 from services.exit_codes import REFUSED
+from services.kubelet.orphans import end_orphans
 
 _FIRST_SERVICE = 30  # priority in supervisord.conf; lower ones are what the services stand on, and end after them
 
@@ -39,6 +41,8 @@ def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int
             pass
         except OSError as error:
             return fail(f"{error.filename or conf}: {error.strerror} (mend it)")
+        if options.mood < SupervisorStates.RESTARTING:
+            end_orphans(Path(conf).parent)
         options.close_httpservers()
         options.close_logger()
         first = False
@@ -121,6 +125,19 @@ class Options(ServerOptions):  # type: ignore[misc]
         super().setsignals()
         self._wakeup.arm()
 
+    def fork(self) -> int:
+        """As the system's; a signal that meets the child before its exec would be put into a list nobody reads."""
+        taken = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
+        signal.pthread_sigmask(signal.SIG_BLOCK, taken)
+        try:
+            child = os.fork()
+            if child == 0:
+                for number in taken:
+                    signal.signal(number, signal.SIG_DFL)
+            return child
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, taken)
+
     def close_fd(self, fd: int) -> None:
         """Also how a child closes what it should not have: the operator's streams stay."""
         if fd not in self._kept:
@@ -132,6 +149,8 @@ class Options(ServerOptions):  # type: ignore[misc]
     def usage(self, msg: str) -> NoReturn:
         """What it cannot work with."""
         line = " ".join(str(msg).split())
+        if "minimum number of file descriptors" in line:
+            line = f"the limit of open files is below {self.minfds} (raise it: LimitNOFILE= of the unit, or ulimit -n)"
         if "already listening" in line:
             line = "a kubelet with this run directory is running already (stop it, or give this one another directory)"
         raise SystemExit(self._fail(line))
@@ -153,12 +172,10 @@ class Agent(Supervisor):  # type: ignore[misc]
             group.stop_all()
 
     def ordered_stop_groups_phase_2(self) -> None:
-        if self.stop_groups:
-            stopped = [group for group in self._last_ranks() if not group.get_unstopped_processes()]
-            self.stop_groups = [group for group in self.stop_groups if group not in stopped]
+        """Nothing to note: who has ended is seen at the next turn."""
 
     def _last_ranks(self) -> list[Any]:
         """The services, while one of them runs; then the others one by one, the last first."""
-        groups = self.stop_groups or []
+        groups = [group for group in self.stop_groups or [] if group.get_unstopped_processes()]
         services = [group for group in groups if group.config.priority >= _FIRST_SERVICE]
         return services or groups[-1:]

@@ -14,6 +14,7 @@ from shared.config.findings import WARNING, Findings
 KIND, API_VERSION = "KubeletConfiguration", "kubelet.config.k8s.io/v1beta1"
 _MOST_ENTRIES = 10_000  # of the whole directory; a mistyped one, such as /, has no end
 _MOST_BYTES = 4 * LARGEST_FILE
+_PATIENCE = 5000  # milliseconds for who writes into a pipe
 _FLAG = "--config-dir"
 
 
@@ -28,6 +29,9 @@ class DropIns:
 def read_drop_ins(directory: str, findings: Findings) -> DropIns:
     """All `*.conf` below the directory, in order. What cannot be read or is no drop-in becomes a finding."""
     found = DropIns()
+    if os.path.islink(directory) and os.path.isdir(directory):  # noqa: PTH112, PTH114 (Path drops a final /)
+        what = f"{directory} is a symbolic link, which is not followed: it holds no drop-ins"
+        findings.add("", what, "name the directory it leads to", _FLAG, WARNING)
     try:
         files = _walk(directory, found.ignored)
     except OSError as error:
@@ -107,9 +111,7 @@ def read_text(file: str, findings: Findings, place: str) -> str | None:
     try:
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            if stat.S_ISFIFO(os.fstat(fd).st_mode):
-                _await_writer(fd)
-            content = _content(fd)
+            content = _content(fd, is_pipe=stat.S_ISFIFO(os.fstat(fd).st_mode))
         finally:
             os.close(fd)
         if why := too_large(len(content)):
@@ -125,19 +127,23 @@ def read_text(file: str, findings: Findings, place: str) -> str | None:
 
 
 def _await_writer(fd: int) -> None:
-    """Until the pipe has something, five seconds at most. Raises TimeoutError."""
+    """Until the pipe has something or ends, for so long. Raises TimeoutError."""
     import select
 
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    if not poll.poll(5000):
+    if not poll.poll(_PATIENCE):
         raise TimeoutError(110, "nobody writes into this pipe")
-    os.set_blocking(fd, True)
 
 
-def _content(fd: int) -> bytes:
+def _content(fd: int, *, is_pipe: bool) -> bytes:
     """What the file holds, and of a longer one just too much. Raises OSError."""
     content = b""
-    while len(content) <= LARGEST_FILE and (block := os.read(fd, LARGEST_FILE + 1 - len(content))):
+    while len(content) <= LARGEST_FILE:
+        if is_pipe:
+            _await_writer(fd)
+        block = os.read(fd, LARGEST_FILE + 1 - len(content))
+        if not block:
+            break
         content += block
     return content

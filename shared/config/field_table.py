@@ -271,10 +271,10 @@ FIELDS: tuple[Field, ...] = (
     Field("shutdownGracePeriodByPodPriority", ListOf({"priority": I32, "shutdownGracePeriodSeconds": I64}), acts=False,
           doc="times a machine that shuts down waits, by priority of the pods"),
     # logging, tracing, gates
-    Field("logging.format", S, default="text", flag="logging-format", choices=("text", "json"),
+    Field("logging.format", S, default="text", zero=UNSET, flag="logging-format", choices=("text", "json"),
           doc="form of the log lines: text or json"),
-    Field("logging.flushFrequency", FLUSH, default="5s", flag="log-flush-frequency", deprecated=False, low=ABOVE_ZERO,
-          doc="longest time a buffered log line waits"),
+    Field("logging.flushFrequency", FLUSH, default="5s", zero=UNSET, flag="log-flush-frequency", deprecated=False,
+          low=ABOVE_ZERO, doc="longest time a buffered log line waits"),
     Field("logging.verbosity", U32, default=0, flag="v", flag_kind=FlagKind.LEVEL, deprecated=False, low=0,
           high=2147483647, doc="how much is logged; 0 is what always matters"),
     Field("logging.vmodule", ListOf({"filePattern": S, "verbosity": U32}), flag="vmodule", flag_kind=FlagKind.VMODULE,

@@ -24,6 +24,18 @@ _VERSION = 1
 
 def evaluate(arguments: list[str]) -> "Resolved":
     """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
+    from shared.config.findings import ConfigurationRefusedError
+
+    try:
+        return _evaluate(arguments)
+    except FileNotFoundError as error:
+        if error.filename is not None:
+            raise
+        what = "paths that do not begin with / are read from the working directory, which no longer exists"
+        raise ConfigurationRefusedError((f"{what} (start from another directory, or write such paths out)",)) from error
+
+
+def _evaluate(arguments: list[str]) -> "Resolved":
     # Imported here: services only load, and need none of it for that.
     from shared.config.credential_providers import check_credential_providers
     from shared.config.document import read_documents

@@ -17,7 +17,7 @@ ENFORCEABLE = (_NONE, _PODS, *(name + ending for name in _RESERVED_BY for ending
 def check_cgroups(data: dict[str, Any], gates: Mapping[str, bool], findings: Findings) -> None:
     """Driver and root, who is held to what, CPU quota, memory, and reserved memory."""
     if data.get("cgroupDriver") == "systemd":
-        remedy = "use cgroupfs here and in the container runtime"
+        remedy = "use cgroupfs here and in the container runtime; in containerd that is SystemdCgroup = false"
         findings.add("cgroupDriver", "the systemd driver is not built yet", remedy)
     root = data.get("cgroupRoot") or ""
     if ".." in root.split("/"):

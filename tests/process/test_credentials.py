@@ -1,5 +1,6 @@
 """A cluster's credentials under a real supervisord: refused, followed, renewed, whole after a kill."""
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,24 @@ def test_bootstrap_does_without_the_http_client_until_it_asks_for_something() ->
     modules = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
     assert "services.bootstrap.certificate_keeper" in modules
     assert "aiohttp" not in modules
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["removed", "moved away"])
+async def test_a_directory_that_was_replaced_is_followed_on(agent: Agent, moved: bool) -> None:
+    directory = agent.home / "etc"
+    directory.mkdir()
+    agent.args[-1] = str(directory / "kubelet.conf")
+    write(directory / "kubelet.conf", kubeconfig({"token": "one"}))
+    agent.start()
+    logged(agent, "status", "dummy runs")
+    if moved:
+        directory.rename(agent.home / "old")
+    else:
+        shutil.rmtree(directory)
+    logged(agent, "bootstrap", "cannot be read: No such file or directory")
+    directory.mkdir()
+    write(directory / "kubelet.conf", kubeconfig({"token": "two"}))
+    logged(agent, "bootstrap", "new credentials for the API server are in force")
+    write(directory / "kubelet.conf", kubeconfig({"token": "three"}))
+    three = "the third token is in force"
+    eventually(lambda: Path(load_credentials(agent.run_dir).token_file).read_text() == "three", three, 15)

@@ -1,5 +1,6 @@
 """The `kubelet` executable as scripts and operators know it: exit codes, streams, signals, the lock file."""
 
+import fcntl
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import pytest
 from tests.agent import BIN
 from tests.process.kubelet_process import Kubelet
 from tests.process.supervised import alive, eventually
+from tools.leftovers import agent_processes_of
 
 RECORD = re.compile(r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="(.*)"$')
 
@@ -236,3 +238,67 @@ def test_without_an_executable_bootstrap_takes_the_lock(kubelet: Kubelet) -> Non
     assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 1
     assert kubelet.end() == 0
     assert subprocess.run(["flock", "-n", lock, "true"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("closed", "told"), [(1, True), (2, False)])
+def test_a_stream_that_is_closed_is_nobodys_and_no_traceback(closed: int, told: bool, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [BIN / "kubelet", "--no-such"], env={"BULKHEAD_HOME": str(tmp_path)}, capture_output=True, timeout=20,
+        preexec_fn=lambda: os.close(closed), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, b"unknown flag" in done.stderr) == (1, b"", told)
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reload_before_there_is_anything_to_reload_does_not_end_it(kubelet: Kubelet) -> None:
+    path = kubelet.home / "lock"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        kubelet.start(f"--lock-file={path}")
+        kubelet.said("Kubelet version")
+        kubelet.process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            kubelet.process.wait(0.3)
+        assert kubelet.end() == 0
+
+
+def test_a_stop_ends_what_a_killed_one_left_even_before_anybody_stands_by(kubelet: Kubelet) -> None:
+    kubelet.start()
+    kubelet.wait_all()
+    kubelet.process.kill()
+    kubelet.process.wait()
+    log = kubelet.log_dir / "supervisord.log"
+    before = log.read_text().count("spawned: 'server'")
+    kubelet.start()
+    eventually(lambda: log.read_text().count("spawned: 'server'") > before, "the spawns")
+    assert kubelet.end() == 0
+    assert agent_processes_of(kubelet.home) == []
+
+
+def test_who_stands_by_for_a_killed_one_ends(kubelet: Kubelet) -> None:
+    kubelet.start()
+    first = kubelet.wait_all()
+    kubelet.process.kill()
+    kubelet.process.wait()
+    kubelet.start()
+    for name in first:
+        kubelet.said(f"{name} is running as process")
+    kubelet.process.kill()
+    kubelet.process.wait()
+    eventually(lambda: sorted(agent_processes_of(kubelet.home)) == sorted(first.values()), "the stand-bys' end")
+
+
+def test_a_limit_of_open_files_it_cannot_work_with_is_one_line_in_the_operators_words(kubelet: Kubelet) -> None:
+    unprivileged = ("setpriv", "--bounding-set=-sys_resource", "--inh-caps=-sys_resource")
+    kubelet.start(argv=(*unprivileged, "prlimit", "--nofile=64:64", *kubelet.command()))
+    assert kubelet.process.wait(20) == 1
+    assert "LimitNOFILE" in kubelet.stderr() and "minfds" not in kubelet.stderr()
+
+
+def test_a_careless_umask_opens_nothing_to_others(kubelet: Kubelet) -> None:
+    kubelet.start(argv=("sh", "-c", 'umask 0; exec "$@"', "sh", *kubelet.command()))
+    kubelet.said("Kubelet version")
+    log = kubelet.log_dir / "supervisord.log"
+    eventually(log.exists, "its log")
+    assert kubelet.end() == 0
+    assert [path for path in kubelet.home.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o022] == []

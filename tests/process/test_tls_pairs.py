@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -223,6 +224,18 @@ async def test_a_file_that_goes_bad_is_one_line_and_changes_nothing_until_it_is_
         for each in (connection, again):
             assert await each.status() == 200
             await each.close()
+
+
+async def test_a_pipe_in_place_of_a_file_keeps_nothing_else_from_counting(
+    site: Site, caplog: pytest.LogCaptureFixture, impatient: None
+) -> None:
+    async with site.running() as server:
+        authority = Path(site.client_ca_file)
+        authority.unlink()
+        os.mkfifo(authority)
+        await until_logged(caplog, "is a pipe")
+        site.renew("node-1-renewed")
+        await until_served(site, server, "node-1-renewed")
 
 
 async def test_a_bad_pair_does_not_keep_a_new_client_ca_from_counting(site: Site) -> None:

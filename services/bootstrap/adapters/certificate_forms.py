@@ -62,7 +62,11 @@ class CertificateForms:
             warnings.simplefilter("ignore")
             subject = x509.Name([x509.NameAttribute(oid, text, _validate=False) for oid, text in attributes])
         builder = x509.CertificateSigningRequestBuilder(subject)
-        alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in template.dns_names]
+        try:
+            alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in template.dns_names]
+        except ValueError:
+            names = ", ".join(template.dns_names)
+            raise ProblemError(f"one of {names} is no DNS name (mend status.addresses of the Node)") from None
         alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in template.addresses]
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)

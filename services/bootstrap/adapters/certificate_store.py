@@ -86,7 +86,10 @@ class CertificateStore:
         make_directory(self._directory)
         stamp = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(wall))
         file = self._directory.absolute() / f"{self._prefix}-{stamp}.pem"
-        write_atomically(file, f"{_ended(chain)}{_ended(key)}".encode(), 0o600)
+        try:
+            write_atomically(file, f"{_ended(chain)}{_ended(key)}".encode(), 0o600)
+        except OSError as error:  # the file is called otherwise at each attempt, and its line is to be said once
+            raise OSError(error.errno, error.strerror, str(self._directory)) from None
         crash_point("bootstrap.certificate.written")
         check(_text(file))
         self._updated.unlink(missing_ok=True)

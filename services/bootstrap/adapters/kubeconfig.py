@@ -46,7 +46,7 @@ class KubeconfigReport:
     not_yet: bool = False  # the problem is a plugin that was run and failed: it may answer later
     awaited: bool = False  # the problem is a certificate that was asked for: a changed file brings it
     absent: bool = False  # there is no such kubeconfig
-    unreadable: bool = False  # there is one, and it cannot be opened
+    unreadable: bool = False  # nobody knows what is in it: it cannot be opened, or the look at it did not end
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
     certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
     why_invalid: str = ""  # what is wrong with the user's own credentials where the managed pair takes their place
@@ -91,7 +91,7 @@ def resolve_in_child(
         return _decode(answer)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:  # msgspec's are ValueErrors
         line = f"{flag}: {kubeconfig}: the check failed: {type(error).__name__} (is there memory and disk?)"
-        return KubeconfigReport(problems=(line,))
+        return KubeconfigReport(problems=(line,), unreadable=True)
 
 
 def _decode(answer: bytes) -> KubeconfigReport:
@@ -139,7 +139,7 @@ def resolve(
         )
     except OutOfTimeError:
         line = f"{where}: could not be read within {_PATIENCE} s (is a file in it a pipe, or on a lost mount?)"
-        return replace(report, problems=(line,))
+        return replace(report, problems=(line,), unreadable=True)
     except Exception as error:  # a library's; its text may quote secrets
         line = f"{where}: cannot be resolved: {type(error).__name__} (check the current context's cluster and user)"
         return replace(report, problems=(line,))

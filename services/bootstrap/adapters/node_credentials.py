@@ -17,7 +17,7 @@ from shared.config.effective import EffectiveConfig
 from shared.files import write_atomically
 
 _BOOTSTRAP = "--bootstrap-kubeconfig"
-_ASKED = "there is no valid client certificate yet (it was asked for; bootstrap's log says how far that is)"
+_ASKED = "there is no valid client certificate yet (a start asks for one; bootstrap's log says how far that is)"
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,12 @@ def look_at_client(config: EffectiveConfig, wall: float, *, patience: int = PLUG
     )
     if plan in (ClientPlan.AS_IS, ClientPlan.MANAGED):
         return ClientLook(plan, report)
-    bootstrap = resolve_in_child(config.bootstrap_kubeconfig, patience=patience, flag=_BOOTSTRAP)
-    return ClientLook(plan, report, bootstrap)
+    return ClientLook(plan, report, look_at_bootstrap(config, patience=patience))
+
+
+def look_at_bootstrap(config: EffectiveConfig, *, patience: int = 0) -> KubeconfigReport:
+    """The bootstrap kubeconfig. Blocks; a plugin gets `patience` seconds, and is not run with 0."""
+    return resolve_in_child(config.bootstrap_kubeconfig, patience=patience, flag=_BOOTSTRAP)
 
 
 def resolve_ordinary(config: EffectiveConfig, wall: float, *, patience: int = PLUGIN_PATIENCE) -> KubeconfigReport:
@@ -83,6 +87,8 @@ def resolve_ordinary(config: EffectiveConfig, wall: float, *, patience: int = PL
     if report.unreadable or (report.material is not None and report.certificate_ends > wall):
         return report
     problem = f"{_BOOTSTRAP}: {config.bootstrap_kubeconfig}: {_ASKED}"
+    if report.problems and not report.absent:
+        problem = f"{report.problems[0]}; a start asks for a certificate with {_BOOTSTRAP}"
     return replace(report, problems=(problem,), material=None, certificate_ends=0.0, awaited=True)
 
 

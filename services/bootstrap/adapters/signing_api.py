@@ -8,9 +8,17 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from services.bootstrap.core.certificate_template import Template, wants_encipherment
-from services.bootstrap.core.signing_request import Fate, Judgement, judge, request_object, request_text
+from services.bootstrap.core.signing_request import (
+    Fate,
+    Judgement,
+    is_well_formed,
+    judge,
+    request_object,
+    request_text,
+)
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
@@ -52,11 +60,11 @@ async def send(api: ApiClient, name: str, request: str, template: Template, *, e
         except ApiStatusError as error:
             if error.already_exists:
                 found = await api.get(paths.certificate_signing_request(version, name))
-                return {**found, "apiVersion": body["apiVersion"]}
+                return {**_checked(found), "apiVersion": body["apiVersion"]}
             if not error.not_found or version == VERSIONS[-1]:
                 raise
         else:
-            return {**created, "apiVersion": body["apiVersion"]}
+            return {**_checked(created), "apiVersion": body["apiVersion"]}
     raise AssertionError("unreachable")
 
 
@@ -93,7 +101,7 @@ async def _until(
     ends: Callable[[Judgement], bool],
     on_pending: Callable[[str], None] = lambda _: None,
 ) -> Judgement:
-    found = Judgement(Fate.PENDING, line=f"{request.name} could not be looked at")
+    found = unseen = Judgement(Fate.PENDING, line=f"{request.name} could not be looked at")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
@@ -105,6 +113,8 @@ async def _until(
                             on_pending(found.line)
                 except ApiUnreachableError as error:
                     log.debug("%s: %s", request.name, error)
+                    if found is unseen:
+                        on_pending(f"{request.name} could not be looked at: {error}")
                 except ApiStatusError as error:
                     if not error.gone and error.code < 500:
                         raise
@@ -117,11 +127,20 @@ async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[Judgement]:
     path = paths.certificate_signing_requests(request.version)
     query = {"fieldSelector": f"metadata.name={request.name}"}
     listed = await api.get(path, {**query, "limit": _LIMIT})
-    items = listed.get("items") or []
-    yield judge(items[0] if items else None, request.uid)
-    version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
+    items, metadata = listed.get("items") or [], listed.get("metadata") or {}
+    if "items" not in listed or not isinstance(items, list) or not isinstance(metadata, dict):
+        raise ApiUnreachableError("the answer is no list")
+    yield judge(_checked(items[0]) if items else None, request.uid)
+    version = str(metadata.get("resourceVersion") or "")
     async with api.watch(path, {**query, "resourceVersion": version}, timeout=_WATCH) as events:
         async for event in events:
             if event.type == "BOOKMARK":
                 continue
-            yield judge(None if event.type == "DELETED" else event.object, request.uid)
+            yield judge(None if event.type == "DELETED" else _checked(event.object), request.uid)
+
+
+def _checked(found: object) -> Object:
+    """What somebody else than an API server says is as good as no answer. Raises ApiUnreachableError."""
+    if not is_well_formed(found):
+        raise ApiUnreachableError("the answer is no CertificateSigningRequest (is a proxy before the API server?)")
+    return cast(Object, found)

@@ -8,12 +8,20 @@ from services.bootstrap.core.certificate_template import CertificateFacts, Templ
 REFUSED_PAUSE = 300.0  # seconds before a signer that said no is asked again, unless its answer is removed before
 _EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime
 _TRIES, _FIRST, _JITTER, _STEADY = 5, 2.0, 0.1, 32.0
+_SHORTEST = 40.0  # seconds of life that are worth another request
 _UNREACHABLE = 8.0  # seconds at most: a node joins within ten of its network
 
 
 def rotation_deadline(facts: CertificateFacts, chance: float) -> float:
     """The moment at which this certificate is to be replaced: 70 to 90 % of its lifetime."""
     return facts.not_before + (facts.not_after - facts.not_before) * (_EARLIEST + _SPREAD * chance)
+
+
+def deadline_of_new(facts: CertificateFacts, deadline: float, wall: float) -> float:
+    """The deadline of one that has just come. Signers begin short lives in the past, so that one may be due already: it
+    serves for half of what is left, where that is worth it."""
+    left = facts.not_after - wall
+    return max(deadline, wall + left / 2) if left >= _SHORTEST else deadline
 
 
 def is_due(facts: CertificateFacts | None, template: Template, deadline: float, wall: float) -> bool:

@@ -4,7 +4,6 @@ Rules: reference config.md 5.4 (names, waiting) and 5.6 (what the control plane 
 """
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,6 +79,15 @@ def signer_of(csr: Object) -> str:
     return str((csr.get("spec") or {}).get("signerName") or "")
 
 
+def is_well_formed(csr: object) -> bool:
+    """Whether it has the shape of a CertificateSigningRequest, as far as it is read here: proxies answer, too."""
+    if not isinstance(csr, dict) or not all(isinstance(csr.get(key) or {}, dict) for key in ("spec", "status")):
+        return False
+    metadata, conditions = csr.get("metadata"), (csr.get("status") or {}).get("conditions") or []
+    named = isinstance(metadata, dict) and all(isinstance(metadata.get(key), str) for key in ("name", "uid"))
+    return named and isinstance(conditions, list)
+
+
 def judge(csr: Object | None, wanted_uid: str) -> Judgement:
     """What this state of the object means for whoever created `wanted_uid`; None = there is no such object."""
     if csr is None:
@@ -111,5 +119,5 @@ def _said(condition: Object) -> str:
 def _decoded(text: object) -> str:
     try:
         return base64.b64decode(str(text or "")).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # of base64 and of texts alike
         return ""

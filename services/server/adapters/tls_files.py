@@ -5,6 +5,7 @@ Decides which of several serving pairs counts; must not know contexts or connect
 
 import os
 import ssl
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,10 @@ def _links(path: Path) -> Iterator[Path]:
 
 def _read(file: str) -> bytes | None:
     try:
-        with Path(file).open("rb") as stream:
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would keep us for ever
+        with os.fdopen(fd, "rb") as stream:
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                raise BadFileError(f"{file} is a pipe (make it a readable PEM file)")
             content = stream.read(_LARGEST + 1)
     except FileNotFoundError:
         return None

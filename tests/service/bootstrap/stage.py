@@ -58,6 +58,7 @@ class Stage:
         self.beats: list[Beat] = []
         self.template: Template | None = client_template("n1")
         self.resolved = 0
+        self.bootstrap = REPORT  # what the bootstrap kubeconfig says by now
         self.keeper: CertificateKeeper
         self._task: asyncio.Task[None] | None = None
         self._listening = False
@@ -100,7 +101,12 @@ class Stage:
 
         def make(context: Context) -> Coroutine[Any, Any, None]:
             first = FirstCertificate(
-                context, REPORT, self._requester(context), forms=CertificateForms(), in_thread=at_once
+                context,
+                REPORT,
+                self._requester(context),
+                forms=CertificateForms(),
+                look_at_bootstrap=lambda _: self.bootstrap,
+                in_thread=at_once,
             )
             return first.run()
 

@@ -1,6 +1,7 @@
 """The serving certificate by request: for the addresses the API server has of the node, and when one is missing."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ class Node:
 
         monkeypatch.setattr(certificate_tasks, "CertificateKeeper", keeper)
         monkeypatch.setattr(certificate_tasks, "OrdinaryRequester", requester)
+        monkeypatch.setattr(certificate_tasks, "ClientRequester", lambda _: requester(directory))
+        self.client_changes = 0
 
     async def begin(self, *addresses: Object) -> None:
         config = EffectiveConfig(
@@ -62,11 +65,14 @@ class Node:
         bus = self.network.bus("bootstrap")
         context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event())
         certificates = bus.own(CERTIFICATES)
-        tasks = certificate_tasks.CertificateTasks(context, CredentialDoor(self.directory), certificates)
+        tasks = certificate_tasks.CertificateTasks(context, CredentialDoor(self.directory), certificates, self._changed)
         for one in (sources, server, bus):
             await one.start()
         self._tasks = asyncio.create_task(self._run(tasks))
         await self.has(*addresses)
+
+    def _changed(self) -> None:
+        self.client_changes += 1
 
     async def _run(self, tasks: certificate_tasks.CertificateTasks) -> None:
         async with asyncio.TaskGroup() as group:
@@ -146,3 +152,25 @@ async def test_a_signer_that_leaves_names_out_is_not_asked_without_end(tmp_path:
             await pass_time(node.network, 2)
         assert len(node.signer.requests()) == 1
         await node.end()
+
+
+@on_virtual_time
+async def test_a_new_client_certificate_is_told_and_one_that_was_there_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever brings it into force may watch a directory that is none any more."""
+    node = Node(tmp_path, monkeypatch, rotate_certificates=True, kubeconfig="/kubelet.conf")
+    await node.begin()
+    assert node.client_changes == 0
+    node.signer.serve()
+    await pass_time(node.network, 2)
+    assert node.client_changes == 1
+    await node.end()
+    (tmp_path / "again").mkdir()
+    shutil.copytree(tmp_path / "pki", tmp_path / "again/pki", symlinks=True)
+    again = Node(tmp_path / "again", monkeypatch, rotate_certificates=True, kubeconfig="/kubelet.conf")
+    await again.begin()
+    await pass_time(again.network, 60)
+    assert again.client_changes == 0
+    assert again.signer.requests() == []
+    await again.end()

@@ -8,7 +8,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.adapters.material import ProblemError
-from services.bootstrap.core.certificate_template import SERVING_SIGNER, Template, client_template
+from services.bootstrap.core.certificate_template import (
+    SERVING_SIGNER,
+    Template,
+    client_template,
+    serving_template,
+)
 from tests.unit.kube.tls_world import Authority
 
 FORMS = CertificateForms()
@@ -93,3 +98,10 @@ def test_the_child_does_the_same() -> None:
     assert child.is_ours(made.request, made.key, CLIENT)
     pair = (PAIR.certificate.decode(), PAIR.key.decode())
     assert child.inspect(*pair) == FORMS.inspect(*pair)
+
+
+def test_a_name_that_no_certificate_can_hold_is_a_clear_line() -> None:
+    template = serving_template("n1", [{"type": "ExternalDNS", "address": "nöde"}], dns_only_allowed=True)
+    assert template is not None
+    with pytest.raises(ProblemError, match="one of nöde is no DNS name"):
+        CertificateForms().make(template)

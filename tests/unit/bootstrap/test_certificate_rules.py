@@ -16,8 +16,16 @@ from services.bootstrap.core.certificate_template import (
 )
 from services.bootstrap.core.client_plan import ClientPlan, asks_as_node, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
-from services.bootstrap.core.rotation import attempt_delay, is_due, rotation_deadline
-from services.bootstrap.core.signing_request import Fate, deterministic_name, generated_name, judge, request_object
+from services.bootstrap.core.rotation import attempt_delay, deadline_of_new, is_due, rotation_deadline
+from services.bootstrap.core.signing_request import (
+    Fate,
+    deterministic_name,
+    generated_name,
+    is_well_formed,
+    judge,
+    request_object,
+    request_text,
+)
 
 CLIENT = client_template("n1")
 
@@ -221,3 +229,43 @@ def test_the_written_kubeconfig(cluster: dict[str, Any], expected: dict[str, Any
     context = {"cluster": "default-cluster", "namespace": "default", "user": "default-auth"}
     assert document["contexts"] == [{"name": "default-context", "context": context}]
     assert (document["current-context"], document["kind"]) == ("default-context", "Config")
+
+
+@pytest.mark.parametrize(
+    ("wall", "deadline", "expected"),
+    [
+        (1000.0, 1700.0, 1700.0),
+        (1900.0, 1700.0, 1950.0),  # due as it came: half of what is left
+        (1970.0, 1700.0, 1700.0),  # too little for that
+    ],
+)
+def test_a_new_certificate_serves_for_half_of_what_is_left_at_least(
+    wall: float, deadline: float, expected: float
+) -> None:
+    assert deadline_of_new(facts(), deadline, wall) == expected
+
+
+@pytest.mark.parametrize(
+    ("csr", "expected"),
+    [
+        ({"metadata": {"name": "a", "uid": "u"}}, True),
+        ({"metadata": {"name": "a", "uid": "u"}, "spec": None, "status": {"conditions": None}}, True),
+        ({"metadata": {"name": "a"}}, False),
+        ({"metadata": {"name": "a", "uid": 5}}, False),
+        ({"metadata": []}, False),
+        ({}, False),
+        ([], False),
+        (5, False),
+        ({"metadata": {"name": "a", "uid": "u"}, "status": 5}, False),
+        ({"metadata": {"name": "a", "uid": "u"}, "spec": "x"}, False),
+        ({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": {}}}, True),
+        ({"metadata": {"name": "a", "uid": "u"}, "status": {"conditions": {"a": 1}}}, False),
+    ],
+)
+def test_what_is_a_request_at_all(csr: object, expected: bool) -> None:
+    assert is_well_formed(csr) is expected
+
+
+@pytest.mark.parametrize("text", ["ä", "%", 5, [1], None, "/w=="])
+def test_a_request_that_is_no_base64_is_none(text: object) -> None:
+    assert request_text({"spec": {"request": text}}) == ""

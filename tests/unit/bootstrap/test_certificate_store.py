@@ -149,3 +149,16 @@ def test_a_mark_changes_with_the_pair(tmp_path: Path) -> None:
     assert seen[0] == ()
     assert len(set(seen)) == 3
     assert store.mark() == seen[-1]
+
+
+def test_a_store_that_cannot_be_written_is_named_the_same_at_each_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")  # as fallocate says it: without a name
+
+    monkeypatch.setattr(certificate_store, "write_atomically", full)
+    for wall in (WALL, WALL + 60):
+        with pytest.raises(OSError, match="No space left") as caught:
+            put(CertificateStore("kubelet-client", str(tmp_path)), "one", wall)
+        assert caught.value.filename == str(tmp_path)

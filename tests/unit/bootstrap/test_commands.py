@@ -1,6 +1,8 @@
 """The command at the prompt says every problem, what stands there, and where every value came from."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +193,21 @@ def test_every_value_is_shown_with_its_origin(tmp_path: Path) -> None:
 
 def test_what_is_shown_as_yaml_gives_the_same_configuration_again(tmp_path: Path) -> None:
     flags = ["--max-pods=5", "--system-reserved=cpu=1", "--register-with-taints=a=b:NoSchedule"]
+    flags.append('--provider-id=a: "b" # \\ud83d \\\U0001f600 \u2028 yes')
     first = config("show", with_file(tmp_path, GOOD), *flags, "--output=yaml").output
     again = config("show", with_file(tmp_path, first), "--output=yaml").output
     assert yaml.safe_load(again) == yaml.safe_load(first)
     assert yaml.safe_load(first)["maxPods"] == 5
+
+
+def test_flags_alone_are_shown_as_a_file_that_gives_the_same(tmp_path: Path) -> None:
+    flags = ("--max-pods=5", "--sync-frequency=30s", "--enforce-node-allocatable=")
+    wanted = json.loads(config("show", *flags, "--output=json").output)["kubeletconfig"]
+    file = with_file(tmp_path, config("show", *flags, "--output=yaml").output)
+    again = json.loads(config("show", file, "--output=json").output)["kubeletconfig"]
+    assert wanted.get("evictionHard") is None
+    assert again.pop("evictionHard") == {}  # no thresholds, either way
+    assert again == wanted
 
 
 def test_what_is_shown_as_json_holds_document_origins_and_flags(tmp_path: Path) -> None:
@@ -202,3 +215,11 @@ def test_what_is_shown_as_json_holds_document_origins_and_flags(tmp_path: Path) 
     assert shown["kubeletconfig"]["kind"] == "KubeletConfiguration" and shown["kubeletconfig"]["port"] == 1
     assert shown["origins"]["port"] == {"layer": "flag", "place": "--port", "reason": ""}
     assert shown["flags"]["config"] == {"value": f"{tmp_path}/k.yaml", "origin": "--config"}
+
+
+def test_a_full_disk_is_one_line() -> None:
+    command = [sys.executable, "-m", "services.bootstrap.commands", "config", "flags"]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr == "standard output cannot be written: No space left on device (write it elsewhere)\n"

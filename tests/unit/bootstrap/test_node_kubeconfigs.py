@@ -1,6 +1,7 @@
 """Kubeconfig, bootstrap kubeconfig and store together: what the node uses, asks with, and waits for."""
 
 import stat
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from services.bootstrap.adapters import node_credentials
-from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve
+from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve, resolve_in_child
 from services.bootstrap.adapters.node_credentials import (
     client_store,
     look_at_client,
@@ -83,6 +84,35 @@ def test_a_kubeconfig_that_cannot_be_opened_is_refused_and_not_replaced(config: 
     assert look.refusal is not None
     assert "cannot be read: Is a directory" in look.refusal.problems[0]
     assert look.bootstrap is None
+
+
+@pytest.mark.parametrize("rotate", [False, True])
+def test_a_look_that_did_not_end_replaces_nothing(
+    config: EffectiveConfig, rotate: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without memory says nothing about a kubeconfig: it is neither replaced nor asked for."""
+    write(Path(config.kubeconfig), kubeconfig(inline(VALID)))
+
+    def starved(*_: Any, **__: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(node_credentials, "resolve_in_child", resolve_in_child)
+    monkeypatch.setattr(subprocess, "Popen", starved)
+    look = look_at_client(bootstrapping(config, rotate=rotate), time.time())
+    assert look.plan is (ClientPlan.MANAGED if rotate else ClientPlan.AS_IS)
+    assert look.refusal is not None
+    assert "the check failed: OSError" in look.refusal.problems[0]
+    assert look.bootstrap is None
+
+
+def test_what_is_wrong_with_a_kubeconfig_that_makes_way_is_said(config: EffectiveConfig) -> None:
+    Path(config.kubeconfig).write_text("clusters: 5")
+    look = look_at_client(bootstrapping(config, rotate=False), time.time())
+    assert look.plan is ClientPlan.BOOTSTRAP_ONCE
+    assert look.report.awaited
+    [line] = look.report.problems
+    assert line.startswith(f"--kubeconfig: {config.kubeconfig}: current-context is missing")
+    assert line.endswith("; a start asks for a certificate with --bootstrap-kubeconfig")
 
 
 def test_with_rotation_the_managed_pair_takes_the_place_of_everything(config: EffectiveConfig) -> None:

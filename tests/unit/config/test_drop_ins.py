@@ -7,7 +7,7 @@ import pytest
 
 from shared.config import drop_ins
 from shared.config.drop_ins import read_drop_ins, read_text
-from shared.config.findings import Findings
+from shared.config.findings import WARNING, Findings
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
@@ -67,6 +67,11 @@ def test_a_root_that_is_a_symlink_loads_nothing(tmp_path: Path) -> None:
     put(tmp_path, "real/a.conf")
     (tmp_path / "d").symlink_to("real")
     assert read(tmp_path / "d") == ([], ["."], [])
+    findings = Findings()
+    read_drop_ins(str(tmp_path / "d"), findings)
+    [warning] = findings.found
+    assert warning.severity == WARNING and "is a symbolic link, which is not followed" in warning.line
+    assert len(read_drop_ins(f"{tmp_path}/d/", Findings()).documents) == 1
 
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -125,6 +130,19 @@ def test_a_pipe_is_read_to_its_end() -> None:
         assert read_text(f"/proc/self/fd/{reader}", Findings(), "--config") == "port: 1"
     finally:
         os.close(reader)
+
+
+def test_a_pipe_that_is_held_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drop_ins, "_PATIENCE", 1)
+    reader, writer = os.pipe()
+    os.write(writer, b"port: 1")
+    findings = Findings()
+    try:
+        assert read_text(f"/proc/self/fd/{reader}", findings, "--config") is None
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert "cannot be read: nobody writes into this pipe" in findings.lines[0]
 
 
 @pytest.mark.parametrize(("file", "why"), [("/dev/zero", "has more than 256 KiB"), ("/", "cannot be read: Is a")])

@@ -108,3 +108,18 @@ def test_whatever_a_file_holds_it_is_taken_or_refused(tmp_path: Path, content: b
     with pytest.raises(ConfigurationRefusedError) as refused:
         evaluate([f"--config={file}"])
     assert all(line.isprintable() for line in refused.value.lines)
+
+
+def test_without_a_working_directory_relative_paths_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for flag in ("--config=k.yaml", "--lock-file=lock", "--pod-manifest-path=manifests"):
+        with pytest.raises(ConfigurationRefusedError) as refused:
+            evaluate([flag])
+        [line] = refused.value.lines
+        assert line.startswith("paths that do not begin with / are read from the working directory, which no longer")
+    assert evaluate(["--pod-manifest-path=/etc/manifests"]).config.static_pod_path == "/etc/manifests"

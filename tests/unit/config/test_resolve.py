@@ -281,6 +281,22 @@ def test_what_else_the_file_gives_is_in_the_configuration(tmp_path: Path) -> Non
     assert config.feature_gates["RotateKubeletServerCertificate"] is True
 
 
+def test_what_kubeadm_writes_for_nothing_given_is_the_default(tmp_path: Path) -> None:
+    output = '{infoBufferSize: "0"}'
+    config = given(
+        tmp_path,
+        ALONE + f"logging: {{flushFrequency: 0, options: {{json: {output}, text: {output}}}, verbosity: 0}}\n"
+        "crashLoopBackOff: {}\nmemorySwap: {}\ncontainerRuntimeEndpoint: ''\nimageMaximumGCAge: 0s\n"
+        "shutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\nsyncFrequency: 0s\nvolumeStatsAggPeriod: 0s\n",
+    )
+    assert config.document == given(tmp_path, ALONE).document
+    assert (config.log_flush_frequency, config.document["logging"]["flushFrequency"]) == (5.0, "5s")
+    assert given(tmp_path, ALONE + 'logging: {format: "", flushFrequency: 0s}\n').logging_format == "text"
+    assert refusal("--log-flush-frequency=0") == [
+        '--log-flush-frequency: is "0s", must be above 0 (change it or leave it out)'
+    ]
+
+
 def test_the_document_holds_every_default_and_durations_as_go_prints_them(tmp_path: Path) -> None:
     document = given(tmp_path, ALONE + "syncFrequency: 90s\n").document
     missing = [one.key for one in FIELDS if one.default is not None and value_of(document, one.key) is None]
