@@ -19,8 +19,9 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
         finally:
             os.close(fd)
         temporary.rename(path)
-    except OSError:
+    except OSError as error:
         temporary.unlink(missing_ok=True)
+        error.filename = error.filename or str(path)  # not every call says which file it was about
         raise
     sync_directory(path.parent)
 

@@ -12,9 +12,11 @@ from typing import Any
 from bus.manifest import prepare_run_dir
 from services.kubelet.configuration import SUPERVISORD_CONF, packaged_text, render
 from services.kubelet.console import Console
+from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flags import FlagsRefusedError, flag_lines, parse_flags
 from shared.config.loader import evaluate
+from shared.config.nested import value_of
 from shared.config.places import find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
@@ -57,12 +59,12 @@ def _settle(arguments: list[str], process: int, console: Console) -> dict[str, A
     if flags.asks_help:
         from shared.config.help_text import help_text
 
-        print(help_text().rstrip("\n"))
+        _show(help_text())
         return {}
     if flags.version in ("true", "raw"):
         from shared.config.help_text import version_text
 
-        print(version_text(flags.version).rstrip("\n"))
+        _show(version_text(flags.version))
         return {}
     if len(os.fsencode(shlex.join(arguments))) > _LONGEST_ARGUMENTS:
         what = f"take more than {_LONGEST_ARGUMENTS} bytes"
@@ -73,7 +75,7 @@ def _settle(arguments: list[str], process: int, console: Console) -> dict[str, A
         raise OperatorError("needs --lock-file", where="--exit-on-lock-contention", remedy="name the file to lock")
     console.json, console.split = config.logging_format == "json", config.log_split_stream
     if config.verbosity >= 1:
-        for line in flag_lines(flags):
+        for line in flag_lines(flags, merged_values(resolved)):
             console.info(line, 1)
     if os.geteuid() != 0:
         console.error(structured("Kubelet needs to run as uid 0", uid=os.geteuid()))
@@ -82,6 +84,23 @@ def _settle(arguments: list[str], process: int, console: Console) -> dict[str, A
     answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
     set_oom_score(config.oom_score_adj, process)  # where that fails, each service says so
     return answer
+
+
+def _show(text: str) -> None:
+    """On the standard output. Raises OperatorError where that has no room; a reader that left wants no more."""
+    try:
+        print(text.rstrip("\n"), flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OperatorError(f"cannot be written: {error.strerror}", where="standard output") from error
+
+
+def merged_values(resolved: Resolved) -> dict[str, Any] | None:
+    """What FLAG lines show instead of the command line's values: with drop-ins alone the merge happens in place."""
+    if not resolved.config.config_dir or resolved.config.config_file:
+        return None
+    return {field.key: value_of(resolved.layers.data, field.key) for field in FIELDS}
 
 
 def _reported(version: str) -> str:

@@ -181,7 +181,7 @@ FIELDS: tuple[Field, ...] = (
           doc="bit of the packet mark that asks for dropping; no longer looked at"),
     # cgroups, resources, managers
     Field("cgroupDriver", S, default="cgroupfs", zero=UNSET, flag="cgroup-driver", choices=("cgroupfs", "systemd"),
-          doc="who writes cgroups, cgroupfs or systemd; the container runtime's answer wins"),
+          doc="who writes cgroups: cgroupfs; systemd is refused until it is built, set the runtime to cgroupfs, too"),
     Field("cgroupRoot", S, default="", flag="cgroup-root", doc="cgroup above those of all pods"),
     Field("cgroupsPerQOS", B, default=True, flag="cgroups-per-qos",
           doc="put pods below a cgroup per quality of service class"),

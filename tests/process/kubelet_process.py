@@ -1,6 +1,7 @@
 """The `kubelet` executable with a home, ports and, where asked for, a service manager of its own. No runtime."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from bus.lock import ServiceLock
 from bus.messages.streams import SERVICES
 from tests.agent import BIN, free_ports
 from tests.process.supervised import alive, eventually
-from tools.leftovers import agent_processes_of, end_processes
+from tools.leftovers import agent_processes_of, end_processes, unmount_below
 
 CONFIGURATION = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -86,6 +87,8 @@ class Kubelet:
         end_processes(agent_processes_of(self.home))
         if kind is not None:
             print(self.stderr(), (self.log_dir / "supervisord.log").read_text(), sep="\n")
+        unmount_below(self.home)
+        shutil.rmtree(self.home)
 
     @property
     def process(self) -> "subprocess.Popen[bytes]":

@@ -5,10 +5,13 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.tls import ServingTls
@@ -171,6 +174,18 @@ def garbage(_site: Site) -> bytes:
     return b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 
 
+def crl(site: Site) -> bytes:
+    now, ca = datetime.now(UTC), site.serving_ca
+    builder = x509.CertificateRevocationListBuilder().issuer_name(ca.certificate.subject).last_update(now)
+    return builder.next_update(now + timedelta(days=1)).sign(ca.key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def trusted(site: Site) -> bytes:
+    return site.serving_ca.pem.replace(b"BEGIN CERTIFICATE", b"BEGIN TRUSTED CERTIFICATE").replace(
+        b"END CERTIFICATE", b"END TRUSTED CERTIFICATE"
+    )
+
+
 def nothing(_site: Site) -> bytes:
     return b""
 
@@ -186,6 +201,8 @@ BAD: list[tuple[str, Callable[[Site], bytes] | None, str]] = [
     ("client-ca.crt", None, "No such file or directory"),
     ("client-ca.crt", nothing, "is empty"),
     ("client-ca.crt", garbage, "client-ca.crt"),
+    ("client-ca.crt", crl, "no certificate in it"),
+    ("client-ca.crt", trusted, "client-ca.crt"),
 ]
 NAMES = [f"{name} {content.__name__ if content else 'gone'}" for name, content, _ in BAD]
 

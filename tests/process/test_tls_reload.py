@@ -1,6 +1,7 @@
 """Serving pair and client CA replaced under open connections: nobody is cut off, and the new files count at once."""
 
 import asyncio
+import logging
 import shutil
 import ssl
 import statistics
@@ -12,6 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 import uvloop
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from services.server.adapters.directory_watch import DirectoryWatch
@@ -233,3 +237,24 @@ def test_the_loop_that_services_run_on_does_the_same(
     # uvloop has a TLS implementation of its own.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(scenario(site))
+
+
+async def test_a_strangers_certificate_that_cannot_be_decoded_is_a_401_and_no_line(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority, key = Authority("strangers"), ec.generate_private_key(ec.SECP256R1())
+    template, _ = authority.make("stranger", key=key)
+    builder = x509.CertificateBuilder(
+        template.issuer, template.subject, template.public_key(), template.serial_number,
+        template.not_valid_before_utc, template.not_valid_after_utc,
+    ).add_extension(x509.SubjectAlternativeName([x509.DNSName("AAAAAAAA")]), False)  # fmt: skip
+    certificate = builder.sign(authority.key, hashes.SHA256())
+    encoded = certificate.public_bytes(Encoding.DER).replace(b"AAAAAAAA", b"\xff" * 8)
+    stranger = site.directory / "stranger"
+    stranger.with_suffix(".crt").write_text(ssl.DER_cert_to_PEM_cert(encoded))
+    stranger.with_suffix(".key").write_bytes(key_pem(key))
+    async with site.running() as server:
+        connection = await Connection.open(server, site.client(stranger)["ssl"])
+        assert await connection.status() == 401
+        await connection.close()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

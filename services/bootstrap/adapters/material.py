@@ -1,10 +1,11 @@
 """Resolved credentials and what can be wrong with them; `cryptography` is imported in the child alone."""
 
+import os
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
-_LARGEST = 2**23  # bytes of a kubeconfig, or of a file it names
+_LARGEST = 2**19  # bytes of a kubeconfig, or of a file it names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +48,13 @@ def file_text(path: str, key: str) -> str:
     """
     named = f"{key}: {path} " if key else ""
     try:
-        with Path(path).open("rb") as file:
+        # A pipe that nobody writes into must not hold up a start.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ProblemError(f"{named}is a pipe (give the path of a file)")
             content = file.read(_LARGEST + 1)
         if len(content) > _LARGEST:
-            raise ProblemError(f"{named}is larger than {_LARGEST >> 20} MiB (is it the right file?)")
+            raise ProblemError(f"{named}is larger than {_LARGEST >> 10} KiB (is it the right file?)")
         return content.decode("utf-8-sig")
     except OSError as error:
         remedy = "give the path of a readable file" if key else "give the path of a kubeconfig, or leave out the flag"

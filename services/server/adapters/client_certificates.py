@@ -48,6 +48,10 @@ class ClientCertificates:
         authority = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with as_file(content) as file:
             authority.load_verify_locations(cafile=file)
+            if not authority.cert_store_stats()["x509"]:  # a CRL is taken, too
+                raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no certificate in it")
+            if self._openssl is not None:
+                self._openssl.show_authorities(authority, file)  # so that whoever is to be shown them can be
         self._authority, self._content = authority, content
         self._changes += 1
         self._verdicts = {}
@@ -68,11 +72,16 @@ class ClientCertificates:
         if self._authority is None:
             return None
         encoded = connection.getpeercert(binary_form=True)
-        details = connection.getpeercert()
-        if encoded is None or not details:
+        if encoded is None:
             return None
         if problem := self._problem(connection, encoded):
             raise UntrustedError(problem)
+        try:  # only now: a stranger's certificate may hold anything
+            details = ssl.SSLObject.getpeercert(connection)
+        except (ssl.SSLError, ValueError) as error:
+            raise UntrustedError("a certificate that cannot be read") from error
+        if not details:
+            return None
         return certificate_user(details.get("subject", ()), hashlib.sha256(encoded).hexdigest())  # type: ignore[arg-type]
 
     def _problem(self, connection: ssl.SSLObject, encoded: bytes) -> str:
@@ -80,6 +89,8 @@ class ClientCertificates:
         if self._openssl is None:
             return self._problem_by_handshake(connection)
         chain = _chain(connection, encoded)
+        if chain[0] != encoded:
+            return "a chain that is not the client's"
         name = hashlib.sha256(b"".join(chain)).digest()
         now = time.monotonic()
         since, problem = self._verdicts.get(name, (-_VERDICT_HOLDS, ""))

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from services.server.adapters.client_certificates import ClientCertificates, ClientContext, as_file
 from services.server.adapters.directory_watch import DirectoryWatch
@@ -42,6 +43,10 @@ class _TellingWhy(ssl.SSLObject):
     OpenSSL's alert: what failed is therefore shown to them as unfinished once, upon which they send what there is."""
 
     _failed: ssl.SSLError | None = None
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        """As ssl's, but decodes nothing: asyncio and uvloop ask in every handshake, before anybody has judged it."""
+        return super().getpeercert(True) if binary_form else {}
 
     def do_handshake(self) -> None:
         """As ssl's; the error comes at the second call, when the client went on after all."""
@@ -186,7 +191,10 @@ class ServingTls:
             except ssl.SSLError as error:
                 found.append(f"{pair.certificate_file}, {pair.key_file}: {line_of(error)} (replace them)")
         if new_authority and self._pair is not None:
-            self._inner = self._build(self._pair)
+            try:
+                self._inner = self._build(self._pair)
+            except ssl.SSLError as error:
+                found.append(f"{self._config.client_ca_file}: {line_of(error)} (replace it)")
         return tuple(found)
 
     def _put_in_force(self, pair: Pair) -> None:

@@ -98,7 +98,7 @@ def line_of(error: Exception) -> str:
     """An error of ssl or the system in the operator's words."""
     if isinstance(error, ssl.SSLError):
         known = {"KEY_VALUES_MISMATCH": "the key is not the one of the certificate"}
-        text = known.get(error.reason or "", str(error))
+        text = known.get(getattr(error, "reason", None) or "", str(error))
         return " ".join(text.partition(" (_ssl")[0].split())
     return (error.strerror if isinstance(error, OSError) else None) or " ".join(str(error).split())
 
