@@ -213,18 +213,26 @@ def say_goodbye(console: Console, agent: Agent) -> None:
     console.print("  [dim]take it up again [/] make run\n  [dim]remove everything[/] make clean", highlight=False)
 
 
+def manifests_in(static_pod_path: str) -> list[Path]:
+    """The files whose pods are to run; none where the configuration names no directory."""
+    return [path for path in Path(static_pod_path).glob("[!.]*") if path.is_file()] if static_pod_path else []
+
+
 def run(home: Home, console: Console) -> None:
     """The whole first run; returns when the agent has ended."""
     check_machine(home)
     home.make()
     os.environ["BULKHEAD_HOME"] = str(home.path)
-    config = evaluate(find_arguments(find_places())).config
+    resolved = evaluate(find_arguments(find_places()))
+    config = resolved.config
+    for remark in resolved.remarks:
+        console.print(f"note: {remark}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"Starting the agent; all it writes is in {home.path}.", highlight=False)
     began = time.monotonic()
     agent = Agent.start(home, config)
     try:
         agent.import_images(PODS_RUN_WITHIN)
-        expected = len([path for path in Path(config.static_pod_path).glob("[!.]*") if path.is_file()])
+        expected = len(manifests_in(config.static_pod_path))
         all_run = agent.wait_for(lambda: sum(map(is_running, agent.pods())) >= expected, PODS_RUN_WITHIN)
         pods = agent.pods()
         if not all_run:

@@ -176,12 +176,13 @@ def test_a_port_in_use_is_one_line_that_names_it(home: Path) -> None:
 
 def test_a_mistake_in_the_configuration_is_one_line_that_names_it(home: Path) -> None:
     file = home / "kubelet.yaml"
-    file.write_text(file.read_text().replace("staticPodPath", "staticPodPaht"))
+    file.write_text(file.read_text().replace("staticPodPath:", "maxPods: many\nstaticPodPaht:"))
     terminal = Terminal(home)
     terminal.process.wait(30)
     assert terminal.process.returncode == 1
-    (line,) = [line for line in terminal.text.splitlines() if "staticPodPaht" in line]
-    assert f"{file}:" in line and "Traceback" not in terminal.text
+    for key in ("staticPodPaht", "maxPods"):
+        (line,) = [line for line in terminal.text.splitlines() if key in line]
+        assert f"{file}:" in line and "Traceback" not in terminal.text
 
 
 def test_an_edited_configuration_is_kept_and_deleted_manifests_stay_deleted(home: Path) -> None:

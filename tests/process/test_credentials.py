@@ -124,7 +124,7 @@ async def test_restarted_alone_with_a_bad_kubeconfig_it_keeps_the_credentials(ag
     (agent.home / "kubelet.conf").write_text("a: [")
     agent.configure("maxPods: 7\n")
     agent.rpc("startProcess", "bootstrap")
-    logged(agent, "bootstrap", "is not YAML: line 1, column 5")
+    logged(agent, "bootstrap", "is not YAML: line ")
     eventually(
         lambda: b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes(), "the configuration is good", 60
     )

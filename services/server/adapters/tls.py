@@ -88,6 +88,8 @@ class ServingTls:
             raise OperatorError(str(error), where=where, remedy="change it or leave it out") from error
         for line in self._terms.remarks:
             _LOG.info("%s", line)
+        if self._openssl is None:
+            _LOG.warning("OpenSSL cannot be reached by its functions: handshakes judge client certificates")
         if problems := self.reload(first=True):
             self._refuse_start(problems)
         if self._pair is None:
