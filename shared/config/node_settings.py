@@ -29,25 +29,20 @@ _MOST_CPUS = 200_000  # repetitions included; a longer list is none, and would o
 _SYSCTL = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*([a-z0-9][-_a-z0-9]*|([a-z0-9][-_a-z0-9]*)?\*)")
 
 
-def node_labels(given: str | Mapping[str, str], findings: Findings) -> dict[str, str]:
-    """`--node-labels`: `key=value,…` or the map of it; a key alone has the empty value."""
+def node_labels(labels: Mapping[str, str], findings: Findings) -> dict[str, str]:
+    """`--node-labels`, key to value; a key alone has the empty value."""
     place = "--node-labels"
-    labels: dict[str, str] = {} if isinstance(given, str) else dict(given)
-    for item in (part.strip() for part in given.split(",")) if isinstance(given, str) else ():
-        if item:
-            key, _, value = item.partition("=")
-            labels[key.strip()] = value.strip()
     if unknown := sorted(key for key in labels if _is_reserved(key)):
         remedy = f"only these may be set: {', '.join(sorted(_LABEL_KEYS))}, and keys below {_LABEL_NAMESPACES[0]}"
         what = f"{', '.join(unknown)}: in a domain that belongs to Kubernetes"
         findings.add("", what, f"{remedy} or {_LABEL_NAMESPACES[1]}", place=place)
-        return labels
+        return dict(labels)
     for key, value in labels.items():
         for problem in qualified_name(key):
             findings.add("", f'key "{key}": {problem}', "write key=value,key=value", place=place)
         for problem in label_value(value):
             findings.add("", f'value "{value}": {problem}', "write key=value,key=value", place=place)
-    return labels
+    return dict(labels)
 
 
 def _is_reserved(key: str) -> bool:
@@ -59,20 +54,6 @@ def _is_reserved(key: str) -> bool:
 
 def _is_within(namespace: str, domains: tuple[str, ...]) -> bool:
     return any(namespace == domain or namespace.endswith(f".{domain}") for domain in domains)
-
-
-def parse_taints(text: str) -> list[dict[str, str]]:
-    """`--register-with-taints`: `key[=value]:effect,…`; items ending in `-` are dropped. Raises ValueError."""
-    taints = []
-    for item in (part.strip() for part in text.split(",")):
-        if not item or item.endswith("-"):
-            continue
-        head, colon, effect = item.rpartition(":")
-        key, _, value = head.partition("=")
-        if not colon or not key or not effect:
-            raise ValueError("write it as key=value:effect,key:effect")
-        taints.append({"key": key, "value": value, "effect": effect})
-    return taints
 
 
 def check_taints(data: dict[str, Any], findings: Findings) -> tuple[dict[str, str], ...]:
