@@ -1,5 +1,6 @@
 """The command `bulkhead`: what an operator asks at a prompt. Reads and prints; starts nothing."""
 
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version as version_of
@@ -85,11 +86,12 @@ def _say(line: str) -> None:
     """To standard output; one that cannot take it, such as a full disk, ends the command."""
     try:
         click.echo(line)
+        sys.stdout.flush()  # here, where it can be told, and not in the last moment of the process
     except BrokenPipeError:
         raise  # `| head`, which click ends in silence
     except OSError as error:
         click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
-        sys.exit(1)
+        os._exit(1)  # the interpreter's own end would try to write it again
 
 
 def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:

@@ -44,10 +44,10 @@ class Terms:
             context.minimum_version = _MINIMUM[self._minimum]
         if self._ciphers:
             context.set_ciphers(self._ciphers)
-        if len(self._groups) == 1:
-            context.set_ecdh_curve(self._groups[0])
         if self._groups and self._openssl is not None:
             self._openssl.allow_groups(context, self._groups)
+        elif self._groups:  # one, and older Pythons know no X25519 here
+            context.set_ecdh_curve(self._groups[0])
         context.set_alpn_protocols(["http/1.1"])
         # No tickets: a session resumed by one brings the client's certificate, and not what vouches for it.
         context.options |= ssl.OP_NO_TICKET
