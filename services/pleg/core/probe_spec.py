@@ -112,7 +112,9 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler:
             for entry in _mappings(container.get("env"))
             if "valueFrom" not in entry
         }
-        return ExecHandler(tuple(expand(str(part), environment) for part in action.get("command") or ()))
+        command = action.get("command")
+        parts = command if isinstance(command, list) else ()
+        return ExecHandler(tuple(expand(str(part), environment) for part in parts))
     if isinstance(action := probe.get("httpGet"), dict):
         return HttpHandler(
             scheme=str(action.get("scheme") or "HTTP").lower(),

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.pleg.core.probe_outcome import Outcome, event_of
@@ -88,6 +88,7 @@ json = st.recursive(
 
 
 @given(json, json, json)
+@example({"exec": {"command": True}}, None, None)
 def test_no_spec_is_odd_enough_to_raise(handler: Any, env: Any, ports: Any) -> None:
     container = {"name": "c", "livenessProbe": handler, "env": env, "ports": ports}
     for pod in ({"spec": {"containers": [container]}}, {"spec": {"initContainers": handler}}, {"spec": handler}):
