@@ -86,10 +86,6 @@ class Wakeup:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
 
-    @property
-    def fds(self) -> tuple[int, int]:
-        return self._read, self._write
-
     def arm(self) -> None:
         """From now on; the first turn comes at once, for supervisord starts nothing before its first turn."""
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
