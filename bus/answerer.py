@@ -10,6 +10,7 @@ from bus.answers import Answers
 from bus.context import Context, bind, new_socket, send_now
 from bus.drops import Drops
 from bus.frames import RequestHead
+from bus.inlet import Inlet
 from shared.clock import Clock
 
 LINGER_MS = 1000  # an answer worth computing is worth a second of the exit
@@ -24,37 +25,39 @@ class Answerer:
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._answers, self._clock, self._drops = answers, clock, drops
         self._tasks: set[asyncio.Task[None]] = set()
+        self._inlet = Inlet(self._socket, self._take)
 
     def bind(self, address: str) -> None:
-        """Begin to answer at this ipc address; hold the service's lock."""
+        """Begin to take requests at this ipc address; hold the service's lock."""
         bind(self._socket, address)
-
-    async def run(self) -> None:
-        """Take requests until cancelled."""
-        while True:
-            routing, *message = await self._socket.recv_multipart()
-            try:
-                head, body = frames.read_request(message)
-            except codec.UndecodableError as error:
-                self._drops.drop("request", error)
-                continue
-            if head.deadline < self._clock.monotonic():
-                continue  # sent to our predecessor and queued since; its sender has given up
-            task = asyncio.create_task(self._answer(routing, head, body), name=f"answering {head.type}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._inlet.open()
 
     async def close(self) -> None:
         """Give up handlers under way; answers already sent linger for at most a second."""
+        self._inlet.close()
         self._answers.cancel()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._socket.close()
 
+    def _take(self, message: list[bytes]) -> None:
+        routing, *request = message
+        try:
+            head, body = frames.read_request(request)
+        except codec.UndecodableError as error:
+            self._drops.drop("request", error)
+            return
+        if head.deadline < self._clock.monotonic():
+            return  # sent to our predecessor and queued since; its sender has given up
+        task = asyncio.create_task(self._answer(routing, head, body), name=f"answering {head.type}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     async def _answer(self, routing: bytes, head: RequestHead, body: bytes) -> None:
         error = send_now(self._socket, (routing, *frames.write_answer(*await self._answers.answer(head, body))))
-        if isinstance(error, zmq.ZMQError) and error.errno == errno.EHOSTUNREACH:
+        self._inlet.look_again()
+        if error is not None and error.errno == errno.EHOSTUNREACH:
             self._drops.drop("answer", f"{head.client} is gone before its {head.type} was answered")
         elif error is not None:
             self._drops.drop("answer", f"{head.client} does not take the answer to its {head.type}: {error}")

@@ -13,6 +13,15 @@ BEAT_SECONDS = 1.0
 STALE_AFTER = 3 * BEAT_SECONDS  # seconds without a sign of the owner until a replica is stale
 
 
+def next_beat_in(now: float) -> float:
+    """Seconds from `now` (CLOCK_MONOTONIC) to the next beat, between half of BEAT_SECONDS and one and a half.
+
+    All processes beat at whole seconds of the machine's clock: who follows several of them is woken once, not by each.
+    """
+    left = BEAT_SECONDS - now % BEAT_SECONDS
+    return left if left >= BEAT_SECONDS / 2 else left + BEAT_SECONDS
+
+
 class Pulse:
     """Collects what the next beat will say."""
 

@@ -6,6 +6,7 @@ REQ is banned: after a timeout it is stuck. What was in flight at a SIGKILL is g
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import zmq
 
@@ -13,6 +14,7 @@ from bus import codec, frames
 from bus.context import Context, Socket, new_socket, reconnect_quickly, send_now
 from bus.drops import Drops
 from bus.frames import AnswerHead, RequestHead
+from bus.inlet import Inlet
 from bus.interface import NoAnswerError
 from shared.clock import Clock
 
@@ -24,7 +26,7 @@ Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 @dataclass(frozen=True)
 class _Line:
     socket: Socket
-    receiving: asyncio.Task[None]
+    inlet: Inlet
 
 
 class Caller:
@@ -55,6 +57,7 @@ class Caller:
             async with asyncio.timeout(timeout):
                 while not answered.done():
                     send_now(line.socket, message)  # a full queue is a peer long gone: the next turn tries again
+                    line.inlet.look_again()
                     await asyncio.wait([answered], timeout=RESEND_SECONDS)
         except TimeoutError:
             raise NoAnswerError.within(service, type_name, timeout) from None
@@ -62,12 +65,10 @@ class Caller:
             del self._pending[head.id]
         return answered.result()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Give up every request under way."""
         for line in self._lines.values():
-            line.receiving.cancel()
-        await asyncio.gather(*(line.receiving for line in self._lines.values()), return_exceptions=True)
-        for line in self._lines.values():
+            line.inlet.close()
             line.socket.close()
         self._lines.clear()
         for answered in self._pending.values():
@@ -83,18 +84,17 @@ class Caller:
             socket = new_socket(self._context, zmq.DEALER, linger=0)
             reconnect_quickly(socket)
             socket.connect(address)
-            receiving = asyncio.create_task(self._receive(service, socket), name=f"answers of {service}")
-            line = self._lines[service] = _Line(socket, receiving)
+            inlet = Inlet(socket, partial(self._receive, service))
+            inlet.open()
+            line = self._lines[service] = _Line(socket, inlet)
         return line
 
-    async def _receive(self, service: str, socket: Socket) -> None:
-        while True:
-            message = await socket.recv_multipart()
-            try:
-                head, body = frames.read_answer(message)
-            except codec.UndecodableError as error:
-                self._drops.drop("answer", f"{service}: {error}")
-                continue
-            answered = self._pending.get(head.id)
-            if answered is not None and not answered.done():  # else the second copy, or too late
-                answered.set_result((head, body))
+    def _receive(self, service: str, message: list[bytes]) -> None:
+        try:
+            head, body = frames.read_answer(message)
+        except codec.UndecodableError as error:
+            self._drops.drop("answer", f"{service}: {error}")
+            return
+        answered = self._pending.get(head.id)
+        if answered is not None and not answered.done():  # else the second copy, or too late
+            answered.set_result((head, body))

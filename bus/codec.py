@@ -70,7 +70,7 @@ def decode(data: bytes, to: type[T]) -> T:
 
 def speaks(version: str) -> bool:
     """Whether a peer of this protocol version is understood: same major."""
-    return version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]
+    return version == PROTOCOL_VERSION or version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]
 
 
 def _decoder(to: Any) -> "msgspec.json.Decoder[Any]":

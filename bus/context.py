@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import zmq
-import zmq.asyncio
 
 from bus.codec import MESSAGE_CAP
 from shared.errors import OperatorError
@@ -14,13 +13,13 @@ from shared.errors import OperatorError
 HIGH_WATER_MARK = 1000  # messages per peer and direction; what is beyond is lost, and found by its number
 FRAME_LIMIT = MESSAGE_CAP + 64 * 1024  # bytes; libzmq hangs up on a larger frame before it fills our memory
 
-Context = zmq.asyncio.Context
-Socket = zmq.asyncio.Socket
+Socket = zmq.Socket[bytes]
+Context = zmq.Context[Socket]
 
 
 def new_context() -> Context:
     """A context of its own per bus: one I/O thread."""
-    return zmq.asyncio.Context()
+    return zmq.Context()
 
 
 async def close_context(context: Context) -> None:
@@ -64,8 +63,10 @@ def bind(socket: Socket, address: str) -> None:
         raise OperatorError(f"cannot bind: {error.strerror}", where=address, remedy=remedy) from error
 
 
-def send_now(socket: Socket, message: tuple[bytes, ...] | list[bytes]) -> BaseException | None:
+def send_now(socket: Socket, message: tuple[bytes, ...] | list[bytes]) -> zmq.ZMQError | None:
     """Hand a message to ZeroMQ within this call; what kept it from being taken, or None. Never blocks."""
-    sent = socket.send_multipart(message, flags=zmq.DONTWAIT)
-    assert isinstance(sent, asyncio.Future)
-    return sent.exception()
+    try:
+        socket.send_multipart(message, zmq.DONTWAIT)
+    except zmq.ZMQError as error:
+        return error
+    return None

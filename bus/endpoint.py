@@ -44,6 +44,7 @@ class Endpoint(ABC):
         self._pulse = Pulse(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, list[Following[Any]]] = {}
+        self._foreign: set[str] = set()  # services whose last beat was of another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
         self._beat_is_due = False
@@ -162,10 +163,15 @@ class Endpoint(ABC):
     def _compare_protocol(self, beat: Beat) -> None:
         line = None
         if not codec.speaks(beat.protocol):
+            self._foreign.add(beat.service)
             line = (
                 f"{beat.service} speaks bus protocol {beat.protocol} and {self.service} {codec.PROTOCOL_VERSION}: "
                 "restart the older one"
             )
+        elif beat.service not in self._foreign:
+            return
+        else:
+            self._foreign.discard(beat.service)
         self.trouble(f"bus protocol of {beat.service}", line)
 
     def _hear_update(self, arrived: Sequence[bytes]) -> None:

@@ -12,7 +12,7 @@ from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.beat import Beat
 from bus.messages.snapshot import Snapshot
 from bus.messages.streams import Stream
-from bus.replica import Outcome, Replica
+from bus.replica import NOTHING, Outcome, Replica
 
 T = TypeVar("T")
 
@@ -77,6 +77,8 @@ class Following(Generic[T]):
         self._take(self.replica.foreign())
 
     def _take(self, outcome: Outcome) -> str:
+        if outcome is NOTHING:
+            return ""
         for change in outcome.changes:
             self._tell(change)
         self._tell_standing()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bus.answerer import Answerer
-from bus.beat import BEAT_SECONDS
+from bus.beat import next_beat_in
 from bus.caller import Caller
 from bus.context import Context, close_context, new_context
 from bus.endpoint import Endpoint
@@ -76,31 +76,29 @@ class NodeBus(Endpoint):
             self._publisher.bind(self._addresses[self.service]["pub"])
             self._answerer = Answerer(self._context, self.answers, self.clock, self.drops)
             self._answerer.bind(self._addresses[self.service]["req"])
-            self._run(self._publisher.run(), "subscriptions")
-            self._run(self._answerer.run(), "requests")
         if heard:
             self._subscriber = Subscriber(self._context, self.receive)
             for topic in self.followed_topics():
                 self._subscriber.subscribe(topic)
             for service in heard:
                 self._subscriber.connect(self._addresses[service]["pub"])
-            self._run(self._subscriber.run(), "publications")
+            self._subscriber.open()
         self._run(self._beat_every_second(), "beats")
 
     async def stop(self) -> None:
         """Hang up; answers already sent get up to a second to leave. A bus does not start twice."""
         if not self._started:
             return
+        if self._subscriber:
+            self._subscriber.close()
         self._cancel_fetches()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._fetches, return_exceptions=True)
         if self._publisher:
             self._publisher.close()
-        if self._subscriber:
-            self._subscriber.close()
         if self._caller:
-            await self._caller.close()
+            self._caller.close()
         if self._answerer:
             await self._answerer.close()
         await close_context(self._context)
@@ -140,7 +138,7 @@ class NodeBus(Endpoint):
         while True:
             self.beat()
             self.tick()
-            await asyncio.sleep(BEAT_SECONDS)
+            await asyncio.sleep(next_beat_in(self.clock.monotonic()))
 
 
 async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:

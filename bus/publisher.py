@@ -7,8 +7,9 @@ import zmq
 from bus.context import Context, bind, new_socket, send_now
 from bus.drops import Drops
 from bus.frames import Frames
+from bus.inlet import Inlet
 
-SUBSCRIBE = 1  # first byte of a subscription message
+SUBSCRIBE = b"\1"  # first byte of a subscription message
 
 
 class Publisher:
@@ -20,24 +21,25 @@ class Publisher:
         self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._on_subscribed = on_subscribed
         self._drops = drops
+        self._inlet = Inlet(self._socket, self._heard)
 
     def bind(self, address: str) -> None:
-        """Begin to publish at this ipc address; hold the service's lock."""
+        """Begin to publish at this ipc address, and to hear subscriptions; hold the service's lock."""
         bind(self._socket, address)
+        self._inlet.open()
 
     def send(self, frames: Frames) -> None:
         """Put the frames on the wire now."""
         error = send_now(self._socket, frames)
         if error is not None:
             self._drops.drop("publication", error)
-
-    async def run(self) -> None:
-        """Hear subscriptions until cancelled."""
-        while True:
-            message = await self._socket.recv()
-            if message and message[0] == SUBSCRIBE:
-                self._on_subscribed()
+        self._inlet.look_again()
 
     def close(self) -> None:
         """Forget what is unsent."""
+        self._inlet.close()
         self._socket.close()
+
+    def _heard(self, message: list[bytes]) -> None:
+        if message[0][:1] == SUBSCRIBE:
+            self._on_subscribed()

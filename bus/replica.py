@@ -94,7 +94,7 @@ class Replica:
             return self._ask(self._owed)
         if number != self.number:
             return self._ask(f"the beat is at {number}, this copy at {self.number}")
-        return Outcome(tuple(self._in_step(now)))
+        return _outcome(self._in_step(now))
 
     def snapshot(self, snapshot: Snapshot, now: float) -> Outcome:
         """The answer to GetSnapshot arrived. May need another one, when updates got lost meanwhile."""
@@ -128,16 +128,16 @@ class Replica:
         """Time passed. Without proof of being in step for three beats the copy is stale; what it holds is kept."""
         if not self.stale and now - self._in_step_at > self._stale_after:
             self.stale = True
-        return Outcome(tuple(self._freshness()))
+        return _outcome(self._freshness())
 
     def foreign(self) -> Outcome:
         """The owner speaks another major version of the protocol: nothing it says can be relied on."""
         self.stale = True
-        return Outcome(tuple(self._freshness()))
+        return _outcome(self._freshness())
 
     def _ask(self, why: str) -> Outcome:
         self.waiting, self._owed = True, why
-        return Outcome(tuple(self._freshness()), why)
+        return Outcome(self._freshness(), why)
 
     def _left_behind(self, incarnation: str) -> Outcome:
         """Complete was said by an owner that is no more."""
@@ -185,14 +185,19 @@ class Replica:
         if self._entries.pop(key, None) is not None:
             yield Deleted(key, cause)
 
-    def _in_step(self, now: float) -> Iterator[Freshness]:
+    def _in_step(self, now: float) -> tuple[Freshness, ...]:
         self._in_step_at = now
         self.stale = False
-        yield from self._freshness()
+        return self._freshness()
 
-    def _freshness(self) -> Iterator[Freshness]:
+    def _freshness(self) -> tuple[Freshness, ...]:
         """The standing, if it is another one than was told last."""
-        standing = Freshness(complete=self.complete, stale=self.stale)
-        if standing != self._told:
-            self._told = standing
-            yield standing
+        told = self._told
+        if told.complete == self.complete and told.stale == self.stale:
+            return ()
+        self._told = Freshness(complete=self.complete, stale=self.stale)
+        return (self._told,)
+
+
+def _outcome(changes: tuple[Freshness, ...]) -> Outcome:
+    return Outcome(changes) if changes else NOTHING

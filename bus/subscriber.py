@@ -1,13 +1,11 @@
 """The SUB socket: one for all the services this one follows; a restarted owner is found by reconnecting."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 import zmq
 
 from bus.context import Context, new_socket, reconnect_quickly
-
-BURST = 100  # messages handled before other tasks get a turn
+from bus.inlet import Inlet
 
 
 class Subscriber:
@@ -16,7 +14,7 @@ class Subscriber:
     def __init__(self, context: Context, receive: Callable[[Sequence[bytes]], None]) -> None:
         self._socket = new_socket(context, zmq.SUB, linger=0)
         reconnect_quickly(self._socket)
-        self._receive = receive
+        self._inlet = Inlet(self._socket, receive)
 
     def subscribe(self, topic: bytes) -> None:
         """Want this topic of every service connected to."""
@@ -26,13 +24,11 @@ class Subscriber:
         """Listen to the service at this address, now or whenever it appears."""
         self._socket.connect(address)
 
-    async def run(self) -> None:
-        """Receive until cancelled."""
-        while True:
-            for _ in range(BURST):
-                self._receive(await self._socket.recv_multipart())
-            await asyncio.sleep(0)
+    def open(self) -> None:
+        """Receive from now on."""
+        self._inlet.open()
 
     def close(self) -> None:
         """Hang up."""
+        self._inlet.close()
         self._socket.close()

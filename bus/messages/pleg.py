@@ -72,3 +72,4 @@ class ProbeResults:
     liveness: str = ""
     readiness: str = ""
     startup: str = ""
+    failure: str = ""  # what the newest failure among them said, at most 512 characters; for the pod's story

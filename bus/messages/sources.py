@@ -1,6 +1,6 @@
 """Messages of which sources is the owner: what the API server and the manifests say, and reads on behalf of others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -46,7 +46,7 @@ class ChangedObject:
 class GetObject:
     """Request to sources: one object of the API server, by the configured change-detection strategy.
 
-    `kind`: Secret, ConfigMap (only those a pod of this node refers to), RuntimeClass, Node (only ours).
+    `kind`: Secret, ConfigMap (only those a pod of this node refers to), RuntimeClass, ServiceAccount, Node (only ours).
     """
 
     kind: str
@@ -59,7 +59,7 @@ class GetObject:
 class FoundObject:
     """Answer to GetObject. Never logged: it may be a Secret."""
 
-    object: dict[str, Any] | None
+    object: dict[str, Any] | None = field(repr=False)
     not_found: bool = False
     error: str = ""  # the kubelet's text, such as `configmap "x" not found`; "" with an object
 

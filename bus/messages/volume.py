@@ -29,3 +29,33 @@ class MountedVolumes:
 
     uid: str
     volumes: dict[str, MountedVolume]  # by spec volume name
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareSubpath:
+    """Request to volume: make one subpath of a mounted volume ready for one container (reference pods.md 6.8). A
+    request and no stream, for the path may have been expanded from a Secret. Answered with PreparedSubpath; the same
+    request again gives the same answer."""
+
+    uid: str
+    volume: str  # its name in the pod's spec
+    container: str
+    index: int  # of the mount among the container's volumeMounts
+    path: str  # inside the volume, relative, expanded
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSubpath:
+    """What a container's mount names as host_path, or why there is none."""
+
+    host_path: str = ""
+    error: str = ""  # as in the CreateContainerConfigError message
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseSubpaths:
+    """Request to volume: the start attempt of this container has returned; its bind mounts are done with. Answered with
+    an empty PreparedSubpath."""
+
+    uid: str
+    container: str

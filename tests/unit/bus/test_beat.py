@@ -1,6 +1,8 @@
 """What a beat says."""
 
-from bus.beat import Pulse
+import pytest
+
+from bus.beat import BEAT_SECONDS, Pulse, next_beat_in
 from bus.ledger import Ledger
 
 
@@ -31,3 +33,10 @@ def test_a_beat_does_not_change_afterwards() -> None:
     beat = pulse.beat(0.0, [])
     pulse.progress("events", 7.0)
     assert beat.progress == {}
+
+
+@pytest.mark.parametrize("now", [0.0, 7.001, 7.3, 7.5, 7.501, 7.75, 7.9999, 81234.25])
+def test_beats_meet_at_whole_seconds_and_never_come_twice_or_late(now: float) -> None:
+    left = next_beat_in(now)
+    assert BEAT_SECONDS / 2 <= left <= 1.5 * BEAT_SECONDS
+    assert (now + left) % BEAT_SECONDS == pytest.approx(0, abs=1e-6) or (now + left) % BEAT_SECONDS > 0.999999
