@@ -48,6 +48,12 @@ def _default(fields: dict[str, Any], **values: Any) -> None:
             fields[key] = value
 
 
+def _default_numbers(fields: dict[str, Any], **values: int) -> None:
+    """Sets numbers that are absent; 0 and absent are the same to Kubernetes where a number is no pointer."""
+    for key, value in values.items():
+        fields[key] = fields.get(key) or value
+
+
 def _default_container(container: dict[str, Any]) -> None:
     _default(
         container,
@@ -62,7 +68,9 @@ def _default_container(container: dict[str, Any]) -> None:
         _default_references(variable.get("valueFrom") or {})
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
-            _default(container[name], timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+            _default_numbers(
+                container[name], timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3
+            )
             _default_handler(container[name])
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict):

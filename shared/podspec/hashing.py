@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from shared.model.objects import Object, name, namespace, uid
@@ -33,7 +34,12 @@ def fnv128a(data: bytes) -> int:
 def container_hash(container: Mapping[str, Any]) -> str:
     """Annotation io.kubernetes.container.hash: a running container whose hash differs is restarted, so this is Go's
     dump of the bytes of `{"image":…,"name":…}`, not ours to choose."""
-    described = go_json({"image": container.get("image") or "", "name": container.get("name") or ""})
+    return _container_hash(str(container.get("image") or ""), str(container.get("name") or ""))
+
+
+@lru_cache(1024)
+def _container_hash(image: str, name: str) -> str:
+    described = go_json({"image": image, "name": name})
     dump = " ".join(str(byte) for byte in described.encode())
     return f"{fnv32a(f'([]uint8)[{dump}]'.encode()):x}"
 

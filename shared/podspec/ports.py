@@ -1,6 +1,7 @@
-"""Ports of the node that a pod takes for itself."""
+"""Ports of the node that a pod takes for itself, and the port of a container that a probe or hook means."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from shared.model.objects import Object
 from shared.podspec.resources import is_sidecar
@@ -24,3 +25,20 @@ def host_ports(pod: Object) -> tuple[HostPort, ...]:
         for port in container.get("ports") or ()
         if port.get("hostPort")
     )
+
+
+def container_port(port: object, container: Mapping[str, Any]) -> int | str:
+    """The number of a probe's or hook's port, by name where a port of the container has it; else the kubelet's words
+    for why not."""
+    number: object = port
+    if isinstance(port, str):
+        entries = container.get("ports")
+        ports = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        number = next((entry.get("containerPort") for entry in ports if entry.get("name") == port), None)
+        if number is None:
+            if not (port.isascii() and port.isdecimal() and len(port) < 10):
+                return f'strconv.Atoi: parsing "{port}": invalid syntax'
+            number = int(port)
+    if isinstance(number, int) and 0 < number < 65536:
+        return number
+    return f"invalid port number: {number}"

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from shared.podspec.usual_values import UnusualError, usual_copy
+
 MAX_DEPTH = 100
 _INT64 = range(-(2**63), 2**63)
+_INT32 = range(-(2**31), 2**31)
 
 
 class Scalar(StrEnum):
@@ -18,6 +21,7 @@ class Scalar(StrEnum):
 
     STRING = "a string"
     INTEGER = "an integer"
+    INT32 = "an integer of at most 32 bits"
     BOOLEAN = "true or false"
     QUANTITY = "a quantity"  # text or number
     INT_OR_STRING = "an integer or a string"
@@ -41,7 +45,7 @@ Struct = dict[str, Any]  # field name -> Shape
 Shape = Scalar | ListOf | MapOf | Struct
 
 S, I, B, Q = Scalar.STRING, Scalar.INTEGER, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
-P = Scalar.INT_OR_STRING
+I32, P = Scalar.INT32, Scalar.INT_OR_STRING
 STRINGS, STRING_MAP, AMOUNTS = ListOf(S), MapOf(S), MapOf(Q)
 
 _LOCAL_REF: Struct = {"name": S}
@@ -51,8 +55,8 @@ _RESOURCE_REF: Struct = {"containerName": S, "resource": S, "divisor": Q}
 _RESOURCES: Struct = {"limits": AMOUNTS, "requests": AMOUNTS, "claims": ListOf({"name": S, "request": S})}
 _SELINUX: Struct = {"user": S, "role": S, "type": S, "level": S}
 _PROFILE: Struct = {"type": S, "localhostProfile": S}
-_ITEMS = ListOf({"key": S, "path": S, "mode": I})
-_DOWNWARD_ITEMS = ListOf({"path": S, "mode": I, "fieldRef": _FIELD_REF, "resourceFieldRef": _RESOURCE_REF})
+_ITEMS = ListOf({"key": S, "path": S, "mode": I32})
+_DOWNWARD_ITEMS = ListOf({"path": S, "mode": I32, "fieldRef": _FIELD_REF, "resourceFieldRef": _RESOURCE_REF})
 
 _HTTP_GET: Struct = {
     "path": S, "port": P, "host": S, "scheme": S, "httpHeaders": ListOf({"name": S, "value": S}),
@@ -62,8 +66,8 @@ _HANDLER: Struct = {
 }  # fmt: skip
 _PROBE: Struct = {
     "exec": {"command": STRINGS}, "httpGet": _HTTP_GET, "tcpSocket": {"port": P, "host": S},
-    "grpc": {"port": I, "service": S}, "initialDelaySeconds": I, "timeoutSeconds": I, "periodSeconds": I,
-    "successThreshold": I, "failureThreshold": I, "terminationGracePeriodSeconds": I,
+    "grpc": {"port": I32, "service": S}, "initialDelaySeconds": I32, "timeoutSeconds": I32, "periodSeconds": I32,
+    "successThreshold": I32, "failureThreshold": I32, "terminationGracePeriodSeconds": I,
 }  # fmt: skip
 
 _ENV: Struct = {
@@ -93,11 +97,11 @@ CONTAINER: Struct = {
     "envFrom": ListOf(
         {"prefix": S, "configMapRef": {"name": S, "optional": B}, "secretRef": {"name": S, "optional": B}}
     ),
-    "ports": ListOf({"name": S, "containerPort": I, "hostPort": I, "protocol": S, "hostIP": S}),
+    "ports": ListOf({"name": S, "containerPort": I32, "hostPort": I32, "protocol": S, "hostIP": S}),
     "resources": _RESOURCES,
     "resizePolicy": ListOf({"resourceName": S, "restartPolicy": S}),
     "restartPolicy": S,
-    "restartPolicyRules": ListOf({"action": S, "exitCodes": {"operator": S, "values": ListOf(I)}}),
+    "restartPolicyRules": ListOf({"action": S, "exitCodes": {"operator": S, "values": ListOf(I32)}}),
     "volumeMounts": ListOf(_MOUNT),
     "volumeDevices": ListOf({"name": S, "devicePath": S}),
     "livenessProbe": _PROBE,
@@ -137,10 +141,10 @@ _PROJECTED_SOURCE: Struct = {
 VOLUME_TYPES: Struct = {
     "emptyDir": {"medium": S, "sizeLimit": Q},
     "hostPath": {"path": S, "type": S},
-    "configMap": {"name": S, "items": _ITEMS, "defaultMode": I, "optional": B},
-    "secret": {"secretName": S, "items": _ITEMS, "defaultMode": I, "optional": B},
-    "downwardAPI": {"items": _DOWNWARD_ITEMS, "defaultMode": I},
-    "projected": {"sources": ListOf(_PROJECTED_SOURCE), "defaultMode": I},
+    "configMap": {"name": S, "items": _ITEMS, "defaultMode": I32, "optional": B},
+    "secret": {"secretName": S, "items": _ITEMS, "defaultMode": I32, "optional": B},
+    "downwardAPI": {"items": _DOWNWARD_ITEMS, "defaultMode": I32},
+    "projected": {"sources": ListOf(_PROJECTED_SOURCE), "defaultMode": I32},
     "persistentVolumeClaim": {"claimName": S, "readOnly": B},
     "ephemeral": {"volumeClaimTemplate": {}},
     "image": {"reference": S, "pullPolicy": S},
@@ -175,6 +179,7 @@ VOLUME_TYPES: Struct = {
 
 _TOLERATION: Struct = {"key": S, "operator": S, "value": S, "effect": S, "tolerationSeconds": I}
 _EXPRESSIONS = ListOf({"key": S, "operator": S, "values": STRINGS})
+_SPREAD: Struct = {"maxSkew": I32, "topologyKey": S, "whenUnsatisfiable": S, "minDomains": I32}
 _NODE_TERM: Struct = {"matchExpressions": _EXPRESSIONS, "matchFields": _EXPRESSIONS}
 
 POD: Struct = {
@@ -207,6 +212,7 @@ POD: Struct = {
             }
         },
         "tolerations": ListOf(_TOLERATION),
+        "topologySpreadConstraints": ListOf(_SPREAD),
         "restartPolicy": S,
         "terminationGracePeriodSeconds": I,
         "activeDeadlineSeconds": I,
@@ -232,7 +238,7 @@ POD: Struct = {
         "readinessGates": ListOf({"conditionType": S}),
         "resourceClaims": ListOf({"name": S, "resourceClaimName": S, "resourceClaimTemplateName": S}),
         "runtimeClassName": S,
-        "priority": I,
+        "priority": I32,
         "priorityClassName": S,
         "preemptionPolicy": S,
         "overhead": AMOUNTS,
@@ -259,6 +265,11 @@ POD: Struct = {
 def plain_copy(value: Any, path: str = "", depth: int = 0, *, nul: bool = False) -> tuple[Any, list[str]]:
     """A deep copy without null fields (to Kubernetes null is the same as absent), and what JSON does not have in it.
     `nul`: NUL characters are let through, for the API server accepts them; who hands them to the kernel fails."""
+    if not depth:
+        try:
+            return usual_copy(value, MAX_DEPTH), []
+        except UnusualError:
+            pass  # what is wrong with it, if anything is, and where
     if depth > MAX_DEPTH:
         return None, [f"{path or 'the document'}: Too deep: nested more than {MAX_DEPTH} times"]
     if isinstance(value, dict):
@@ -291,13 +302,15 @@ def _unspeakable(value: Any, nul: bool) -> str:
     if isinstance(value, str):
         if "\0" in value and not nul:
             return "must not contain NUL characters"
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             return "must be Unicode text"
     return ""
 
 
 def type_errors(value: Any, shape: Shape = POD, path: str = "") -> list[str]:
     """One message per field of the wrong type, in Kubernetes' form `<path>: Invalid value: <value>: must be …`."""
+    if not path and _fits(value, shape):
+        return []
     if isinstance(shape, dict):
         if not isinstance(value, dict):
             return [_mismatch(path, value, "an object")]
@@ -312,7 +325,21 @@ def type_errors(value: Any, shape: Shape = POD, path: str = "") -> list[str]:
             return [_mismatch(path, value, "a list")]
         pairs = enumerate(value)
         return [error for index, item in pairs for error in type_errors(item, shape.item, f"{path}[{index}]")]
-    return [] if _is(value, shape) else [_mismatch(path, value, shape.value)]
+    if _is(value, shape):
+        return []
+    plain = shape is Scalar.INT32 and not _is(value, Scalar.INTEGER)
+    return [_mismatch(path, value, (Scalar.INTEGER if plain else shape).value)]
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    """Whether `type_errors` has nothing to say, without the paths that only an error needs."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(_fits(value[key], field) for key, field in shape.items() if key in value)
+    if isinstance(shape, MapOf):
+        return isinstance(value, dict) and all(_fits(item, shape.value) for item in value.values())
+    if isinstance(shape, ListOf):
+        return isinstance(value, list) and all(_fits(item, shape.item) for item in value)
+    return _is(value, shape)
 
 
 def join(path: str, key: str) -> str:
@@ -338,12 +365,14 @@ def _is(value: Any, scalar: Scalar) -> bool:
             return isinstance(value, str)
         case Scalar.INTEGER:
             return number and value in _INT64
+        case Scalar.INT32:
+            return number and value in _INT32
         case Scalar.BOOLEAN:
             return isinstance(value, bool)
         case Scalar.QUANTITY:
             return number or isinstance(value, str | float)
         case Scalar.INT_OR_STRING:
-            return isinstance(value, str) or (number and value in _INT64)
+            return isinstance(value, str) or (number and value in _INT32)
 
 
 def _mismatch(path: str, value: Any, wanted: str) -> str:

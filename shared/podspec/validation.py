@@ -22,12 +22,16 @@ from shared.podspec.ports import host_ports
 from shared.podspec.resources import is_sidecar
 from shared.podspec.schema import type_errors
 from shared.podspec.validation_container import validate_container
-from shared.podspec.validation_resources import validate_amounts, validate_resources
+from shared.podspec.validation_placement import validate_placement
+from shared.podspec.validation_resources import validate_amounts, validate_pod_level
+from shared.podspec.validation_restart import validate_resize_beside
 from shared.podspec.validation_security import validate_profile
 from shared.podspec.validation_volume import validate_volumes
 
 _UID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,126}[A-Za-z0-9])?", re.ASCII)
+_MAX_SEARCHES = 2048  # characters, with a blank between two
 _MAX_INT32 = 2**31 - 1
+_MAX_HOSTNAME = 64
 _MAX_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 
 
@@ -77,8 +81,8 @@ def _spec(spec: dict[str, Any], pod: Object) -> list[str]:
     errors += in_range("spec.activeDeadlineSeconds", spec.get("activeDeadlineSeconds"), 1, _MAX_INT32)
     errors += one_of("spec.os.name", (spec.get("os") or {}).get("name"), ("linux", "windows"))
     errors += validate_amounts(spec.get("overhead") or {}, "spec.overhead")
-    errors += validate_resources(spec.get("resources") or {}, "spec.resources")
-    errors += _naming(spec) + _security(spec)
+    errors += validate_pod_level(spec)
+    errors += _naming(spec) + _security(spec) + _host_users(spec) + validate_placement(spec)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid("spec.shareProcessNamespace", True, detail))
@@ -93,16 +97,22 @@ def _spec(spec: dict[str, Any], pod: Object) -> list[str]:
 def _containers(spec: dict[str, Any], volume_names: set[str]) -> list[str]:
     errors: list[str] = []
     taken: set[str] = set()
-    host_network = bool(spec.get("hostNetwork"))
+    host_network, grace = bool(spec.get("hostNetwork")), spec.get("terminationGracePeriodSeconds")
     if not spec.get("containers"):
         errors.append(required("spec.containers"))
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
             path = f"spec.{kind}[{index}]"
             init = kind == "initContainers"
-            errors += validate_container(container, path, volume_names=volume_names, host_network=host_network)
+            errors += validate_container(
+                container, path, volume_names=volume_names, host_network=host_network, grace=grace
+            )
+            policies, never = container.get("resizePolicy") or (), spec.get("restartPolicy") == "Never"
+            errors += validate_resize_beside(
+                policies, f"{path}.resizePolicy", never=never and not is_sidecar(container)
+            )
             if init and not is_sidecar(container):
-                present = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+                present = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "resizePolicy")
                 detail = "may not be set for init containers without restartPolicy=Always"
                 errors += [forbidden(f"{path}.{field}", detail) for field in present if container.get(field)]
             name = container.get("name")
@@ -127,17 +137,52 @@ def _naming(spec: dict[str, Any]) -> list[str]:
         errors += each_invalid(f"spec.dnsConfig.nameservers[{index}]", server, names.ip_address(server))
     if len(searches) > 32:
         errors.append(invalid("spec.dnsConfig.searches", searches, "must not have more than 32 search paths"))
+    for index, search in enumerate(searches):
+        here = f"spec.dnsConfig.searches[{index}]"
+        if search != ".":
+            errors += each_invalid(here, search, names.dns_subdomain(search.removesuffix(".").replace("_", "x")))
+    if sum(map(len, searches)) + len(searches) - 1 > _MAX_SEARCHES:
+        errors.append(
+            invalid("spec.dnsConfig.searches", searches, f"must not have more than {_MAX_SEARCHES} characters")
+        )
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
             errors.append(required(f"spec.dnsConfig.options[{index}]", "must not be empty"))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += each_invalid(f"spec.{field}", spec[field], names.dns_label(spec[field]))
+    if override := spec.get("hostnameOverride"):
+        here = "spec.hostnameOverride"
+        errors += each_invalid(here, override, names.dns_subdomain(override))
+        if len(override) > _MAX_HOSTNAME:
+            errors.append(invalid(here, override, f"must be no more than {_MAX_HOSTNAME} characters"))
+        for field in ("setHostnameAsFQDN", "hostNetwork"):
+            if spec.get(field):
+                errors.append(forbidden(here, f"may not be set when {field} is true"))
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         path, ip = f"spec.hostAliases[{index}]", alias.get("ip") or ""
         errors += each_invalid(f"{path}.ip", ip, names.ip_address(ip))
         for host in alias.get("hostnames") or ():
             errors += each_invalid(f"{path}.hostnames", host, names.dns_subdomain(host))
+    return errors
+
+
+def _host_users(spec: dict[str, Any]) -> list[str]:
+    """What goes with a user namespace of the pod's own, and what needs one."""
+    errors = []
+    own = spec.get("hostUsers") is False
+    for field in ("hostNetwork", "hostPID", "hostIPC"):
+        if own and spec.get(field):
+            errors.append(forbidden(f"spec.{field}", "may not be true when `hostUsers` is false"))
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            path = f"spec.{kind}[{index}]"
+            if own and container.get("volumeDevices"):
+                errors.append(forbidden(f"{path}.volumeDevices", "may not be set when `hostUsers` is false"))
+            unmasked = (container.get("securityContext") or {}).get("procMount") == "Unmasked"
+            if unmasked and not own:
+                detail = "`hostUsers` must be false to use `Unmasked`"
+                errors.append(invalid(f"{path}.securityContext.procMount", "Unmasked", detail))
     return errors
 
 
@@ -151,6 +196,8 @@ def _security(spec: dict[str, Any]) -> list[str]:
     policy = f"{path}.supplementalGroupsPolicy"
     errors += one_of(policy, context.get("supplementalGroupsPolicy"), ("Merge", "Strict"))
     errors += one_of(f"{path}.fsGroupChangePolicy", context.get("fsGroupChangePolicy"), ("Always", "OnRootMismatch"))
+    change = f"{path}.seLinuxChangePolicy"
+    errors += one_of(change, context.get("seLinuxChangePolicy"), ("Recursive", "MountOption"))
     errors += validate_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
     errors += validate_profile(context.get("appArmorProfile"), f"{path}.appArmorProfile")
     seen: set[str] = set()

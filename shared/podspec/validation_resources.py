@@ -3,13 +3,22 @@
 from typing import Any
 
 from shared.podspec import names
-from shared.podspec.field_errors import each_invalid, invalid
+from shared.podspec.field_errors import each_invalid, forbidden, invalid, unsupported
 from shared.podspec.quantity import QuantityError, parse_quantity
-from shared.podspec.resources import parse_resources
+from shared.podspec.resources import (
+    HUGEPAGES,
+    container_totals,
+    is_pod_level,
+    parse_resources,
+    pod_level,
+    resource_list,
+)
 from shared.podspec.schema import at
 
+_STANDARD = ("cpu", "memory", "ephemeral-storage")
 
-def validate_resources(resources: dict[str, Any], path: str) -> list[str]:
+
+def validate_resources(resources: dict[str, Any], path: str, *, of_container: bool = False) -> list[str]:
     """Messages for limits and requests and for how they go together."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     errors = validate_amounts(limits, f"{path}.limits") + validate_amounts(requests, f"{path}.requests")
@@ -18,6 +27,44 @@ def validate_resources(resources: dict[str, Any], path: str) -> list[str]:
         if name in most and amount > most[name]:
             detail = f"must be less than or equal to {name} limit of {most[name]}"
             errors.append(invalid(f"{path}.requests", str(amount), detail))
+        elif name.startswith(HUGEPAGES) and amount != most.get(name):
+            errors.append(invalid(f"{path}.requests", str(amount), f"must be equal to {name} limit"))
+    if of_container:
+        for kind in ("limits", "requests"):
+            for name in resources.get(kind) or {}:
+                if "/" not in name and name not in _STANDARD and not name.startswith(HUGEPAGES):
+                    detail = "must be a standard resource for containers"
+                    errors.append(invalid(at(f"{path}.{kind}", name), name, detail))
+    return errors
+
+
+def validate_pod_level(spec: dict[str, Any]) -> list[str]:
+    """Messages for spec.resources, by itself and against what the containers ask for."""
+    resources, path = spec.get("resources") or {}, "spec.resources"
+    errors = validate_resources(resources, path)
+    for kind in ("limits", "requests"):
+        for name in resources.get(kind) or {}:
+            if not is_pod_level(name):
+                supported = ("cpu", "memory", f"{HUGEPAGES}<size>")
+                errors.append(unsupported(at(f"{path}.{kind}", name), name, supported))
+    if resources.get("claims"):
+        errors.append(forbidden(f"{path}.claims", "claims may not be set for resources at pod-level"))
+    if errors:
+        return errors
+    pod = {"spec": spec}
+    given = pod_level(pod, "requests")
+    for name, amount in container_totals(pod, "requests").items():
+        if name in given and amount > given[name]:
+            detail = f"must be greater than or equal to aggregate container requests of {amount}"
+            errors.append(invalid(at(f"{path}.requests", name), str(given[name]), detail))
+    most = pod_level(pod, "limits")
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            for name, amount in resource_list(container, "limits").items():
+                if name in most and amount > most[name]:
+                    where = at(f"spec.{kind}[{index}].resources.limits", name)
+                    detail = f"must be less than or equal to pod limits of {most[name]}"
+                    errors.append(invalid(where, str(amount), detail))
     return errors
 
 

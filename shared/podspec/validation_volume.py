@@ -12,6 +12,7 @@ from shared.podspec.schema import VOLUME_TYPES
 _HOST_PATH_TYPES = (
     "", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice",
 )  # fmt: skip
+_SHOWN = ("metadata.name", "metadata.namespace", "metadata.uid")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 
 
@@ -50,13 +51,13 @@ def _source(volume: dict[str, Any], path: str) -> list[str]:
             errors += one_of(f"{here}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES)
         case "downwardAPI" | "configMap" | "secret":
             errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
-            errors += _items(source, here)
+            errors += _items(kind, source, here)
         case "projected":
             errors += in_range(f"{here}.defaultMode", source.get("defaultMode"), 0, 0o777)
             for index, part in enumerate(source.get("sources") or ()):
                 for name, projection in part.items():
                     if isinstance(projection, dict):
-                        errors += _items(projection, f"{here}.sources[{index}].{name}")
+                        errors += _items(name, projection, f"{here}.sources[{index}].{name}")
         case "nfs":
             errors += [required(f"{here}.{field}") for field in ("server", "path") if not source.get(field)]
         case "persistentVolumeClaim":
@@ -80,17 +81,47 @@ def _host_path(source: dict[str, Any], path: str) -> list[str]:
     return errors + ([invalid(f"{path}.path", where, "must not contain '..'")] if ".." in where.split("/") else [])
 
 
-def _items(source: dict[str, Any], path: str) -> list[str]:
+def _items(kind: str, source: dict[str, Any], path: str) -> list[str]:
     """The files a volume is projected into."""
     errors: list[str] = []
     for index, item in enumerate(source.get("items") or ()):
         here, target = f"{path}.items[{index}]", item.get("path") or ""
         errors += [required(f"{here}.path")] if not target else path_errors(target, f"{here}.path")
         errors += in_range(f"{here}.mode", item.get("mode"), 0, 0o777)
-        resource = (item.get("resourceFieldRef") or {}).get("resource")
-        if resource is not None and not is_resource(resource):
-            errors.append(invalid(f"{here}.resourceFieldRef.resource", resource, "must name a request or limit"))
+        if kind == "downwardAPI":
+            errors += _shown_field(item, here)
+        elif not item.get("key"):
+            errors.append(required(f"{here}.key"))
     return errors
+
+
+def _shown_field(item: dict[str, Any], path: str) -> list[str]:
+    """What a file of a downward volume shows: exactly one of a field and a resource."""
+    given = [kind for kind in ("fieldRef", "resourceFieldRef") if kind in item]
+    if len(given) != 1:
+        detail = "one of fieldRef and resourceFieldRef is required" if not given else "fieldRef and resourceFieldRef"
+        return [required(path, detail) if not given else invalid(path, "", f"{detail} can not be specified both")]
+    if given[0] == "fieldRef":
+        where, field = f"{path}.fieldRef.fieldPath", item["fieldRef"].get("fieldPath") or ""
+        if not field:
+            return [required(where)]
+        return [] if is_volume_field(field) else [invalid(where, field, "is no field that a file can show")]
+    reference, where = item["resourceFieldRef"], f"{path}.resourceFieldRef"
+    resource = reference.get("resource") or ""
+    errors = [] if reference.get("containerName") else [required(f"{where}.containerName")]
+    if not is_resource(resource):
+        errors.append(invalid(f"{where}.resource", resource, "must name a request or limit, as `limits.cpu`"))
+    try:
+        negative = parse_quantity(reference.get("divisor", 0)).nanos < 0
+    except QuantityError:
+        negative = True
+    return errors + ([invalid(f"{where}.divisor", reference["divisor"], "must be a quantity, 0 or more")] * negative)
+
+
+def is_volume_field(path: str) -> bool:
+    """Whether a file of a volume may show this field: whole maps too, and nothing of the status."""
+    whole = ("metadata.labels", "metadata.annotations")
+    return path in whole or path.startswith(tuple(f"{name}['" for name in whole)) or path in _SHOWN
 
 
 def path_errors(value: str, path: str) -> list[str]:

@@ -170,7 +170,7 @@ ITEM = {"path": "a", "fieldRef": FIELD}
             "spec.volumes[0].downwardAPI.items[0].path: Invalid value",
         ),
         (
-            volume(downwardAPI={"items": [{"path": "a", "resourceFieldRef": {"resource": "x"}}]}),
+            volume(downwardAPI={"items": [{"path": "a", "resourceFieldRef": {"containerName": "c", "resource": "x"}}]}),
             "spec.volumes[0].downwardAPI.items[0].resourceFieldRef.resource: Invalid value",
         ),
         (

@@ -1,0 +1,66 @@
+"""The containers of a pod by kind: regular, init, sidecar (an init container that restarts always), ephemeral."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any
+
+from shared.model.objects import Object
+from shared.podspec.resources import is_sidecar
+
+
+class ContainerKind(StrEnum):
+    """Which list of the spec a container stands in; a sidecar is an init container of its own kind."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    REGULAR = "regular"
+    EPHEMERAL = "ephemeral"
+
+
+_FIELDS = {
+    ContainerKind.INIT: "initContainers",
+    ContainerKind.SIDECAR: "initContainers",
+    ContainerKind.REGULAR: "containers",
+    ContainerKind.EPHEMERAL: "ephemeralContainers",
+}
+
+
+def init_containers(pod: Object) -> list[Object]:
+    """Plain init containers and sidecars, in spec order."""
+    return list((pod.get("spec") or {}).get("initContainers") or ())
+
+
+def regular_containers(pod: Object) -> list[Object]:
+    """spec.containers."""
+    return list((pod.get("spec") or {}).get("containers") or ())
+
+
+def ephemeral_containers(pod: Object) -> list[Object]:
+    """spec.ephemeralContainers."""
+    return list((pod.get("spec") or {}).get("ephemeralContainers") or ())
+
+
+def init_kind(container: Mapping[str, Any]) -> ContainerKind:
+    """Of an entry of spec.initContainers."""
+    return ContainerKind.SIDECAR if is_sidecar(container) else ContainerKind.INIT
+
+
+def every_container(pod: Object) -> Iterator[tuple[ContainerKind, Object]]:
+    """All of them with their kind: init containers, then regular, then ephemeral ones, each in spec order."""
+    for container in init_containers(pod):
+        yield init_kind(container), container
+    for container in regular_containers(pod):
+        yield ContainerKind.REGULAR, container
+    for container in ephemeral_containers(pod):
+        yield ContainerKind.EPHEMERAL, container
+
+
+def find_container(pod: Object, name: str) -> tuple[ContainerKind, Object] | None:
+    """The container of this name, whatever its kind; None = the pod has none."""
+    return next((found for found in every_container(pod) if found[1].get("name") == name), None)
+
+
+def field_path(pod: Object, name: str) -> str:
+    """As in an Event's involvedObject: `spec.initContainers{setup}`; "" for no container of the pod."""
+    found = find_container(pod, name)
+    return f"spec.{_FIELDS[found[0]]}{{{name}}}" if found else ""
