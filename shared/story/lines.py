@@ -1,0 +1,49 @@
+"""What a line of a story can be."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Line = dict[str, Any]
+_NO_CLOCK = 1e18
+
+
+class Kind(StrEnum):
+    """`what` of a line, with its fields."""
+
+    POD = "pod"  # name, namespace, uid, source: heads each file
+    LIFE = "life"  # boot: podsync began to write (again)
+    SEEN = "seen"  # source, change: "new", "changed", "to be deleted", "gone"; grace
+    STATE = "state"  # state, rejected: as pods.admitted says
+    WAITS = "waits"  # waits_for
+    VOLUME = "volume"  # volume, state, error
+    BEGUN = "begun"  # call and its subject: container, attempt, image, grace
+    DONE = "done"  # the same, took
+    FAILED = "failed"  # the same, text, interrupted
+    SANDBOX = "sandbox"  # attempt, state
+    CONTAINER = "container"  # container, attempt, state, exit_code, reason, started, finished, id
+    PROBE = "probe"  # container, probe, result, times, output
+    EVENT = "event"  # type, reason, message, container
+    STATUS = "status"  # phase, ready
+
+
+def is_moment(value: Any) -> bool:
+    """Whether it is a number of seconds, however wild the clock."""
+    return isinstance(value, int | float) and abs(value) < _NO_CLOCK
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """All lines there are of one pod, oldest first. `cut`: earlier ones had to make room."""
+
+    uid: str
+    name: str = ""
+    namespace: str = ""
+    source: str = ""
+    cut: bool = False
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def newest(self) -> float:
+        """Wall-clock seconds of the newest line, 0 without any."""
+        return float(self.lines[-1].get("at") or 0.0) if self.lines else 0.0

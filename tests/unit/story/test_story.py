@@ -1,0 +1,373 @@
+"""The story of a pod: what is worth a line, how lines read, and why a container was restarted."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from bus.messages.event import KubeEvent
+from bus.messages.pleg import ProbeResults
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.bootstrap.commands import main
+from services.podsync.adapters.story import StoryBook, uid_of
+from services.podsync.core.events import (
+    CallDone,
+    CallFailed,
+    Event,
+    PodDesired,
+    PodObserved,
+    ProbesChanged,
+    VolumesChanged,
+)
+from services.podsync.core.instructions import (
+    ContainerStop,
+    Instruction,
+    KillContainer,
+    LookAtPod,
+    PullImage,
+    RecordEvent,
+    RunPostStartHook,
+    StartContainer,
+)
+from services.podsync.core.story import Teller
+from shared.model.runtime import Container, ContainerState, RuntimePod
+from shared.story.restarts import restarts
+from shared.story.sentences import sentence
+
+POD = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1"}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def instance(attempt: int, state: ContainerState, exit_code: int = 0, reason: str = "") -> Container:
+    return Container(
+        id=f"id{attempt}",
+        name="c",
+        attempt=attempt,
+        sandbox_id="s",
+        state=state,
+        created_at=attempt,
+        started_at=int((100 + attempt) * 1e9),
+        finished_at=int((103 + attempt) * 1e9) if state is ContainerState.EXITED else 0,
+        exit_code=exit_code,
+        reason=reason,
+        restart_count=attempt,
+    )
+
+
+def observed(*containers: Container) -> PodObserved:
+    return PodObserved(
+        observation=RuntimePod(uid="u1", name="web", namespace="shop", observed_at=1, containers=containers)
+    )
+
+
+def started(attempt: int) -> CallDone:
+    call = StartContainer(uid="u1", container="c", container_id=f"id{attempt}", attempt=attempt)
+    return CallDone(uid="u1", call=call, completed_at=1.0)
+
+
+def killing(message: str) -> RecordEvent:
+    field = "spec.containers{c}"
+    return RecordEvent(event=KubeEvent(type="Normal", reason="Killing", message=message, uid="u1", field_path=field))
+
+
+def told(*happened: Event | Instruction) -> list[dict[str, Any]]:
+    teller, lines = Teller(boot=3), []
+    for at, what in enumerate(happened, start=110):
+        lines += [{"at": float(at), **line} for line in teller.tell("u1", what)]
+    return lines
+
+
+def says(*happened: Event | Instruction) -> list[str]:
+    return [text for line in told(*happened)[1:] if (text := sentence(line))]
+
+
+def test_a_pod_is_told_from_its_source_to_its_start() -> None:
+    volumes = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED)})
+    pull = PullImage(uid="u1", container="c", image="busybox:1", sandbox_attempt=0)
+    assert says(
+        PodDesired(uid="u1", source="api", pod=POD),
+        VolumesChanged(uid="u1", volumes=volumes),
+        CallDone(uid="u1", call=pull, completed_at=1.0, took=2.5),
+        started(0),
+    ) == [
+        "seen for the first time, from api",
+        "volume v is mounted",
+        "image busybox:1 is pulled, after 2.50 s",
+        "container c of attempt 0 is started",
+    ]
+
+
+def test_what_is_said_twice_is_told_once_and_a_changed_definition_is_told() -> None:
+    pod = PodDesired(uid="u1", source="file", pod=POD)
+    other = PodDesired(uid="u1", source="file", pod=POD | {"spec": {"containers": [{"name": "c", "image": "x"}]}})
+    same_with_status = PodDesired(uid="u1", source="file", pod=POD | {"status": {"phase": "Running"}})
+    assert says(pod, pod, same_with_status, other) == [
+        "seen for the first time, from file",
+        "its definition changed, as file says",
+    ]
+
+
+def test_a_deletion_names_its_grace_period() -> None:
+    metadata = POD["metadata"] | {"deletionTimestamp": "t", "deletionGracePeriodSeconds": 5}  # type: ignore[operator]
+    pod = PodDesired(uid="u1", source="api", pod=POD | {"metadata": metadata})
+    assert says(pod, pod) == ["api says that it is to be deleted, with a grace period of 5 s"]
+
+
+def test_looks_and_relists_are_no_part_of_a_story_unless_they_fail() -> None:
+    look = LookAtPod(uid="u1")
+    running = instance(0, ContainerState.RUNNING)
+    failed = CallFailed(uid="u1", call=look, completed_at=1.0, code="Unavailable", text="gone", description="gone")
+    assert told(look, CallDone(uid="u1", call=look, completed_at=1.0), observed(running), observed(running)) == []
+    assert says(failed) == ["looking at the pod in the runtime failed: gone"]
+
+
+def test_an_exit_is_told_once_with_code_reason_and_how_long_it_ran() -> None:
+    exited = instance(0, ContainerState.EXITED, 137, "OOMKilled")
+    assert says(observed(exited), observed(exited)) == [
+        "container c: attempt 0 ended with exit code 137 (OOMKilled) after 3.0 s"
+    ]
+
+
+def test_a_restart_by_itself_names_the_exit_and_the_back_off() -> None:
+    back_off = KubeEvent(
+        type="Warning",
+        reason="BackOff",
+        message="Back-off restarting failed container c in pod x",
+        uid="u1",
+        field_path="spec.containers{c}",
+    )
+    lines = told(
+        started(0), observed(instance(0, ContainerState.EXITED, 1, "Error")), RecordEvent(event=back_off), started(1)
+    )
+    (answer,) = restarts(lines)
+    assert (answer.container, answer.attempt) == ("c", 1)
+    assert answer.because == "attempt 0 ended with exit code 1 (Error) after 3.0 s"
+    assert answer.waited == "10.0 s of back-off"
+
+
+def test_a_restart_by_a_probe_names_the_probe_and_what_it_said() -> None:
+    results = ProbeResults(pod_uid="u1", container="c", liveness="failure", failure="HTTP probe failed: 500")
+    stop = ContainerStop(container="c", container_id="id0", grace_seconds=30)
+    happened: list[Event | Instruction] = [
+        started(0),
+        ProbesChanged(container_id="id0", pod_uid="u1", results=results),
+        killing("Container c failed liveness probe, will be restarted"),
+        KillContainer(uid="u1", stop=stop),
+        observed(instance(0, ContainerState.EXITED, 137)),
+        started(1),
+    ]
+    assert says(*happened)[1:4] == [
+        "the liveness probe of container c has failed: HTTP probe failed: 500",
+        "event Killing: Container c failed liveness probe, will be restarted",
+        "stopping container c, grace period 30 s",
+    ]
+    (answer,) = restarts(told(*happened))
+    assert answer.because == (
+        "Container c failed liveness probe, will be restarted (HTTP probe failed: 500); attempt 0 ended with exit code "
+        "137 after 3.0 s"
+    )
+
+
+def test_a_restart_whose_end_was_before_the_story_says_so() -> None:
+    (answer,) = restarts(told(started(4)))
+    assert answer.because.startswith("not told")
+
+
+def test_a_pod_of_an_earlier_life_is_not_seen_for_the_first_time() -> None:
+    teller = Teller(boot=2)
+    teller.take_up("u1", name="web", namespace="shop", source="api")
+    assert teller.tell("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
+    assert teller.tell("u1", started(1))[0] == {"what": "life", "boot": 2}
+
+
+def explain(root: Path, *words: str) -> Any:
+    return CliRunner().invoke(main, ["explain", "--root-dir", str(root), *words])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    book = StoryBook(tmp_path / "bulkhead/podsync/stories", boot=1)
+    book.tell("u1", 1000.0, PodDesired(uid="u1", source="api", pod=POD))
+    book.tell("u1", 1001.0, observed(instance(0, ContainerState.EXITED, 2, "Error")))
+    book.tell("u1", 1002.0, started(1))
+    book.close()
+    return tmp_path
+
+
+def test_explain_tells_the_story_and_why_by_name_by_namespace_and_by_uid(root: Path) -> None:
+    for words in (["web"], ["shop/web"], ["web", "-n", "shop"], ["u1"]):
+        result = explain(root, *words)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[0] == "shop/web (u1, from api)"
+        assert "seen for the first time, from api" in result.stdout
+        assert result.stdout.splitlines()[-1].endswith(
+            "c, attempt 1: attempt 0 ended with exit code 2 (Error) after 3.0 s"
+        )
+
+
+def test_explain_as_json_has_every_line_with_what_it_says(root: Path) -> None:
+    answer = json.loads(explain(root, "web", "-o", "json").stdout)
+    assert (answer["name"], answer["complete"], len(answer["restarts"])) == ("web", True, 1)
+    assert [line["says"] for line in answer["story"]][1] == "seen for the first time, from api"
+
+
+@pytest.mark.parametrize("words", [["nobody"], ["web", "-n", "other"], ["other/web"]])
+def test_explain_of_a_pod_it_does_not_know_is_one_line(root: Path, words: list[str]) -> None:
+    result = explain(root, *words)
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
+
+
+def test_explain_where_no_agent_was_names_the_remedy(tmp_path: Path) -> None:
+    assert "--root-dir" in explain(tmp_path, "web").stderr
+
+
+def test_a_line_cut_by_a_kill_and_lines_of_a_later_version_are_passed_over(root: Path) -> None:
+    path = root / "bulkhead/podsync/stories/u1.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"at": 1, "what": "new kind", "x": 1}\n[1]\n{"at": 100, "wh')
+    assert explain(root, "web").exit_code == 0
+
+
+def test_a_static_pod_is_found_by_its_manifests_name(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    metadata = {"name": "web-node-a", "namespace": "default"}
+    book.tell("u2", 1.0, PodDesired(uid="u2", source="file", pod={"metadata": metadata, "spec": {}}))
+    book.close()
+    assert explain(tmp_path, "web").stdout.startswith("default/web-node-a (u2, from file)")
+
+
+def test_a_story_that_had_to_make_room_says_so(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    book.tell("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
+    for number in range(1500):
+        book.tell("u1", float(number), killing("x" * 300 + str(number)))
+    book.close()
+    lines = explain(tmp_path, "web").stdout.splitlines()
+    assert lines[1] == "earlier lines have made room for newer ones"
+    assert lines[-1].endswith("1499")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"what": "life", "at": "soon", "boot": 1}',
+        b'{"what": "life", "at": NaN, "boot": 1}',
+        b'{"what": "life", "at": 1' + b"0" * 400 + b', "boot": 1}',
+        b'{"what": "failed", "at": 1, "call": {"a b": 1}, "text": "x"}',
+        b'{"what": "container", "at": 1, "container": "c", "state": "EXITED", "finished": 1' + b"0" * 400 + b"}",
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_line_that_nobody_of_ours_wrote_is_no_traceback(root: Path, line: bytes, form: str) -> None:
+    path = root / "bulkhead/podsync/stories/u1.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    result = explain(root, "web", "-o", form)
+    assert (result.exit_code, result.exception) == (0, None)
+    assert "seen for the first time" in result.stdout
+
+
+def test_what_a_container_wrote_does_not_reach_the_terminal_as_commands(root: Path) -> None:
+    book = StoryBook(root / "bulkhead/podsync/stories")
+    book.tell("u1", 1003.0, killing("\x1b]0;mine\x07\n2026-11-21\u202e"))
+    book.close()
+    shown = explain(root, "web").stdout
+    assert not set(shown) & {"\x1b", "\x07", "\u202e"}
+    assert any("\\x1b]0;mine\\x07\\n2026-11-21\\u202e" in line for line in shown.splitlines())
+
+
+def test_of_two_pods_of_one_name_the_other_is_named_with_its_namespace(root: Path) -> None:
+    book = StoryBook(root / "bulkhead/podsync/stories")
+    metadata = {"name": "web", "namespace": "other"}
+    book.tell("u2", 2000.0, PodDesired(uid="u2", source="api", pod={"metadata": metadata, "spec": {}}))
+    book.close()
+    result = explain(root, "web")
+    assert result.stdout.startswith("other/web")
+    assert result.stderr == "note: there is shop/web as well: bulkhead explain u1\n"
+
+
+def test_a_directory_that_may_not_be_read_is_told_as_that(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(os, "scandir", refused)
+    result = explain(root, "web")
+    assert (result.exit_code, "Permission denied" in result.stderr) == (1, True)
+
+
+def test_a_place_where_no_story_can_be_kept_costs_the_telling_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    book = StoryBook(tmp_path / "file/stories")
+    book.tell("u1", 1.0, started(0))
+    book.keep_newest(set())
+    book.close()
+    assert "has a gap" in caplog.text
+
+
+def test_stories_are_for_root_alone(root: Path) -> None:
+    (path,) = (root / "bulkhead/podsync/stories").iterdir()
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_stories_of_living_pods_stay_though_there_is_a_dot_in_the_uid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
+    book = StoryBook(tmp_path)
+    for name in ("a.b.jsonl", "a.b.1.jsonl", "c.jsonl", "d.1.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    book.keep_newest({"a.b"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.b.1.jsonl", "a.b.jsonl"]
+
+
+def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("services.podsync.adapters.story.STORIES_KEPT", 0)
+    book = StoryBook(tmp_path)
+    (tmp_path / "gone.jsonl").write_text("{}\n")
+    monkeypatch.setattr(Path, "unlink", refused)
+    book.keep_newest(set())
+
+
+def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> None:
+    teller = Teller(boot=1)
+    results = ProbeResults(container="c", pod_uid="u1", readiness="success")
+    for attempt in range(50):
+        instances = [instance(n, ContainerState.EXITED) for n in range(max(0, attempt - 1), attempt)]
+        teller.tell("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))
+        teller.tell("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=results))
+        teller.tell("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=None))
+    remembered = teller._told["u1"]
+    assert (len(remembered.containers), len(remembered.probes)) == (2, 0)
+
+
+def test_what_cannot_be_told_costs_a_line_and_keeps_nobody_from_acting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    book = StoryBook(tmp_path / "bulkhead/podsync/stories")
+    book.tell("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
+    book.tell("u1", 2.0, killing("half a character: \ud83d"))
+    book.tell("u1", 3.0, started(0))
+    book.close()
+    assert "the story of pod u1 has a gap" in caplog.text
+    assert "container c of attempt 0 is started" in explain(tmp_path, "web").stdout
+
+
+def test_a_hook_that_failed_is_told_without_what_it_wrote() -> None:
+    call = RunPostStartHook(uid="u1", container="c", container_id="id0")
+    failed = CallFailed(
+        uid="u1", call=call, completed_at=1.0, code="", text="exited with 1: hush", description="exited with 1"
+    )
+    assert says(failed) == ["the postStart hook of container c failed: exited with 1"]
+
+
+def test_what_a_probe_found_belongs_to_the_story_of_its_pod() -> None:
+    results = ProbeResults(pod_uid="u1", container="c")
+    assert uid_of(ProbesChanged(container_id="id0", pod_uid="u1", results=results)) == "u1"
