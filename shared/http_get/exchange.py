@@ -1,0 +1,131 @@
+"""One GET over a connection of its own, HTTP/2 where TLS settles on it, the body read as far as it is wanted.
+
+No library for HTTP/1: what a probe or hook needs is little, and the processes that carry them out are to stay small.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from shared.http_get.dialing import dial, hang_up, reason
+from shared.http_get.request import HttpTarget
+from shared.http_get.response import ResponseHead, chunk_size, parse_head
+
+_READ_BYTES = 16 * 1024
+
+
+class AnswerError(Exception):
+    """The connection stood, the answer did not come as it should; the text is Go's."""
+
+
+def answered_in_plain_text(error: ssl.SSLError) -> bool:
+    """The other side speaks no TLS."""
+    return error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
+
+
+def go_words(error: Exception) -> str:
+    """What went wrong in an exchange, as Go would say it after the URL."""
+    if isinstance(error, ssl.SSLError):
+        plain = answered_in_plain_text(error)
+        return "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
+    return f"read tcp: {reason(error)}" if isinstance(error, OSError) else str(error)
+
+
+async def exchange(target: HttpTarget, most: int, on_head: Callable[[], None]) -> tuple[ResponseHead, bytes]:
+    """One request; of the body at most `most` bytes. `on_head` is called when the head has come. The caller bounds the
+    time. Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError."""
+    reader, writer = await dial(target.host, target.port, tls=target.scheme == "https")
+    try:
+        tls = writer.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == "h2":
+            return await _exchange_http2(target, most, on_head, reader, writer)
+        writer.write(target.request())
+        head = await _head(reader)
+        while head.informational:
+            head = await _head(reader)
+        on_head()
+        return head, await _body(reader, head, most)
+    finally:
+        hang_up(writer)
+
+
+async def _exchange_http2(
+    target: HttpTarget,
+    most: int,
+    on_head: Callable[[], None],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> tuple[ResponseHead, bytes]:
+    from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError  # a library that few need
+
+    talk = Exchange()
+    answered = False
+    try:
+        writer.write(talk.open(target.fields()))
+        while not talk.ended and len(talk.body) < most:
+            if not (data := await reader.read(_READ_BYTES)):
+                raise AnswerError("unexpected EOF")
+            if reply := talk.receive(data):
+                writer.write(reply)
+            if talk.answered and not answered:
+                answered = True
+                on_head()
+    except (ProtocolError, StreamRefusedError) as error:
+        raise AnswerError(str(error)) from None
+    status = talk.headers.get(":status", "")
+    if not (len(status) == 3 and status.isascii() and status.isdecimal()):
+        raise AnswerError("malformed response from server: malformed non-numeric status pseudo header")
+    return ResponseHead(int(status), talk.headers), bytes(talk.body[:most])
+
+
+async def _head(reader: asyncio.StreamReader) -> ResponseHead:
+    lines = bytearray()
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            if not lines and not error.partial:
+                raise AnswerError("EOF") from None
+            if not lines and not error.partial.startswith(b"HTTP/1"):
+                parse_head(bytes(error.partial))  # says that this is no HTTP
+            raise AnswerError("unexpected EOF") from None
+        except asyncio.LimitOverrunError:
+            raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted") from None
+        if not lines:
+            parse_head(line)  # no need to wait for the rest of what is not HTTP
+        if line in (b"\r\n", b"\n"):
+            return parse_head(bytes(lines))
+        lines += line
+        if len(lines) > 65536:
+            raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted")
+
+
+async def _body(reader: asyncio.StreamReader, head: ResponseHead, most: int) -> bytes:
+    body = bytearray()
+    if not head.chunked or head.length == 0:
+        await _read(reader, body, head.length, most)
+        return bytes(body)
+    try:
+        while len(body) < most and (size := chunk_size(await reader.readuntil(b"\n"))):
+            await _read(reader, body, size, most)
+            if len(body) < most:
+                await reader.readuntil(b"\n")
+    except asyncio.IncompleteReadError:
+        raise AnswerError("unexpected EOF") from None
+    except asyncio.LimitOverrunError:
+        raise AnswerError("header line too long") from None
+    return bytes(body)
+
+
+async def _read(reader: asyncio.StreamReader, body: bytearray, length: int | None, most: int) -> None:
+    """Add `length` bytes (None = what comes until the end), until there are `most`."""
+    room = most - len(body)
+    left = room if length is None else min(length, room)
+    while left > 0:
+        data = await reader.read(left)
+        if not data:
+            if length is not None:
+                raise AnswerError("unexpected EOF")
+            return
+        body += data
+        left -= len(data)
