@@ -9,6 +9,7 @@ Knows nothing of what a record means.
 import hashlib
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 import orjson
 
-from shared.files import sync_directory, write_atomically
+from shared.files import replace_file, sync_directory, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,27 @@ class Checkpoint:
         with self._lock:
             return self._store(key, data)
 
+    def save_all(self, records: Mapping[str, dict[str, Any]]) -> dict[str, Kept]:
+        """`save` for several records, for the price of one sync of the directory."""
+        if len(records) == 1:
+            return {key: self.save(key, data) for key, data in records.items()}
+        with self._lock:
+            self._scan_once()
+            contents: dict[str, bytes] = {}
+            for key, data in records.items():
+                self._number += 1
+                contents[key] = _encode(key, self._number, data)
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                for key, content in contents.items():
+                    replace_file(self._directory / _file_name(key), content)
+                sync_directory(self._directory)
+            except OSError:
+                return {key: self._store(key, data) for key, data in records.items()}  # each for itself, as it may be
+            kept = {key: self._came_home(key) for key in records}
+            self._move_back()
+            return kept
+
     def delete(self, key: str) -> Kept:
         """Forget the record; an absent key is no matter."""
         with self._lock:
@@ -90,9 +112,14 @@ class Checkpoint:
                 write_atomically(self._directory / _file_name(key), content)
         except OSError as error:
             return self._fall_back(key, content, error)
+        self._came_home(key)
+        self._move_back()
+        return Kept.ON_DISK
+
+    def _came_home(self, key: str) -> Kept:
+        """The newest copy is on disk; an older one in the fallback is none any more."""
         self._fallen.discard(key)
         _remove(self._fallback, key)
-        self._move_back()
         return Kept.ON_DISK
 
     def _fall_back(self, key: str, content: bytes, reason: OSError) -> Kept:

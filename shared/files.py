@@ -6,6 +6,13 @@ from pathlib import Path
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Replace the file at `path`; a reader or a crash sees the old or the new content, never a part. Raises OSError."""
+    replace_file(path, content, mode)
+    sync_directory(path.parent)
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """The same, but which content a crash of the machine leaves is open until `sync_directory`: for many files at once.
+    Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
@@ -23,7 +30,6 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o600) -> None:
         temporary.unlink(missing_ok=True)
         error.filename = error.filename or str(path)  # not every call says which file it was about
         raise
-    sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:

@@ -1,10 +1,16 @@
 """Moments and durations as Kubernetes writes them. Moments are seconds since the epoch; pure."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339(wall: float) -> str:
     """Whole seconds in UTC, as in API objects: `2026-01-02T03:04:05Z`."""
+    return _whole_seconds(round(wall * 1_000_000) // 1_000_000)
+
+
+@lru_cache(1024)
+def _whole_seconds(wall: int) -> str:
     return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -7,8 +7,8 @@ loop gets its turn first. Decides nothing about what to do then.
 import threading
 from collections.abc import Callable
 
-TICK_SECONDS = 1.0
-LIMIT_TICKS = 30
+TICK_SECONDS = 5.0
+LIMIT_TICKS = 6
 
 
 class Standstill:

@@ -1,7 +1,7 @@
 """Checks the configuration of image credential providers, a file or a directory (reference config.md 2.6).
 
-Reads those files and looks whether the plugins are there; runs none. Says nothing but what is wrong, and never the
-values of a plugin's arguments and environment, which may be secrets.
+Reads those files and looks whether the plugins are there; runs none. Says what is wrong, but never the values of a
+plugin's arguments and environment, which may be secrets; else what they name is returned.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import Any
 from shared.config.decoding import decode
 from shared.config.document import LARGEST_FILE, Document, read_documents, too_large
 from shared.config.durations import parse_nanoseconds
+from shared.config.effective import CredentialProvider
 from shared.config.fields import Kind, ListOf, Schema
 from shared.config.findings import ERROR, Findings
 from shared.config.rules_urls import scheme_of
@@ -37,26 +38,52 @@ _TOKEN: dict[str, Schema] = {
 }  # fmt: skip
 
 
-def check_credential_providers(config: str, bin_dir: str, gates: Mapping[str, bool], findings: Findings) -> None:
-    """Note all that is wrong with what the two flags name; "" is a flag that was not given."""
+def check_credential_providers(
+    config: str, bin_dir: str, gates: Mapping[str, bool], findings: Findings
+) -> tuple[CredentialProvider, ...]:
+    """The plugins that the two flags name, in order, none where something is wrong with them: all of that is noted.
+    "" is a flag that was not given."""
     if not config and not bin_dir:
-        return
+        return ()
+    before = len(findings.found)
     for flag, value, other in ((_CONFIG, config, _BIN_DIR), (_BIN_DIR, bin_dir, _CONFIG)):
         if not value:
             findings.add("", f"is not set, but {other} is", "give both flags, or none", flag)
     names: dict[str, str] = {}
+    providers: list[dict[str, Any]] = []
     for file in _files(Path(config), findings) if config else ():
         text = _text(file, findings)
         if text is None:
             continue
         own = Findings(default_place=str(file))
-        for place, name in _check_file(text, str(file), gates, own):
+        for place, provider in _check_file(text, str(file), gates, own):
+            name = provider["name"]
             if name in names:
                 own.add("", f'a second provider "{name}", the first is at {names[name]}', "rename one of them", place)
             names.setdefault(name, place)
+            providers.append(provider)
         findings.include(own)
     if bin_dir:
         _check_plugins(Path(bin_dir), names, findings)
+    return tuple(_provider(one) for one in providers) if len(findings.found) == before else ()
+
+
+def _provider(given: dict[str, Any]) -> CredentialProvider:
+    """What is fine, in the agent's own words."""
+    token = given.get("tokenAttributes") or {}
+    return CredentialProvider(
+        name=given["name"],
+        match_images=tuple(given["matchImages"]),
+        default_cache_seconds=parse_nanoseconds(given["defaultCacheDuration"]) / 1e9,
+        api_version=given["apiVersion"],
+        args=tuple(arg or "" for arg in given.get("args") or ()),
+        env=tuple((one.get("name") or "", one.get("value") or "") for one in given.get("env") or ()),
+        token_audience=token.get("serviceAccountTokenAudience") or "",
+        token_cache_type=token.get("cacheType") or "",
+        requires_account=bool(token.get("requireServiceAccount")),
+        required_annotations=tuple(token.get(_REQUIRED) or ()),
+        optional_annotations=tuple(token.get(_OPTIONAL) or ()),
+    )
 
 
 def _files(path: Path, findings: Findings) -> list[Path]:
@@ -91,8 +118,10 @@ def _text(file: Path, findings: Findings) -> str | None:
     return None
 
 
-def _check_file(text: str, file: str, gates: Mapping[str, bool], findings: Findings) -> list[tuple[str, str]]:
-    """Place and name of each provider; only the first document counts, as in the kubelet."""
+def _check_file(
+    text: str, file: str, gates: Mapping[str, bool], findings: Findings
+) -> list[tuple[str, dict[str, Any]]]:
+    """Each provider that has a name, and the place of that; only the first document counts, as in the kubelet."""
     document = next(iter(read_documents(text, file, findings)), None) if text.strip() else None
     if document is None:
         if not findings.found:
@@ -116,8 +145,8 @@ def _check_file(text: str, file: str, gates: Mapping[str, bool], findings: Findi
     for index, provider in enumerate(providers):
         key = f"providers[{index}]"
         _check_provider(key, provider, gates, findings)
-        if _is_name(name := provider.get("name") or ""):
-            named.append((_place(findings, f"{key}.name"), name))
+        if _is_name(provider.get("name") or ""):
+            named.append((_place(findings, f"{key}.name"), provider))
     return named
 
 

@@ -26,6 +26,23 @@ class EmbeddedContainerd:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CredentialProvider:
+    """A plugin that is asked for registry credentials (reference config.md 2.6)."""
+
+    name: str  # file name of the plugin
+    match_images: tuple[str, ...]
+    default_cache_seconds: float
+    api_version: str  # credentialprovider.kubelet.k8s.io/<version>
+    args: tuple[str, ...] = field(default=(), repr=False)  # may hold secrets
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    token_audience: str = ""  # "" = it is asked without a service account
+    token_cache_type: str = ""  # ServiceAccount | Token
+    requires_account: bool = False
+    required_annotations: tuple[str, ...] = ()
+    optional_annotations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class EffectiveConfig:
     """One node agent's settings after flags, file and defaults were merged and validated."""
 
@@ -56,6 +73,10 @@ class EffectiveConfig:
     file_check_frequency: float = 20.0
     sync_frequency: float = 60.0
     pod_logs_dir: str = "/var/log/pods"
+    container_log_max_size: int = 10 * 2**20  # bytes at which a log is rotated, negative = never
+    container_log_max_files: int = 5
+    container_log_max_workers: int = 1
+    container_log_monitor_interval: float = 10.0
     container_runtime_endpoint: str = "unix:///run/containerd/containerd.sock"
     image_service_endpoint: str = ""  # "" = the runtime endpoint
     runtime_request_timeout: float = 120.0
@@ -64,6 +85,10 @@ class EffectiveConfig:
     max_parallel_image_pulls: int = 0  # 0 = not set
     registry_pull_qps: int = 5
     registry_burst: int = 10
+    image_verification_policy: str = "NeverVerifyPreloadedImages"  # "" = records of pulls are neither kept nor heeded
+    preloaded_images: tuple[str, ...] = ()  # names of images, or `<prefix>/*`, that need no verification
+    credential_providers: tuple[CredentialProvider, ...] = ()
+    credential_provider_bin_dir: str = ""
     cgroup_driver: str = "cgroupfs"  # cgroupfs | systemd
     cgroup_root: str = ""
     cgroups_per_qos: bool = True
@@ -91,6 +116,7 @@ class EffectiveConfig:
     pods_per_core: int = 0
     system_reserved: dict[str, str] = field(default_factory=dict)  # resource -> quantity text
     kube_reserved: dict[str, str] = field(default_factory=dict)
+    enforce_node_allocatable: tuple[str, ...] = ("pods",)
     local_storage_capacity_isolation: bool = True
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     change_detection_strategy: str = "Watch"  # Watch | Cache | Get

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shared.config.effective import EffectiveConfig
+from shared.config.effective import CredentialProvider, EffectiveConfig
 from shared.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def _evaluate(arguments: list[str]) -> "Resolved":
     from shared.config.machine import look_at_machine
     from shared.config.places import find_places
     from shared.config.resolve import Sources, resolve
+    from shared.config.settings import absolute
 
     flags, findings = parse_flags(arguments), Findings()
     file, directory = flags.own.get("config", ""), flags.own.get("config-dir", "")
@@ -58,17 +59,21 @@ def _evaluate(arguments: list[str]) -> "Resolved":
     sources = Sources(file, documents, directory, drop_ins.documents)
     providers, plugins = (flags.own.get(f"image-credential-provider-{name}", "") for name in ("config", "bin-dir"))
 
+    found: list[CredentialProvider] = []
+
     def check_providers(gates: Mapping[str, bool], findings: Findings) -> None:
-        check_credential_providers(providers, plugins, gates, findings)
+        found.extend(check_credential_providers(providers, plugins, gates, findings))
 
     facts = look_at_machine()
     resolved = resolve(sources, flags, find_places(), socket.gethostname(), facts, findings, check_providers)
-    resolved = replace(resolved, ignored_drop_ins=tuple(drop_ins.ignored))
+    bin_dir = absolute(plugins)
+    config = replace(resolved.config, credential_providers=tuple(found), credential_provider_bin_dir=bin_dir)
+    resolved = replace(resolved, config=config, ignored_drop_ins=tuple(drop_ins.ignored))
     resolv_conf = resolved.config.resolv_conf
     if resolv_conf and not Path(resolv_conf).exists():
         what = f"{resolv_conf} does not exist: pods with the node's DNS cannot start"
-        found = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
-        return replace(resolved, found=found, remarks=tuple(finding.line for finding in found))
+        remarks = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
+        return replace(resolved, found=remarks, remarks=tuple(finding.line for finding in remarks))
     return resolved
 
 

@@ -30,6 +30,7 @@ class MachineFacts:
     memory: int = 0  # bytes
     numa_nodes: frozenset[int] = frozenset()
     hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
+    systemd: bool = True  # it booted the machine: /run/systemd/system is how it says so itself
 
 
 def look_at_machine(root: str = "/") -> MachineFacts:
@@ -45,6 +46,7 @@ def look_at_machine(root: str = "/") -> MachineFacts:
         memory=_memory(_read(top / "proc/meminfo")),
         numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
         hierarchies=_hierarchies(top / _CGROUPS, unified),
+        systemd=not (top / "run").is_dir() or (top / "run/systemd/system").is_dir(),
     )
 
 
@@ -96,13 +98,24 @@ def _check_cgroups(data: dict[str, Any], facts: MachineFacts, findings: Findings
         if value_of(data, "memorySwap.swapBehavior") == "LimitedSwap":
             what = "is LimitedSwap, which cgroup v1 cannot do"
             findings.add("memorySwap.swapBehavior", what, "set it to NoSwap, or move to cgroup v2")
-    cgroup = "/".join(part for part in (data.get("cgroupRoot") or "").split("/") if part not in ("", ".", ".."))
+    systemd = data.get("cgroupDriver") == "systemd"
+    if systemd and not facts.systemd:
+        remedy = "set it to cgroupfs here and in the container runtime, or boot this machine with systemd"
+        findings.add("cgroupDriver", "is systemd, and process 1 of this machine is not systemd", remedy)
+    parts = [part for part in (data.get("cgroupRoot") or "").split("/") if part not in ("", ".", "..")]
+    cgroup = (_slices(parts) if systemd else "/".join(parts)) if parts else ""
     if not cgroup:
         return
     missing = [directory for directory in facts.hierarchies if not (Path(directory) / cgroup).is_dir()]
     if missing:
         what = f"/{cgroup} does not exist in {missing[0]}{' and others' if missing[1:] else ''} and will be made"
         findings.add("cgroupRoot", what, "make it first where something has to limit it", severity=WARNING)
+
+
+def _slices(parts: list[str]) -> str:
+    """How systemd writes the path: each slice's name begins with the names of those above it."""
+    names = [part.replace("-", "_") for part in parts]
+    return "/".join("-".join(names[: depth + 1]) + ".slice" for depth in range(len(names)))
 
 
 def _check_cpus(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:

@@ -11,11 +11,20 @@ from dataclasses import asdict
 from cri_api.v1 import api_pb2
 
 from shared.cri.channel import CriChannel
-from shared.cri.decode import decode_conditions, decode_event, decode_features, decode_image, fill, image_of
+from shared.cri.decode import (
+    decode_cgroup_driver,
+    decode_conditions,
+    decode_event,
+    decode_features,
+    decode_image,
+    fill,
+    image_of,
+)
 from shared.cri.interface import (
     ExecResult,
     ImageStatus,
     Message,
+    RuntimeCallError,
     RuntimeCondition,
     RuntimeEvent,
     RuntimeFeatures,
@@ -23,7 +32,7 @@ from shared.cri.interface import (
     StreamOptions,
 )
 from shared.cri.observe import Observer
-from shared.model.runtime import RuntimePod
+from shared.model.runtime import Container, RuntimePod, Sandbox
 
 KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (reference pods.md 0.1)
 
@@ -32,7 +41,8 @@ class CriRuntime:
     """A runtime at `endpoint` (`unix:///path`), its images at `image_endpoint` ("" = the same place).
 
     `request_timeout` is runtimeRequestTimeout in seconds: doubled for RunPodSandbox, added to the grace of
-    StopContainer, not applied to PullImage. Connects on the first call; may be built before a loop runs.
+    StopContainer, not applied to PullImage. `pids`: whether observations name processes, which costs the runtime a
+    verbose answer. Connects on the first call; may be built before a loop runs.
     """
 
     def __init__(
@@ -41,6 +51,7 @@ class CriRuntime:
         image_endpoint: str = "",
         request_timeout: float = 120.0,
         *,
+        pids: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoint = endpoint
@@ -48,7 +59,7 @@ class CriRuntime:
         self._channel = CriChannel(endpoint)
         same = image_endpoint in ("", endpoint)
         self._image_channel = self._channel if same else CriChannel(image_endpoint)
-        self._observer = Observer(self._channel, request_timeout, monotonic)
+        self._observer = Observer(self._channel, request_timeout, monotonic, pids=pids)
 
     async def version(self) -> RuntimeVersion:
         """CRI Version."""
@@ -72,9 +83,29 @@ class CriRuntime:
         )
         return decode_features(answer)
 
+    async def runtime_config(self) -> str | None:
+        """RuntimeConfig: "systemd" or "cgroupfs"; None = the runtime does not tell."""
+        try:
+            answer = await self._channel.call(
+                self._channel.runtime, "RuntimeConfig", api_pb2.RuntimeConfigRequest(), self._timeout
+            )
+        except RuntimeCallError as error:
+            if error.code == "Unimplemented":
+                return None
+            raise
+        return decode_cgroup_driver(answer)
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods, or the one, by UID; absent = the runtime has nothing of it."""
         return await self._observer.observe(uid)
+
+    async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
+        """PodSandboxStatus: the sandbox, without its pid; None = the runtime has it no more."""
+        return await self._observer.inspect_sandbox(sandbox_id)
+
+    async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
+        """ContainerStatus of a container of this sandbox, without its pid; None = the runtime has it no more."""
+        return await self._observer.inspect_container(container_id, sandbox_id)
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
         """RunPodSandbox: the id of the new sandbox."""
@@ -115,6 +146,11 @@ class CriRuntime:
         """RemoveContainer."""
         request = api_pb2.RemoveContainerRequest(container_id=container_id)
         await self._channel.call(self._channel.runtime, "RemoveContainer", request, self._timeout)
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        """ReopenContainerLog."""
+        request = api_pb2.ReopenContainerLogRequest(container_id=container_id)
+        await self._channel.call(self._channel.runtime, "ReopenContainerLog", request, self._timeout)
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
         """ExecSync; `timeout` in seconds is the runtime's to keep, 0 = no limit and then no deadline of ours either."""

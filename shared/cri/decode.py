@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf.json_format import ParseDict, ParseError
-
 from shared.cri.interface import (
     HandlerFeatures,
     ImageStatus,
@@ -27,14 +25,15 @@ ANNOTATION_RESTART_COUNT = "io.kubernetes.container.restartCount"
 _SANDBOX_STATES = (SandboxState.READY, SandboxState.NOTREADY)  # by CRI number
 _CONTAINER_STATES = (ContainerState.CREATED, ContainerState.RUNNING, ContainerState.EXITED, ContainerState.UNKNOWN)
 _NETWORK_NODE = 2  # NamespaceMode.NODE
+_CGROUP_DRIVERS = ("systemd", "cgroupfs")  # by CRI number
 _EVENT_TYPES = ("CREATED", "STARTED", "STOPPED", "DELETED")
 
 
 def fill(method: str, message: Any, content: Message) -> Any:
     """`content` (proto field names) written into the protobuf `message`; raises RuntimeCallError InvalidArgument."""
     try:
-        return ParseDict(content, message)
-    except ParseError as error:
+        message.MergeFrom(type(message)(**content))
+    except (TypeError, ValueError) as error:
         raise RuntimeCallError(method, "InvalidArgument", f"cannot be said in CRI: {error}") from None
 
 
@@ -140,6 +139,14 @@ def decode_features(response: Any) -> RuntimeFeatures:
             response.features.supplemental_groups_policy if response.HasField("features") else None
         ),
     )
+
+
+def decode_cgroup_driver(response: Any) -> str | None:
+    """The driver of a RuntimeConfigResponse by its name in KubeletConfiguration; None = not said, or unknown."""
+    if not response.HasField("linux"):
+        return None
+    number = response.linux.cgroup_driver
+    return _CGROUP_DRIVERS[number] if 0 <= number < len(_CGROUP_DRIVERS) else None
 
 
 def decode_image(response: Any) -> ImageStatus | None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shared.model.runtime import RuntimePod
+from shared.model.runtime import Container, RuntimePod, Sandbox
 
 Message = dict[str, Any]  # a CRI message: proto field names, enums by name, 64-bit integers as int, no zero values
 
@@ -119,11 +119,24 @@ class Runtime(Protocol):
     async def status(self) -> tuple[RuntimeCondition, ...]: ...
     async def features(self) -> RuntimeFeatures: ...
 
+    async def runtime_config(self) -> str | None:
+        """RuntimeConfig: the cgroup driver the runtime uses, "systemd" or "cgroupfs"; None = it does not tell (the call
+        is unknown to runtimes before containerd 2.0)."""
+        ...
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         """All pods (or the one) by UID, with every sandbox and container inspected; `observed_at` is from before the
         first request. A pod the runtime does not know is absent. Entries without pod metadata are skipped.
         Something that vanished between list and inspection is left out. Raises PartialObservationError where all were
         asked for and some could not be inspected."""
+        ...
+
+    async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
+        """One sandbox as `observe` would show it, but for its pid; None = the runtime has it no more."""
+        ...
+
+    async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
+        """One container of this sandbox, likewise."""
         ...
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str: ...
@@ -133,6 +146,11 @@ class Runtime(Protocol):
     async def start_container(self, container_id: str) -> None: ...
     async def stop_container(self, container_id: str, timeout: int) -> None: ...
     async def remove_container(self, container_id: str) -> None: ...
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        """ReopenContainerLog: write on to a file that is opened anew at the container's log path; its code is Unknown
+        where the container does not run."""
+        ...
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
         """Run a command in a running container to its end. The runtime ends it after `timeout` seconds (0 = never) with

@@ -34,9 +34,10 @@ _NOBODY_ANSWERS = ("Unavailable", "Canceled")  # errors that are not about the o
 
 @dataclass(frozen=True)
 class _Inspected:
-    """An answer that is kept, and when it was first seen in this state."""
+    """An answer that is kept, of which pod, and when it was first seen in this state."""
 
     value: Sandbox | Container
+    uid: str  # "" = a container without the label
     since: float
     at: float
 
@@ -55,8 +56,10 @@ class _Found:
 class Observer:
     """Builds `RuntimePod`s. Several observations may run at the same time."""
 
-    def __init__(self, channel: CriChannel, timeout: float, monotonic: Callable[[], float]) -> None:
-        self._channel, self._timeout, self._monotonic = channel, timeout, monotonic
+    def __init__(
+        self, channel: CriChannel, timeout: float, monotonic: Callable[[], float], *, pids: bool = True
+    ) -> None:
+        self._channel, self._timeout, self._monotonic, self._pids = channel, timeout, monotonic, pids
         self._kept: dict[str, _Inspected] = {}
         self._unlabelled: set[str] = set()  # UIDs of pods of which a list by label would not show everything
         self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
@@ -82,12 +85,11 @@ class Observer:
             timeout,
         )
         found = self._group(sandboxes.items, containers.containers)
-        if uid is None:
-            listed = {entry.id for entry in sandboxes.items} | {entry.id for entry in containers.containers}
-            # An observation of one pod that runs beside this one may have kept something newer than these lists.
-            stale = [key for key, kept in self._kept.items() if key not in listed and kept.at < observed_at]
-            for key in stale:
-                del self._kept[key]
+        listed = {entry.id for entry in sandboxes.items} | {entry.id for entry in containers.containers}
+        # An observation that runs beside this one may have kept something newer than these lists.
+        left = [(key, kept) for key, kept in self._kept.items() if key not in listed and kept.at < observed_at]
+        for key in [key for key, kept in left if uid is None or self._pod_of(kept) == uid]:
+            del self._kept[key]
         wanted = [pod for pod in found.values() if uid in (None, pod.uid)]
         seen, errors = await self._look_at(wanted)
         assembled = (_assemble(pod, seen, observed_at) for pod in wanted if pod.uid not in errors)
@@ -137,14 +139,17 @@ class Observer:
                 if kept is not None and _sandbox_holds(kept, sandbox_state(entry.state)):
                     seen[entry.id] = kept.value
                 else:
-                    inspections.append(self._inspect_sandbox(entry))
+                    verbose = self._pids and sandbox_state(entry.state) is SandboxState.READY
+                    inspections.append(self.inspect_sandbox(entry.id, verbose=verbose))
                     uids.append(pod.uid)
             for entry in pod.containers:
                 kept = self._kept.get(entry.id)
                 if kept is not None and _container_holds(kept, container_state(entry.state), self._monotonic()):
                     seen[entry.id] = kept.value
                 else:
-                    inspections.append(self._inspect_container(entry))
+                    # Listed as created it may be running by now, so the pid is asked for unless it is over.
+                    verbose = self._pids and container_state(entry.state) is not ContainerState.EXITED
+                    inspections.append(self.inspect_container(entry.id, entry.pod_sandbox_id, verbose=verbose))
                     uids.append(pod.uid)
         for uid, value in zip(uids, await asyncio.gather(*inspections, return_exceptions=True), strict=True):
             if isinstance(value, RuntimeCallError):
@@ -157,26 +162,23 @@ class Observer:
                 seen[value.id] = value
         return seen, errors
 
-    async def _inspect_sandbox(self, entry: Any) -> Sandbox | None:
-        request = api_pb2.PodSandboxStatusRequest(
-            pod_sandbox_id=entry.id, verbose=sandbox_state(entry.state) is SandboxState.READY
-        )
-        response = await self._inspect("PodSandboxStatus", entry.id, request)
+    async def inspect_sandbox(self, sandbox_id: str, *, verbose: bool = False) -> Sandbox | None:
+        """The sandbox as it is now; None where there is none. Only a verbose answer names its process."""
+        request = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id, verbose=verbose)
+        response = await self._inspect("PodSandboxStatus", sandbox_id, request)
         if response is None:
             return None
         sandbox = decode_sandbox(response)
-        self._keep(sandbox)
+        self._keep(sandbox, response.status.metadata.uid)
         return sandbox
 
-    async def _inspect_container(self, entry: Any) -> Container | None:
-        # Listed as created it may be running by now, so the pid is asked for unless it is over.
-        request = api_pb2.ContainerStatusRequest(
-            container_id=entry.id, verbose=container_state(entry.state) is not ContainerState.EXITED
-        )
-        response = await self._inspect("ContainerStatus", entry.id, request)
+    async def inspect_container(self, container_id: str, sandbox_id: str, *, verbose: bool = False) -> Container | None:
+        """The container as it is now, with its termination message once it is over; None where there is none."""
+        request = api_pb2.ContainerStatusRequest(container_id=container_id, verbose=verbose)
+        response = await self._inspect("ContainerStatus", container_id, request)
         if response is None:
             return None
-        container = decode_container(response, entry.pod_sandbox_id)
+        container = decode_container(response, sandbox_id)
         if container.state is ContainerState.EXITED:
             kept = self._kept.get(container.id)
             if kept is not None and kept.value.state is ContainerState.EXITED and isinstance(kept.value, Container):
@@ -185,7 +187,7 @@ class Observer:
             else:
                 message = _termination_message(response.status)
             container = replace(container, termination_message=message)
-        self._keep(container)
+        self._keep(container, response.status.labels.get(LABEL_POD_UID, ""))
         return container
 
     async def _inspect(self, method: str, entry_id: str, request: Any) -> Any:
@@ -203,10 +205,15 @@ class Observer:
             request.verbose = False
             return await self._channel.call(self._channel.runtime, method, request, self._timeout)
 
-    def _keep(self, value: Sandbox | Container) -> None:
+    def _pod_of(self, kept: _Inspected) -> str:
+        """A container belongs to its sandbox's pod, as long as that is known, else to the one its label names."""
+        sandbox = self._kept.get(kept.value.sandbox_id) if isinstance(kept.value, Container) else None
+        return sandbox.uid if sandbox is not None else kept.uid
+
+    def _keep(self, value: Sandbox | Container, uid: str) -> None:
         now, kept = self._monotonic(), self._kept.get(value.id)
         since = kept.since if kept is not None and kept.value.state is value.state else now
-        self._kept[value.id] = _Inspected(value, since, now)
+        self._kept[value.id] = _Inspected(value, uid, since, now)
 
 
 def _sandbox_holds(kept: _Inspected, state: SandboxState) -> bool:

@@ -7,6 +7,7 @@ never reads more than the limits. Does not decide when; the observer asks once p
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 ANNOTATION_PATH = "io.kubernetes.container.terminationMessagePath"
 ANNOTATION_POLICY = "io.kubernetes.container.terminationMessagePolicy"
@@ -14,6 +15,7 @@ FALLBACK_TO_LOGS = "FallbackToLogsOnError"
 MAX_FILE_BYTES = 4096
 MAX_LOG_BYTES = 2048
 MAX_LOG_LINES = 80
+_STREAMS = (b"stdout", b"stderr")
 _LOG_WINDOW = 1024 * 1024  # 80 lines of 16 KiB (the runtime splits longer ones) fit in 1.3 MiB; what is kept is 2 KiB
 
 
@@ -47,21 +49,30 @@ def read_termination_message(
         return text
     try:
         return last_log_lines(_tail(log_path, _LOG_WINDOW)).decode(errors="replace")
+    except FileNotFoundError:
+        missing = f"lstat {_first_missing(log_path)}: no such file or directory"
+        text = f'failed to try resolving symlinks in path "{log_path}": {missing}'
+        return f"Error on reading termination message from logs: {text}"
     except OSError as error:
-        return f"Error on reading termination message from logs: {_say(log_path, error)}"
+        text = f'failed to open log file "{log_path}": {_say(log_path, error)}'
+        return f"Error on reading termination message from logs: {text}"
 
 
 def last_log_lines(raw: bytes) -> bytes:
     """The payload of the last 80 lines of a CRI log, cut to its last 2048 bytes.
 
-    A line is `<time> <stream> <tags> <payload>`; tag P is a piece without its newline. What is no such line, or has
-    not been ended yet, is left out.
+    A line is `<time> <stream> <tags> <payload>`; tag P is a piece without its newline. What is no such line is left
+    out; one that has not been ended yet comes on top of the 80.
     """
     pieces: list[bytes] = []
-    for line in raw.split(b"\n")[:-1][-MAX_LOG_LINES:]:
+    *lines, unended = raw.split(b"\n")
+    for line in lines[-MAX_LOG_LINES:]:
         fields = line.split(b" ", 3)
-        if len(fields) == 4 and fields[1] in (b"stdout", b"stderr"):
+        if len(fields) == 4 and fields[1] in _STREAMS:
             pieces.append(fields[3] if fields[2].split(b":")[0] == b"P" else fields[3] + b"\n")
+    fields = unended.split(b" ", 3)
+    if len(fields) == 4 and fields[1] in _STREAMS:
+        pieces.append(fields[3])
     return b"".join(pieces)[-MAX_LOG_BYTES:]
 
 
@@ -75,6 +86,12 @@ def _tail(path: str, limit: int) -> bytes:
         return os.pread(descriptor, limit, max(0, status.st_size - limit))
     finally:
         os.close(descriptor)
+
+
+def _first_missing(path: str) -> Path:
+    """The component where the way to the path ends."""
+    whole = Path(path)
+    return next((part for part in (*reversed(whole.parents), whole) if not os.path.lexists(part)), whole)
 
 
 def _say(path: str, error: OSError) -> str:

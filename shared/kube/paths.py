@@ -52,6 +52,11 @@ def event(namespace: str, name: str) -> str:
     return f"{events(namespace)}/{name}"
 
 
+def service_account(namespace: str, name: str) -> str:
+    """One service account."""
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
+
+
 def service_account_token(namespace: str, service_account: str) -> str:
     """The token subresource of a service account."""
     return f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token"

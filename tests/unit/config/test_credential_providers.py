@@ -53,6 +53,29 @@ def test_neither_flag_and_both_flags_are_fine(tmp_path: Path) -> None:
     assert problems(tmp_path, document(provider(apiVersion=f"{API}/v1alpha1"), version="v1beta1")) == []
 
 
+def test_what_is_fine_is_given_to_the_agent(tmp_path: Path) -> None:
+    plugins = tmp_path / "bin"
+    plugins.mkdir()
+    for name in ("plugin", "second"):
+        (plugins / name).touch(mode=0o755)
+    env = [{"name": "A", "value": "hush"}, {"name": "B"}]
+    token = TOKEN | {"requireServiceAccount": True, "requiredServiceAccountAnnotationKeys": ["a/b"]}
+    more = provider(name="second", tokenAttributes=token, args=["--x"], env=env)
+    (tmp_path / "c.yaml").write_text(document(provider(defaultCacheDuration="1m30s"), more))
+    findings = Findings()
+    first, second = check_credential_providers(str(tmp_path / "c.yaml"), str(plugins), GATES, findings)
+    assert (first.name, first.default_cache_seconds, first.token_audience) == ("plugin", 90.0, "")
+    assert (second.args, second.env) == (("--x",), (("A", "hush"), ("B", "")))
+    assert (second.token_audience, second.token_cache_type) == (
+        token["serviceAccountTokenAudience"],
+        token["cacheType"],
+    )
+    assert (second.requires_account, second.required_annotations) == (True, ("a/b",))
+    assert "hush" not in repr(second)
+    (tmp_path / "c.yaml").write_text(document(provider(), provider()))
+    assert check_credential_providers(str(tmp_path / "c.yaml"), str(plugins), GATES, findings) == ()
+
+
 def test_one_flag_needs_the_other(tmp_path: Path) -> None:
     findings = Findings()
     check_credential_providers("", str(tmp_path), GATES, findings)

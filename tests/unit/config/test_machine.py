@@ -49,9 +49,10 @@ def test_a_machine_with_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
         "sys/fs/cgroup/cpu/cgroup.procs": "",
         "sys/fs/cgroup/systemd/cgroup.procs": "",
         "proc/swaps": "Filename Type Size Used Priority\n",
+        "run/lock": "",
     }
     facts = look_at_machine(tree(tmp_path, files))
-    assert (facts.cgroup_v1, facts.swap_on) == (True, False)
+    assert (facts.cgroup_v1, facts.swap_on, facts.systemd) == (True, False, False)
     assert facts.hierarchies == (f"{tmp_path}/sys/fs/cgroup/cpu", f"{tmp_path}/sys/fs/cgroup/memory")
 
 
@@ -74,6 +75,9 @@ def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None
          {"singleProcessOOMKill": True}),
         ({"memorySwap": {"swapBehavior": "LimitedSwap"}}, V1, "memorySwap.swapBehavior: is LimitedSwap, which cgroup",
          {"memorySwap": {"swapBehavior": "NoSwap"}}),
+        ({"cgroupDriver": "systemd"}, MachineFacts(systemd=False),
+         "cgroupDriver: is systemd, and process 1 of this machine is not systemd (set it to cgroupfs here and in the",
+         {"cgroupDriver": "cgroupfs"}),
         ({"reservedSystemCPUs": "2-4"}, MACHINE, 'reservedSystemCPUs: is "2-4", but CPU 4 is not online',
          {"reservedSystemCPUs": "2-3"}),
         ({"systemReserved": {"cpu": "3"}, "kubeReserved": {"cpu": "1001m"}}, MACHINE,
@@ -127,6 +131,21 @@ def test_a_cgroup_root_that_will_be_made_is_a_warning(tmp_path: Path) -> None:
     [finding] = findings.found
     assert finding.line.startswith(f"cgroupRoot: /a/b does not exist in {tmp_path} and will be made")
     assert findings.lines == []
+
+
+def test_the_driver_systemd_is_fine_where_systemd_booted_the_machine(tmp_path: Path) -> None:
+    facts = look_at_machine(tree(tmp_path, {"run/systemd/system/x": "", "sys/fs/cgroup/cgroup.controllers": "cpu"}))
+    assert lines({"cgroupDriver": "systemd"}, facts) == []
+
+
+def test_under_systemd_a_cgroup_root_is_made_of_slices(tmp_path: Path) -> None:
+    facts = MachineFacts(hierarchies=(str(tmp_path),))
+    (tmp_path / "a.slice/a-b_c.slice").mkdir(parents=True)
+    findings = Findings()
+    check_machine({"cgroupDriver": "systemd", "cgroupRoot": "/a/b-c"}, facts, findings)
+    assert findings.found == []
+    check_machine({"cgroupDriver": "systemd", "cgroupRoot": "/a/b"}, facts, findings)
+    assert "/a.slice/a-b.slice does not exist" in findings.found[0].line
 
 
 def test_values_that_are_no_quantities_are_left_to_the_rules() -> None:

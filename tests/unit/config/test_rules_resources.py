@@ -6,9 +6,6 @@ from tests.unit.config.rule_checks import Case, found, holds, named
 
 CASES: list[Case] = [
     # cgroups and what is kept back
-    ({"cgroupDriver": "systemd"}, {},
-     "cgroupDriver: the systemd driver is not built yet (use cgroupfs here and in the container runtime; in containerd",
-     {"cgroupDriver": "cgroupfs"}, {}),
     ({"cgroupRoot": "/a/../b"}, {}, 'cgroupRoot: is "/a/../b", must be without ..', {"cgroupRoot": "/a..b"}, {}),
     ({"systemCgroups": "/s"}, {}, "systemCgroups: is set while cgroupRoot is empty",
      {"systemCgroups": "/s", "cgroupRoot": "/"}, {}),

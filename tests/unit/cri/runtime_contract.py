@@ -8,6 +8,7 @@ import itertools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,9 @@ class RuntimeContract:
         features = await world.runtime.features()
         assert features.handlers is None and features.supplemental_groups_policy is None
 
+    async def test_an_old_runtime_tells_of_no_cgroup_driver(self, world: World) -> None:
+        assert await world.runtime.runtime_config() is None
+
     async def test_it_says_which_runtime_it_is(self, world: World) -> None:
         version = await world.runtime.version()
         assert version.name == "containerd"
@@ -183,6 +187,27 @@ class RuntimeContract:
         assert exited.finished_at >= exited.started_at == running.started_at
         assert (exited.reason, exited.termination_message) == ("Error", "so long")
 
+    async def test_a_log_that_was_renamed_is_opened_anew_while_the_container_runs(self, world: World) -> None:
+        pod = world.new_pod()
+        _, container_id = await started(world, pod)
+        (running,) = (await look(world, pod)).containers
+        log = Path(running.log_path)
+        log.touch()  # as the runtime makes it
+        log.rename(f"{log}.moved")
+        await world.runtime.reopen_container_log(container_id)
+        assert log.exists()
+        await world.runtime.stop_container(container_id, 5)
+        log.unlink()
+        with pytest.raises(RuntimeCallError) as refused:
+            await world.runtime.reopen_container_log(container_id)
+        assert (refused.value.code, refused.value.description) == ("Unknown", "container is not running")
+        assert not log.exists()
+
+    async def test_no_log_is_opened_for_a_container_the_runtime_does_not_know(self, world: World) -> None:
+        with pytest.raises(RuntimeCallError) as refused:
+            await world.runtime.reopen_container_log("0123456789ab")
+        assert refused.value.code == "NotFound"
+
     async def test_a_killed_container_shows_its_exit_code_without_being_asked_to_stop(self, world: World) -> None:
         pod = world.new_pod()
         await started(world, pod)
@@ -242,6 +267,19 @@ class RuntimeContract:
         for _ in range(2):
             await world.runtime.remove_container(container)
             await world.runtime.remove_pod_sandbox(sandbox)
+
+    async def test_one_sandbox_or_container_alone_looks_as_it_does_among_all(self, world: World) -> None:
+        pod = world.new_pod()
+        sandbox_id, container_id = await started(world, pod)
+        seen = await look(world, pod)
+        sandbox = await world.runtime.inspect_sandbox(sandbox_id)
+        container = await world.runtime.inspect_container(container_id, sandbox_id)
+        assert sandbox is not None and container is not None
+        assert replace(sandbox, pid=0) == replace(seen.sandboxes[0], pid=0)
+        assert replace(container, pid=0) == replace(seen.containers[0], pid=0)
+        absent = "0" * 64
+        assert await world.runtime.inspect_sandbox(absent) is None
+        assert await world.runtime.inspect_container(absent, sandbox_id) is None
 
     async def test_starting_or_stopping_what_is_not_there_is_not_found(self, world: World) -> None:
         absent = "0" * 64

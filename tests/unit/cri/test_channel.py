@@ -2,12 +2,15 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import uvloop
+from cri_api.v1 import api_pb2
 
 from shared.cri.channel import explain, socket_path, target
 from shared.cri.client import CriRuntime
+from shared.cri.decode import decode_cgroup_driver
 from shared.cri.interface import RuntimeCallError
 
 
@@ -66,3 +69,11 @@ def test_endpoints_are_taken_as_the_kubelet_takes_them() -> None:
     assert target("unix:///run/c.sock") == target("/run/c.sock") == "unix:///run/c.sock"
     assert target("tcp://127.0.0.1:1") == "127.0.0.1:1"
     assert socket_path("unix:///run/c.sock") == socket_path("unix:/run/c.sock") == "/run/c.sock"
+
+
+@pytest.mark.parametrize(("number", "driver"), [(0, "systemd"), (1, "cgroupfs"), (7, None)])
+def test_the_cgroup_driver_has_its_name_of_the_configuration(number: int, driver: str | None) -> None:
+    answer = api_pb2.RuntimeConfigResponse()
+    assert decode_cgroup_driver(answer) is None
+    answer.linux.cgroup_driver = cast(Any, number)
+    assert decode_cgroup_driver(answer) == driver

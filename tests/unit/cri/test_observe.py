@@ -245,6 +245,23 @@ async def test_what_has_no_pod_metadata_is_skipped(channel: FakeChannel, observe
     assert await observer.observe() == {}
 
 
+async def test_who_only_ever_looks_at_one_pod_forgets_what_that_pod_has_no_more(
+    channel: FakeChannel, observer: Observer
+) -> None:
+    for uid in ("u", "v"):
+        channel.sandbox(uid)
+        channel.container(uid, EXITED)
+        await observer.observe(uid)
+    gone = channel.sandboxes.pop("s-u"), channel.containers.pop("c-u")
+    channel.now += EXIT_SETTLES_AFTER / 2
+    assert await observer.observe("u") == {}
+    inspections(channel)
+    channel.sandboxes["s-u"], channel.containers["c-u"] = gone
+    await observer.observe("u")
+    await observer.observe("v")
+    assert inspections(channel) == {"PodSandboxStatus": 1, "ContainerStatus": 1}, "u's anew, and v's not"
+
+
 async def test_what_is_no_longer_listed_is_forgotten(channel: FakeChannel, observer: Observer) -> None:
     channel.sandbox("u")
     await observer.observe()

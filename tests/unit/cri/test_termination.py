@@ -76,8 +76,13 @@ def test_the_log_does_not_stand_in_for_a_success_or_where_nothing_ran(file: Path
 
 
 def test_a_log_that_cannot_be_read_is_an_error_in_the_text(file: Path) -> None:
-    assert message(file, policy="FallbackToLogsOnError", log="/nonexistent") == (
-        "Error on reading termination message from logs: open /nonexistent: no such file or directory"
+    text = "Error on reading termination message from logs: "
+    assert message(file, policy="FallbackToLogsOnError", log="/nonexistent/0.log") == (
+        f'{text}failed to try resolving symlinks in path "/nonexistent/0.log": lstat /nonexistent: '
+        "no such file or directory"
+    )
+    assert message(file, policy="FallbackToLogsOnError", log="/dev") == (
+        f'{text}failed to open log file "/dev": open /dev: is not a regular file'
     )
 
 
@@ -87,4 +92,18 @@ def test_80_lines_and_2048_bytes_of_a_log_count_and_pieces_are_joined() -> None:
     long = f"{STAMP} stdout F {'x' * 3000}\n".encode()
     assert last_log_lines(long) == b"x" * 2047 + b"\n"
     pieces = f"{STAMP} stdout P one \n{STAMP} stdout F two\nnot a log line\n{STAMP} stdout F unended".encode()
-    assert last_log_lines(pieces) == b"one two\n"
+    assert last_log_lines(pieces) == b"one two\nunended"
+
+
+def test_a_file_of_any_size_is_read_at_its_end_only(file: Path) -> None:
+    with file.open("wb") as sparse:
+        sparse.truncate(1 << 40)
+        sparse.seek(0, os.SEEK_END)
+        sparse.write(b"end")
+    assert message(file) == "\0" * 4093 + "end"
+
+
+def test_a_device_is_not_read(tmp_path: Path) -> None:
+    assert message(Path("/dev/zero")) == (
+        "Error on reading termination log /dev/zero: open /dev/zero: is not a regular file"
+    )

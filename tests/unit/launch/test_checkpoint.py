@@ -168,3 +168,24 @@ def test_a_disk_that_is_really_full(small_disk: Path, tmp_path: Path) -> None:
     (small_disk / "filler").unlink()
     assert records.save("third", {}) is Kept.ON_DISK
     assert {path.name for path in small_disk.iterdir()} == {"new.json", "third.json"}
+
+
+def test_many_records_are_saved_with_one_sync_of_the_directory(
+    records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(module, "sync_directory", synced.append)
+    kept = records.save_all({f"uid-{number}": {"number": number} for number in range(5)})
+    assert set(kept.values()) == {Kept.ON_DISK} and len(kept) == 5
+    assert synced == [tmp_path / "disk"]
+    assert again(tmp_path).load_all() == {f"uid-{number}": {"number": number} for number in range(5)}
+
+
+def test_where_one_of_many_cannot_be_written_each_is_kept_as_well_as_it_can_be(
+    records: Checkpoint, tmp_path: Path
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "uid-1.json").mkdir()  # in the way of this one alone
+    kept = records.save_all({"uid-0": {"a": 1}, "uid-1": {"b": 2}})
+    assert kept == {"uid-0": Kept.ON_DISK, "uid-1": Kept.IN_FALLBACK}
+    assert again(tmp_path).load_all() == {"uid-0": {"a": 1}, "uid-1": {"b": 2}}

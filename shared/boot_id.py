@@ -1,0 +1,13 @@
+"""Which start of the machine this is."""
+
+from pathlib import Path
+
+_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+def boot_id() -> str:
+    """The kernel's identity of this boot, "" where it does not tell."""
+    try:
+        return _FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,191 @@
+"""Services started as forks of supervisord: which command lines, and that nobody could tell from an exec."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from services.preloading import module_of
+
+PYTHON = f"{sys.prefix}/bin/python"
+PODSYNC = [PYTHON, "-P", "-m", "services.podsync"]
+_FORKS = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from services.preloading import Preloading
+
+preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
+preloading.load(["services.told_by_test"])
+signal.signal(signal.SIGTERM, lambda *_: None)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # holds back what is written, as in the background
+sys.stderr.write("supervisord's own")
+read, write = os.pipe()
+signal.set_wakeup_fd(write, warn_on_full_buffer=False) if os.set_blocking(write, False) is None else None
+for line in sys.stdin:
+    if line.startswith("again"):  # as at a reload
+        preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
+        preloading.load(["services.told_by_test"])
+    dropped = [open("/dev/null") for _ in range(30)]
+    dropped.append(dropped)
+    del dropped
+    child = os.fork()
+    if child == 0:
+        argv = [sys.prefix + "/bin/python", "-P", "-m", "services.told_by_test"]
+        preloading(argv[0], argv, {"PATH": os.environ["PATH"], "TOLD": line.strip()})
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+_TOLD = """
+import gc, json, os, signal, sys
+IMPORTED_BY = os.getpid()
+def taken_away():
+    ours = [os.open("/dev/null", os.O_RDONLY) for _ in range(40)]
+    gc.collect()
+    return [number for number in ours if not os.path.exists(f"/proc/self/fd/{number}")]
+if __name__ == "__main__":
+    kept = int(os.environ["TOLD"])
+    told = {
+        "pid": os.getpid(), "imported_by": sys.modules["services.told_by_test"].IMPORTED_BY,
+        "environment": dict(os.environ), "cmdline": open("/proc/self/cmdline").read().rstrip("\\0").split("\\0"),
+        "comm": open("/proc/self/comm").read().strip(), "argv": sys.argv,
+        "fds": sorted(int(n) for n in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + n)),
+        "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "usr1": signal.getsignal(signal.SIGUSR1).name,
+        "wakeup": signal.set_wakeup_fd(-1), "taken_away": taken_away(),
+    }
+    sys.stderr.write("said at the end")
+    os.write(kept, json.dumps(told).encode() + b"\\n")
+    sys.exit(7)
+"""
+_OUR_MODULES_TOO = "import os, services; services.__path__.append(os.path.dirname(__file__) + '/services')"
+
+
+@pytest.mark.parametrize(
+    "file, argv, module",
+    [
+        (PYTHON, PODSYNC, "services.podsync"),
+        (PYTHON, [PYTHON, "-m", "services.bootstrap.containerd"], "services.bootstrap.containerd"),
+        ("/usr/bin/python3", ["/usr/bin/python3", "-P", "-m", "services.podsync"], None),
+        (PYTHON, [PYTHON, "-m", "http.server"], None),
+        (PYTHON, [PYTHON, "-X", "dev", "-m", "services.podsync"], None),
+        (PYTHON, [*PODSYNC, "--flag"], None),
+        (PYTHON, [PYTHON, "-P", "-m"], None),
+        ("/bin/sleep", ["/bin/sleep", "1"], None),
+    ],
+)
+def test_only_our_modules_under_our_own_python_with_no_further_options_are_forked(
+    file: str, argv: list[str], module: str | None
+) -> None:
+    assert module_of(file, argv) == module
+
+
+class Forks:
+    """A process that preloads one module, and forks it for every line."""
+
+    def __init__(self, directory: Path, told: str = _TOLD) -> None:
+        self.module = directory / "services" / "told_by_test.py"
+        self.module.parent.mkdir()
+        self.module.write_text(told)
+        (directory / "sitecustomize.py").write_text(
+            "import services\nservices.__path__.append(__file__[:-16] + 'services')\n"
+        )
+        read, write = os.pipe()
+        self.told, self._kept = os.fdopen(read), write
+        self.stderr = directory / "stderr"
+        with self.stderr.open("w") as stderr:
+            self.process = subprocess.Popen(
+                [PYTHON, "-c", _FORKS, str(directory), str(write)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, pass_fds=[write],
+                env={**os.environ, "PYTHONPATH": f"{directory}:{Path.cwd()}"},
+            )  # fmt: skip
+        os.close(write)
+
+    def fork(self, how: str = "") -> int:
+        """The exit code of one child; 99 where it would have been executed. `how`: `again` loads once more before."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{how or self._kept}\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(10)
+        self.process.stdout.close()
+        self.told.close()
+
+
+@pytest.fixture
+def forks(tmp_path: Path):  # type: ignore[no-untyped-def]
+    running = Forks(tmp_path)
+    yield running
+    running.end()
+
+
+def test_a_forked_service_looks_like_an_executed_one(forks: Forks) -> None:
+    assert forks.fork() == 7
+    told = json.loads(forks.told.readline())
+    assert told["imported_by"] == forks.process.pid != told["pid"]
+    assert told["cmdline"] == [PYTHON, "-P", "-m", "services.told_by_test"]
+    assert told["comm"] == "told_by_test" and told["argv"][1:] == []
+    assert set(told["environment"]) == {"PATH", "TOLD"}
+    assert told["fds"] == [0, 1, 2, int(told["environment"]["TOLD"])]
+    assert told["term"] and told["wakeup"] == -1
+    assert told["usr1"] == signal.SIG_IGN.name, "an exec keeps ignored signals ignored"
+
+
+def test_what_a_service_says_is_written_and_nothing_that_supervisord_held_back(forks: Forks) -> None:
+    assert forks.fork() == 7
+    said = forks.stderr.read_text()
+    assert said.endswith("said at the end") and "supervisord's own" not in said
+
+
+def test_what_supervisord_dropped_closes_no_descriptor_of_the_service(forks: Forks) -> None:
+    assert forks.fork() == 7
+    assert json.loads(forks.told.readline())["taken_away"] == []
+
+
+def test_a_module_that_was_edited_or_removed_meanwhile_is_executed_anew(forks: Forks) -> None:
+    assert forks.fork() == 7
+    forks.told.readline()
+    later = time.time() + 5
+    os.utime(forks.module, (later, later))
+    assert forks.fork() == 99
+    forks.module.unlink()
+    assert forks.fork() == 99
+
+
+def test_a_module_that_cannot_be_imported_is_left_to_the_process_that_needs_it(tmp_path: Path) -> None:
+    script = "\n".join((
+        "import sys", "from services.preloading import Preloading",
+        "p = Preloading(); p.load(['services.exit_codes', 'services.not_there'])",
+        "print('services.exit_codes' in sys.modules)",
+    ))  # fmt: skip
+    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n" and done.stderr == ""
+
+
+def test_what_a_reload_of_supervisord_finds_edited_is_still_old_in_memory(forks: Forks) -> None:
+    assert forks.fork() == 7
+    later = time.time() + 5
+    os.utime(forks.module, (later, later))
+    assert forks.fork("again") == 99
+
+
+def test_what_is_edited_while_it_is_imported_may_be_old_in_memory(tmp_path: Path) -> None:
+    forks = Forks(tmp_path, _TOLD + "else:\n    open(__file__, 'a').write('# edited')\n")
+    assert forks.fork() == 99
+    forks.end()
+
+
+def test_a_signal_that_comes_before_the_program_has_begun_ends_it() -> None:
+    script = "\n".join((
+        "import os, signal", "from services.preloading import Preloading",
+        "signal.signal(signal.SIGTERM, lambda *_: None)",
+        "p = Preloading(lambda *_: os.kill(os.getpid(), signal.SIGTERM))", "p('/bin/sleep', ['/bin/sleep', '1'], {})",
+    ))  # fmt: skip
+    assert subprocess.run([PYTHON, "-c", script], check=False).returncode == -signal.SIGTERM
