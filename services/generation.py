@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from shared.boot_id import boot_id
+
 
 def supervisor_generation() -> str:
     """An identity of the parent supervisord, "" when there is none. Ask early: orphans have another parent."""
@@ -11,7 +13,6 @@ def supervisor_generation() -> str:
     parent = os.getppid()
     try:
         started = Path(f"/proc/{parent}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except (OSError, IndexError):
         return ""
-    return f"{boot}/{parent}/{started}"
+    return f"{boot_id()}/{parent}/{started}"

@@ -6,6 +6,7 @@ is the one loop of the process, cancelled when the process is told to end.
 
 import asyncio
 import errno
+import gc
 import logging
 import os
 import time
@@ -42,6 +43,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _PATIENCE = 5.0  # seconds `run` gets to end after it was cancelled
+_COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger ages, until garbage is looked for
 _NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
@@ -177,6 +179,7 @@ class _Frame:
         _turn(asyncio.get_running_loop(), watchdog)
         watchdog.start()
         await bus.start()
+        _settle_memory()
         running = asyncio.create_task(service.run(), name=self._service)
         ending = asyncio.create_task(signals.ending.wait(), name="ending")
         await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -257,6 +260,14 @@ async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
         return not ending.is_set()
     task.cancel()
     return False
+
+
+def _settle_memory() -> None:
+    """What was made until now stays until the end: no search for garbage goes through the modules again, which would
+    stop the loop for tens of milliseconds, and write to memory that was shared so far."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 def _turn(loop: asyncio.AbstractEventLoop, watchdog: Watchdog) -> None:

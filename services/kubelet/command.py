@@ -1,13 +1,14 @@
 """The command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md 3.9).
 
-The command line is judged in a forked child while this process loads supervisord, on the other core. Imports little
-before the fork, for both would carry it.
+The command line is judged in a forked child while this process loads supervisord and the services' modules, on the
+other core. Imports little before the fork, for both would carry it.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import select
 import shlex
 import signal
 import sys
@@ -29,7 +30,9 @@ def main() -> int:
     child, answer = _fork_evaluation(arguments)
     try:
         from services.kubelet.supervision import supervise  # meanwhile
+        from services.preloading import import_modules
 
+        import_modules(stop=lambda: bool(select.select([answer], [], [], 0)[0]))
         settled = _read(answer)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except SystemExit:

@@ -113,9 +113,18 @@ class Options(ServerOptions):  # type: ignore[misc]
 
     def __init__(self, kept: Sequence[int], signals: Signals, wakeup: Wakeup, fail: Callable[[str], int]) -> None:
         super().__init__()
-        self._kept, self._wakeup, self._fail = frozenset(kept), wakeup, fail
+        self.kept, self._wakeup, self._fail = frozenset(kept), wakeup, fail
         self.signal_receiver = signals
         signals.children = self.pidhistory
+
+    def openhttpservers(self, supervisord: Supervisor) -> None:
+        """Being told to end waits until the plug-ins are loaded: what it raises would be taken for their failure."""
+        ends = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        try:
+            super().openhttpservers(supervisord)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
     def setsignals(self) -> None:
         super().setsignals()
@@ -136,7 +145,7 @@ class Options(ServerOptions):  # type: ignore[misc]
 
     def close_fd(self, fd: int) -> None:
         """Also how a child closes what it should not have: the operator's streams stay."""
-        if fd not in self._kept:
+        if fd not in self.kept:
             super().close_fd(fd)
 
     def cleanup_fds(self) -> None:

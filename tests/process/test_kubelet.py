@@ -78,6 +78,17 @@ def test_every_mistake_of_a_file_is_a_record_of_its_own(kubelet: Kubelet) -> Non
     assert len(records) >= 2 and all(records)
 
 
+@pytest.mark.skipif(Path("/run/systemd/system").exists(), reason="systemd booted this machine, where it is right")
+def test_the_driver_systemd_without_systemd_is_refused_in_one_line(kubelet: Kubelet) -> None:
+    """What kubeadm writes, on a machine where it cannot be kept."""
+    kubelet.config.write_text(kubelet.config.read_text() + "cgroupDriver: systemd\n")
+    kubelet.start()
+    assert kubelet.process.wait(30) == 1
+    records = [match.group(1) for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
+    [told] = [record for record in records if "cgroupDriver" in record]
+    assert "process 1 of this machine is not systemd (set it to cgroupfs here and in the container runtime" in told
+
+
 def test_deprecations_are_told_raw_and_before_an_error(tmp_path: Path) -> None:
     done = run("--minimum-container-ttl-duration=1m", "--bogus", home=tmp_path)
     first, second = done.stderr.splitlines()
@@ -293,6 +304,14 @@ def test_a_limit_of_open_files_it_cannot_work_with_is_one_line_in_the_operators_
     kubelet.start(argv=(*unprivileged, "prlimit", "--nofile=64:64", *kubelet.command()))
     assert kubelet.process.wait(20) == 1
     assert "LimitNOFILE" in kubelet.stderr() and "minfds" not in kubelet.stderr()
+
+
+def test_told_to_end_while_it_loads_its_plug_ins_it_ends_as_told(kubelet: Kubelet) -> None:
+    log = kubelet.log_dir / "supervisord.log"
+    for start in range(1, 4):
+        kubelet.start()
+        eventually(lambda: log.exists() and log.read_text().count("'supervisor' initialized") == start, "its log")  # noqa: B023
+        assert kubelet.end() == 0, kubelet.stderr()
 
 
 def test_a_careless_umask_opens_nothing_to_others(kubelet: Kubelet) -> None:

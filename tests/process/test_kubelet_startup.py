@@ -1,8 +1,8 @@
-"""A start takes few seconds; `tests/bench/startup.py` measures it, this only notices when something got out of hand."""
+"""A start takes few seconds; `bench/startup.py` measures it, this only notices when something got out of hand."""
 
 import statistics
 
-from tests.bench.startup import measure
+from bench.startup import measure
 
 CPU_SECONDS = 6.0  # of all processes together; two to three of the clock where two cores have nothing else to do
 

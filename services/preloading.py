@@ -1,0 +1,181 @@
+"""Starts services by forking supervisord, where their modules are in memory already: one copy for all, and no imports.
+
+A plug-in of supervisord: `make` is the rpcinterface factory that supervisord.conf names. What supervisord would execute
+it runs in the forked child as that program would run by itself; a program that is none of ours, an interpreter of
+another environment, or a module whose file has changed since are executed as ever. Decides nothing about restarts.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+_PACKAGE = "services."
+_SERVICES = ("bootstrap", "sources", "volume", "pleg", "podsync", "status", "server")
+_MODULES = (*(f"services.{name}.service" for name in _SERVICES), "services.bootstrap.containerd", "services.launch")
+_FIRST_FD = 3
+_ARG_START, _ARG_END = 45, 46  # in /proc/<pid>/stat, counted behind the name
+Execute = Callable[[str, list[str], Mapping[str, str]], object]
+_Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
+
+_BEGAN = time.time_ns()  # as good as when the first of our modules was imported
+_STAMPS: dict[str, _Stamp | None] = {}  # of the file of every module in this process, as it was when it was loaded
+
+
+class Preloading:
+    """What supervisord calls in place of execve, in the forked child. `load` comes before the first fork."""
+
+    def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = ()) -> None:
+        self._execute, self._kept = execute, frozenset(kept)
+        self._stamps = _STAMPS
+
+    def load(self, modules: Sequence[str] = _MODULES) -> None:
+        """Import the modules and note the files as they are now."""
+        began = time.time_ns() if self._stamps else _BEGAN
+        import_modules(modules)
+        # Copies of the names, which lie side by side: reading the modules' own would write to pages all over the heap.
+        for file in [name.encode().decode() for name in _files() - self._stamps.keys()]:
+            self._stamps[file] = None if _was_touched_since(began, file) else _stamp(file)
+        gc.collect()
+        gc.freeze()  # a collection in a child would write to every object, and so copy every page
+
+    def __call__(self, file: str, argv: list[str], env: Mapping[str, str]) -> None:
+        """Become the program. Returns never; raises OSError as execve does where it cannot be executed."""
+        _forget_signals()  # first of all: until then a signal for the program goes into a list that nobody reads
+        module = module_of(file, argv)
+        if module is None or not self._stamps or self._has_changed():
+            self._execute(file, argv, env)
+        else:
+            self._become(module, argv, env)
+
+    def _has_changed(self) -> bool:
+        return any(_stamp(file) != stamp for file, stamp in self._stamps.items())
+
+    def _become(self, module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+        code = 1
+        try:
+            gc.freeze()  # what supervisord has dropped but not collected would close descriptors that are ours by then
+            _close_all_but(self._kept)
+            _open_streams()
+            _take_the_name(module, argv)
+            os.environ.clear()
+            os.environ.update(env)
+            sys.argv = [module]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            _flush_streams()
+            os._exit(code)  # supervisord's own frames are below us, and none of its business is ours
+
+
+def make(supervisord: Any, **_: str) -> object:
+    """The factory that supervisord calls at its start and after a reload; what it returns answers no calls."""
+    options = supervisord.options
+    preloading = Preloading(options.execve, getattr(options, "kept", ()))
+    preloading.load()
+    options.execve = preloading
+    return object()
+
+
+def import_modules(modules: Sequence[str] = _MODULES, stop: Callable[[], bool] = lambda: False) -> None:
+    """Import them one by one until `stop`; one that fails is left to the process that needs it, and to its log."""
+    sys.dont_write_bytecode = False  # as for the services: what is compiled here would be compiled at every start
+    for module in modules:
+        if stop():
+            return
+        try:
+            importlib.import_module(module)
+        except Exception:
+            continue
+
+
+def module_of(file: str, argv: Sequence[str]) -> str | None:
+    """Which of our modules the command line runs (`<our python> [-P] -m services.x`), None for any other program."""
+    if Path(file).parent.parent != Path(sys.prefix) or "-m" not in argv:
+        return None
+    place = list(argv).index("-m")
+    if any(argument != "-P" for argument in argv[1:place]) or len(argv) != place + 2:
+        return None
+    return argv[place + 1] if argv[place + 1].startswith(_PACKAGE) else None
+
+
+def _files() -> set[str]:
+    found = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return {file for file in found if isinstance(file, str)}
+
+
+def _stamp(file: str) -> _Stamp | None:
+    try:
+        status = os.stat(file)  # noqa: PTH116  a Path for each of a thousand files costs the child memory
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _was_touched_since(began: int, file: str) -> bool:
+    """So that nobody knows whether what was imported is what stands there now."""
+    try:
+        return os.stat(file).st_ctime_ns >= began  # noqa: PTH116  as above
+    except OSError:
+        return False
+
+
+def _forget_signals() -> None:
+    """What an exec would do, but for the two that Python ignores from its start."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _close_all_but(kept: frozenset[int]) -> None:
+    """supervisord closes the descriptors below its limit; an exec would close the others, which nobody inherits."""
+    for number in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+        if number >= _FIRST_FD and number not in kept:
+            try:
+                os.close(number)
+            except OSError:
+                continue  # the listing's own
+
+
+def _open_streams() -> None:
+    """supervisord's own may hold lines of its own, and in the background they hold every line back."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)  # the old one stays in sys.__stdout__: its end would close the descriptor
+
+
+def _flush_streams() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # nobody reads
+            stream.flush()
+
+
+def _take_the_name(module: str, argv: Sequence[str]) -> None:
+    """For `ps`, `top`, pgrep and whoever looks for an agent's processes: the command line as an exec would show it.
+
+    Written over supervisord's own, cut off where that ends; /proc/<pid>/environ stays supervisord's.
+    """
+    try:
+        Path("/proc/self/comm").write_text(module.removeprefix(_PACKAGE), encoding="utf-8")  # the kernel cuts it off
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return
+    start, size = int(fields[_ARG_START]), int(fields[_ARG_END]) - int(fields[_ARG_START])
+    if size > 0:
+        line = b"".join(os.fsencode(argument) + b"\0" for argument in argv)
+        ctypes.memmove(start, line[: size - 1].ljust(size, b"\0"), size)
