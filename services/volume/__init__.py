@@ -6,15 +6,16 @@ Purpose
     `pods/<uid>` of pods that are finished. Other volume types are answered with an error.
 
 Owns
-    `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/` and `plugins/`; the shared mount
-    propagation of the root directory.
+    `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`;
+    the shared mount propagation of the root directory.
 
 Follows
     `pods.admitted`; `objects.changed`, to refresh at once; `node.resources`, for the size of a tmpfs and for files that
     name a limit.
 
 Answers
-    Nothing. It asks sources for Secrets and ConfigMaps, and status for service account tokens.
+    `PrepareSubpath` and `ReleaseSubpaths`: parts of volumes, bound for the start of a container. It asks sources for
+    Secrets and ConfigMaps, and status for service account tokens.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
@@ -28,6 +29,8 @@ On restart
     A volume of files that was complete once is told as mounted from the first moment: what it holds stays in use, and
     is brought up to date when sources and status answer; a token is simply asked for anew. Killed while it writes:
     `..data` shows the old files or the new ones, and the next run takes away what is not shown.
+    What was bound for a container and not released is found below `volume-subpaths`, goes before its volume does, and
+    is used again by a request that is repeated.
     Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
 
 When a UID comes back

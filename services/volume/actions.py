@@ -1,9 +1,12 @@
 """Hands each operation to the adapter that does it; called in a thread, blocking."""
 
+from dataclasses import replace
+
 from services.volume.adapters import host_path
 from services.volume.adapters.empty_dir import EmptyDirs
 from services.volume.adapters.files_volumes import FilesVolumes
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.files_source import Files
 from services.volume.core.operations import (
     MakePodDirectories,
@@ -14,7 +17,7 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered, make_payload
-from services.volume.core.volume_source import EmptyDir, HostPath
+from services.volume.core.volume_source import EmptyDir, HostPath, Image
 from shared.clock import Clock
 
 
@@ -24,11 +27,12 @@ class Actions:
     def __init__(self, directories: PodDirectories, clock: Clock) -> None:
         self._directories, self._clock = directories, clock
         self._empty_dirs, self._files = EmptyDirs(directories), FilesVolumes(directories)
+        self.subpaths = Subpaths(directories)
 
     def perform(self, operation: Operation, gathered: Gathered) -> str:
         """The host path of what was mounted, else "". Raises OSError, and ContentError where files are missing."""
         match operation:
-            case MakePodDirectories(uid):
+            case MakePodDirectories(uid) | MountVolume(uid, _, Image()):
                 self._directories.make(uid)
             case MountVolume(uid, volume, EmptyDir() as source):
                 return self._empty_dirs.set_up(uid, volume, source)
@@ -39,6 +43,7 @@ class Actions:
                 self._directories.make(uid)
                 return host_path.set_up(source)
             case UnmountVolume(uid, volume):
+                self.subpaths.clean(uid, volume)
                 self._empty_dirs.tear_down(uid, volume)
                 self._files.tear_down(uid, volume)
             case RemovePodDirectory(uid):
@@ -46,9 +51,12 @@ class Actions:
         return ""
 
     def found(self, uid: str) -> list[FoundVolume]:
-        """Every volume of the pod that has a directory, after a restart."""
+        """Every volume of the pod that has a directory, or of which something is bound, after a restart."""
         empty_dirs = [FoundVolume(name) for name in self._directories.empty_dirs(uid)]
-        return [*self._files.found(uid), *empty_dirs]
+        found = {volume.name: volume for volume in [*empty_dirs, *self._files.found(uid)]}
+        for name in self.subpaths.volumes(uid):
+            found[name] = replace(found.get(name, FoundVolume(name, on_disk=False)), subpaths=True)
+        return list(found.values())
 
 
 def error_text(error: OSError) -> str:

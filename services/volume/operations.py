@@ -56,6 +56,11 @@ class Operations:
         """Call something that blocks."""
         return await asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
 
+    async def in_turn(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call something that blocks and may hang: it counts among the `workers`."""
+        async with self._turns:
+            return await self.in_thread(function, *arguments)
+
     async def close(self) -> None:
         """Leave everything as it is."""
         for task in self._tasks:

@@ -11,6 +11,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import AdmittedPod, NodeResources
 from bus.messages.sources import ChangedObject
 from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
 from services.launch import Context
 from services.volume.actions import Actions, error_text
 from services.volume.adapters import machine, root_dir
@@ -23,6 +24,7 @@ from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.core.token_cache import JITTER
 from services.volume.core.volume_source import VolumeSource, node_of, volume_source
 from services.volume.operations import Operations
+from services.volume.subpaths import SubpathRequests
 from shared.model.objects import Object
 
 _log = logging.getLogger(__name__)
@@ -59,6 +61,9 @@ class Volume:
             self._reconciler, Actions(self._directories, self._clock), self._content, self._clock, WORKERS
         )
         self._operations.on_end = self._operation_ended
+        self._subpaths = SubpathRequests(self._reconciler, self._operations, self._changed.set)
+        self._bus.answer(PrepareSubpath, self._subpaths.prepare)
+        self._bus.answer(ReleaseSubpaths, self._subpaths.release)
         self._next_sweep = self._next_refresh = 0.0
 
     async def run(self) -> None:
@@ -159,8 +164,9 @@ class Volume:
         for event in self._reconciler.refusals():
             _log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
             self._events.record(event)
-        for uid in {*self._mounted.keys(), *self._reconciler.desired.pods, *self._reconciler.actual.uids()}:
+        for uid in sorted({*self._mounted.keys(), *self._reconciler.desired.pods, *self._reconciler.actual.uids()}):
             self._publish(uid, "reconciled")
+        self._subpaths.turned()
 
     def _operation_ended(self, event: KubeEvent | None) -> None:
         if event is not None:
@@ -171,7 +177,7 @@ class Volume:
         view = self._reconciler.view(uid)
         if view is None:
             self._mounted.delete(uid, cause)
-        elif not self._reconciler.settling(uid):
+        elif view != self._mounted.get(uid) and not self._reconciler.settling(uid):
             self._mounted.put(uid, view, cause)
 
     async def _turn_or_change(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from services.volume.core.mountinfo import MountPoint, parse
 
 _MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 0x100000
-_UMOUNT_NOFOLLOW = 8
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
@@ -38,6 +38,12 @@ def bind_to_itself(path: Path) -> None:
     _mount(str(path), path, "", _MS_BIND | _MS_REC, "")
 
 
+def bind(source: int, target: Path) -> None:
+    """Mount what this descriptor (O_PATH will do) is open on over the target, without the mounts below it. Raises
+    OSError."""
+    _mount(f"/proc/self/fd/{source}", target, "", _MS_BIND, "")
+
+
 def make_shared(path: Path) -> None:
     """Let mounts below a mount point propagate in both directions. Raises OSError."""
     _mount("", path, "", _MS_SHARED | _MS_REC, "")
@@ -49,6 +55,20 @@ def unmount(path: Path) -> None:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
             raise OSError(number, os.strerror(number), str(path))
+
+
+def unmount_all(path: Path) -> None:
+    """Unmount everything that is stacked there, what is in use as soon as it is not any more. Raises OSError."""
+    flags = _UMOUNT_NOFOLLOW
+    while True:
+        if _libc.umount2(os.fsencode(path), flags) == 0:
+            continue
+        number = ctypes.get_errno()
+        if number in (errno.EINVAL, errno.ENOENT):
+            return
+        if number != errno.EBUSY or flags & _MNT_DETACH:
+            raise OSError(number, os.strerror(number), str(path))
+        flags |= _MNT_DETACH
 
 
 def _mount(source: str, target: Path, filesystem: str, flags: int, options: str) -> None:

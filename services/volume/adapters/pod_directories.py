@@ -54,6 +54,14 @@ class PodDirectories:
         """The directory of the ready marker of what holds its files."""
         return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / f"{_WRAPPED}{_component(volume)}"
 
+    def subpaths(self, uid: str) -> Path:
+        """What is bound for the containers of the pod, one part of a volume each."""
+        return self.pod(uid) / "volume-subpaths"
+
+    def subpath(self, uid: str, volume: str, container: str, index: int) -> Path:
+        """Where the container's mount of this number is bound."""
+        return self.subpaths(uid) / _component(volume) / _component(container) / str(index)
+
     def empty_dirs(self, uid: str) -> list[str]:
         """The names of the pod's emptyDirs: of a directory, or of a marker that a kill left behind."""
         names: set[str] = set()

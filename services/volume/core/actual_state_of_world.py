@@ -24,6 +24,12 @@ class ActualVolume:
     source: VolumeSource | None = None  # what it was set up as; None = found at start
     error: str = ""  # of the last operation
     plugin: str = ""  # of a volume of files; what it holds stays in use while newer content cannot be had
+    subpaths: bool = False  # something of it may be bound for a container, which goes first
+
+    @property
+    def to_tear_down(self) -> bool:
+        """Something of it is to be taken away once nobody wants it."""
+        return self.on_disk or self.subpaths
 
 
 @dataclass

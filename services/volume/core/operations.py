@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from services.volume.core.files_source import Files
-from services.volume.core.volume_source import EmptyDir, HostPath
+from services.volume.core.volume_source import EmptyDir, HostPath, Image
 
 FIRST_WAIT = 0.5  # seconds
 LONGEST_WAIT = 122.0
@@ -24,12 +24,12 @@ class MountVolume:
 
     uid: str
     volume: str
-    source: EmptyDir | HostPath | Files
+    source: EmptyDir | HostPath | Files | Image
 
 
 @dataclass(frozen=True)
 class UnmountVolume:
-    """Tear a volume that has a directory of its own down, its content included."""
+    """Tear a volume down that has a directory of its own, its content included; before that, what is bound of it."""
 
     uid: str
     volume: str

@@ -10,12 +10,14 @@ from services.volume.core.payload import Patience
 @dataclass(frozen=True)
 class FoundVolume:
     """A volume's directory as it was found at start. `plugin`: of a volume of files, else ""; `whole`: its content has
-    been complete once, so it can be used as it is."""
+    been complete once, so it can be used as it is; `on_disk` False: only subpaths of it were found."""
 
     name: str
     plugin: str = ""
     host_path: str = ""
     whole: bool = False
+    on_disk: bool = True
+    subpaths: bool = False
 
 
 @dataclass(frozen=True)

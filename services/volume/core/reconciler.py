@@ -3,11 +3,12 @@
 Knows no paths and no kernel: it says what to do, is told how it went, and says what is mounted.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
-from bus.messages.volume import MountedVolumes
+from bus.messages.volume import MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.files_source import Files
@@ -23,7 +24,7 @@ from services.volume.core.outcome import Done, FoundVolume, Outcome
 from services.volume.core.payload import Patience
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, settling, usable, view
-from services.volume.core.volume_source import HostPath, Refused
+from services.volume.core.volume_source import HostPath, Image, Refused
 
 # A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
 # find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
@@ -47,6 +48,7 @@ class Reconciler:
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
     hold_until: float = 0.0  # monotonic; see HOLD
+    _preparing: Counter[Key] = field(default_factory=Counter)  # subpaths that are being bound, by volume
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
         """At start `pods/<uid>` was found on disk, with the directories of these volumes."""
@@ -55,8 +57,31 @@ class Reconciler:
             state = MountState.MOUNTED if volume.whole else MountState.UNCERTAIN
             self.actual.volumes.setdefault(
                 (uid, volume.name),
-                ActualVolume(state=state, on_disk=True, host_path=volume.host_path, plugin=volume.plugin),
+                ActualVolume(
+                    state=state,
+                    on_disk=volume.on_disk,
+                    host_path=volume.host_path,
+                    plugin=volume.plugin,
+                    subpaths=volume.subpaths,
+                ),
             )
+
+    def begin_subpath(self, uid: str, volume: str) -> str:
+        """A part of this volume is to be bound: where the volume is, "" = it is not mounted for a pod that wants it.
+        Until `end_subpath` it is not unmounted, and from now on what is bound goes before it does."""
+        pod, shown, actual = self.desired.pods.get(uid), self.view(uid), self.actual.volumes.get((uid, volume))
+        if pod is None or pod.finished or volume not in pod.volumes or shown is None or actual is None:
+            return ""
+        mounted = shown.volumes[volume]
+        if mounted.state is VolumeState.MOUNTED and mounted.host_path:
+            actual.subpaths = True
+            self._preparing[uid, volume] += 1
+        return mounted.host_path if mounted.state is VolumeState.MOUNTED else ""
+
+    def end_subpath(self, uid: str, volume: str) -> None:
+        """It is bound, or was not to be had."""
+        self._preparing[uid, volume] -= 1
+        self._preparing += Counter()  # keeps what is above zero
 
     def object_changed(self, changed: str, version: str) -> None:
         """An object has this version now; `changed` is its key in `objects.changed`."""
@@ -162,18 +187,19 @@ class Reconciler:
 
     def _mount_done(self, operation: MountVolume, outcome: Outcome, shown: str) -> None:
         key, source = (operation.uid, operation.volume), operation.source
-        plugin = source.plugin if isinstance(source, Files) else ""
+        plugin, before = source.plugin if isinstance(source, Files) else "", self.actual.volumes.get(key)
         if not outcome.error:
             self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
-        elif usable(self.actual.volumes.get(key), source):
+        elif usable(before, source):
             return  # what it holds stays in use
         self.actual.volumes[key] = ActualVolume(
             state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
-            on_disk=not isinstance(source, HostPath),
+            on_disk=not isinstance(source, HostPath | Image),
             host_path=outcome.host_path,
             source=None if outcome.error and not shown else source,
             error=message(operation.volume, shown) if shown else "",
             plugin=plugin,
+            subpaths=before is not None and before.subpaths,
         )
 
     def view(self, uid: str) -> MountedVolumes | None:
@@ -223,9 +249,9 @@ class Reconciler:
         wanted = desired.volumes if desired is not None else {}
         operations: list[Operation] = []
         for name, volume in self.actual.of(uid):
-            if name in wanted:
+            if name in wanted or self._preparing[uid, name]:
                 continue
-            if volume.on_disk:
+            if volume.to_tear_down:
                 operations.append(UnmountVolume(uid, name))
             elif self._backoff.running(uid, name) is None:
                 del self.actual.volumes[uid, name]  # a hostPath has nothing to tear down

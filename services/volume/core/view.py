@@ -5,7 +5,7 @@ from services.volume.core.actual_state_of_world import ActualStateOfWorld, Actua
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.files_source import Files
 from services.volume.core.operations import MountVolume, OperationBackoff, UnmountVolume
-from services.volume.core.volume_source import Refused, VolumeSource
+from services.volume.core.volume_source import Image, Refused, VolumeSource
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
@@ -52,7 +52,7 @@ def _wanted(
         return MountedVolume(state=VolumeState.PENDING)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)
-    return MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path)
+    return MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path, read_only=isinstance(source, Image))
 
 
 def settling(uid: str, seen: MountedVolumes | None, running: OperationBackoff) -> bool:

@@ -31,13 +31,18 @@ class HostPath:
 
 
 @dataclass(frozen=True)
+class Image:
+    """An image, which the runtime mounts into the containers itself: there is nothing to do for it."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """Cannot be mounted, whatever happens outside; `reason` is the inner text of the FailedMount message."""
 
     reason: str
 
 
-VolumeSource = EmptyDir | HostPath | Files | Refused
+VolumeSource = EmptyDir | HostPath | Files | Image | Refused
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ def volume_source(pod: Object, name: str, node: Node) -> VolumeSource:
             return _empty_dir(pod, source or {}, node.memory)
         case {"hostPath": dict() as source}:
             return HostPath(path=str(source.get("path", "")), type=str(source.get("type") or ""))
+        case {"image": dict()}:
+            return Image()
     size = _least(node.memory, _pod_memory_limit(pod))
     files = files_source(pod, volume, allocatable=node.allocatable, provisional=node.provisional, size=size)
     if files is not None:

@@ -1,0 +1,242 @@
+"""Subpaths: bind mounts of one file or directory in a volume, for one container (volumes.md 12.3); blocking.
+
+What a container may change while we look is never trusted: names are resolved first, and then each step down from the
+volume's own directory is opened by its descriptor, following no symlink. What is bound is what was opened, whatever
+stands at its name by then. No message holds a path inside the volume, for that may have been made of a Secret.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+
+from services.volume.adapters.mounts import bind, unmount_all
+from services.volume.adapters.pod_directories import PodDirectories, make_directory
+from shared.crash import crash_point
+
+_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
+_PREPARE, _CREATE = "prepare subPath", "create subPath directory"
+_LOCKS = 16
+_TRIES = 5  # the files of a volume may be exchanged for new ones between two steps
+
+
+class SubpathError(Exception):
+    """It cannot be had. `str()` is for the log alone; `step`: what was being done, as the API may be told; `passing`:
+    perhaps files are being exchanged for newer ones."""
+
+    def __init__(self, step: str, reason: str, *, passing: bool = False) -> None:
+        self.step, self.passing = step, passing
+        super().__init__(reason)
+
+
+class Subpaths:
+    """The subpaths of all pods."""
+
+    def __init__(self, directories: PodDirectories) -> None:
+        self._directories = directories
+        self._locks = tuple(threading.Lock() for _ in range(_LOCKS))  # one pod has always the same
+
+    def prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
+        """The host path for the container's mount. `root`: where the volume is; what is missing of `path` in it is made
+        as directories with the mode of `root`. Done already, it is used as it is. Raises SubpathError."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._prepare(uid, volume, container, index, root, path)
+            except SubpathError as error:
+                if not error.passing:
+                    raise
+        return self._prepare(uid, volume, container, index, root, path)
+
+    def _prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
+        try:
+            target = self._directories.subpath(uid, volume, container, index)
+            source = _opened(root, path)
+            try:
+                crash_point("volume.subpath.opened")
+                with self._lock(uid):
+                    _bind(source, target)
+            finally:
+                os.close(source)
+        except OSError as error:
+            passing = isinstance(error, FileNotFoundError)
+            raise SubpathError(_PREPARE, (error.strerror or str(error)).lower(), passing=passing) from error
+        return str(target)
+
+    def release(self, uid: str, container: str) -> None:
+        """Take away what was bound for one container; absent is fine. Raises OSError."""
+        top = self._directories.subpaths(uid)
+        with self._lock(uid):
+            for volume in _entries(top):
+                _clear(top / volume, container)
+            _remove_empty(top)
+
+    def clean(self, uid: str, volume: str) -> None:
+        """Take away what was bound of one volume; absent is fine. Raises OSError."""
+        top = self._directories.subpaths(uid)
+        place = self._directories.subpath(uid, volume, "any", 0).parent.parent
+        with self._lock(uid):
+            for container in _entries(place):
+                _clear(place, container)
+            _remove_empty(place)
+            _remove_empty(top)
+
+    def volumes(self, uid: str) -> list[str]:
+        """The volumes of the pod of which something may be bound."""
+        return _entries(self._directories.subpaths(uid))
+
+    def _lock(self, uid: str) -> threading.Lock:
+        return self._locks[hash(uid) % _LOCKS]
+
+
+def _opened(root: str, path: str) -> int:
+    """A descriptor (O_PATH) of what `path` names in the volume. Raises OSError, SubpathError."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise SubpathError(_PREPARE, "is no path inside a volume")
+    base = Path(root).resolve(strict=True)
+    if _is_missing(base.joinpath(*parts)):
+        _make(base, parts)
+    return _walk(base, _inside(base, parts, _PREPARE))
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass  # the walk says what is wrong
+    return False
+
+
+def _inside(base: Path, parts: list[str], step: str) -> list[str]:
+    """The same place without symlinks, from the volume's directory down."""
+    try:
+        real = base.joinpath(*parts).resolve(strict=True)
+    except FileNotFoundError:
+        raise
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symlinks
+        raise SubpathError(step, f"cannot be resolved: {type(error).__name__}") from error
+    if not real.is_relative_to(base):
+        raise SubpathError(step, "leads out of the volume")
+    return list(real.relative_to(base).parts)
+
+
+def _walk(base: Path, parts: list[str]) -> int:
+    """Open one step after the other; a symlink that has come to stand there meanwhile is an error."""
+    here = os.open(base, _STEP)
+    try:
+        for part in parts:
+            below = os.open(part, _STEP, dir_fd=here)
+            os.close(here)
+            here = below
+        if stat.S_ISLNK(os.fstat(here).st_mode):
+            raise SubpathError(_PREPARE, "became a symlink while it was looked at")
+    except BaseException:
+        os.close(here)
+        raise
+    return here
+
+
+def _make(base: Path, parts: list[str]) -> None:
+    """Make the directories that are missing, below what there is."""
+    known = 0
+    while known < len(parts) and os.path.lexists(base.joinpath(*parts[: known + 1])):
+        known += 1
+    try:
+        existing = _inside(base, parts[:known], _CREATE)
+    except FileNotFoundError as error:
+        raise SubpathError(_CREATE, "a symlink in it leads nowhere", passing=True) from error
+    mode = stat.S_IMODE(base.stat().st_mode)
+    try:
+        here = _walk(base, existing)
+        try:
+            for part in parts[known:]:
+                below = _make_one(here, part, mode)
+                os.close(here)
+                here = below
+        finally:
+            os.close(here)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise SubpathError(_CREATE, (error.strerror or "").lower()) from error
+
+
+def _make_one(parent: int, name: str, mode: int) -> int:
+    """One directory with exactly this mode whatever the umask; its descriptor. One that has just come is used."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+        made = os.open(name, _DIRECTORY, dir_fd=parent)
+        try:
+            os.fchmod(made, mode)
+        except OSError:
+            os.close(made)
+            raise
+        return made
+    return os.open(name, _STEP | os.O_DIRECTORY, dir_fd=parent)
+
+
+def _bind(source: int, target: Path) -> None:
+    wanted = os.fstat(source)
+    for directory in (target.parent.parent.parent, target.parent.parent, target.parent):
+        make_directory(directory, _DIRECTORY_MODE)
+    with contextlib.suppress(FileNotFoundError):
+        found = target.lstat()
+        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+            return  # bound already: our own file or directory there is another
+        _take_away(target)
+    if stat.S_ISDIR(wanted.st_mode):
+        make_directory(target, _DIRECTORY_MODE)
+    else:
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE))
+        target.chmod(_FILE_MODE)
+    crash_point("volume.subpath.target")
+    bind(source, target)
+    crash_point("volume.subpath.bound")
+
+
+def _clear(place: Path, container: str) -> None:
+    """Everything bound for one container of one volume."""
+    for index in _entries(place / container):
+        _take_away(place / container / index)
+    _remove_empty(place / container)
+    _remove_empty(place)
+
+
+def _take_away(target: Path) -> None:
+    """Unmount, then remove what it was mounted on, which is empty: nothing in a volume is ever removed here."""
+    unmount_all(target)
+    crash_point("volume.subpath.unmounted")
+    if stat.S_ISDIR(target.lstat().st_mode):
+        target.rmdir()
+        return
+    if target.lstat().st_size:
+        raise OSError(errno.ENOTEMPTY, "is not ours: it has content", str(target))
+    target.unlink()
+
+
+def _entries(directory: Path) -> list[str]:
+    """Of a directory of ours; nothing where there is none, or where something else stands in its place."""
+    try:
+        opened = os.open(directory, _DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    try:
+        return sorted(os.listdir(opened))  # noqa: PTH208 - of a descriptor
+    finally:
+        os.close(opened)
+
+
+def _remove_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise

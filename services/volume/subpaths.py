@@ -1,0 +1,71 @@
+"""Answers podsync's requests for parts of volumes: waits for the volume, binds in a thread, tells in short what failed.
+
+What a client of the API may read says only which mount it was; the reason is for the log, and no path is in either.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
+from services.volume.adapters.subpaths import SubpathError
+from services.volume.core.reconciler import Reconciler
+from services.volume.operations import Operations
+
+_log = logging.getLogger(__name__)
+
+# Seconds that a request waits for a volume that is not mounted: this process may have just begun. Less than podsync
+# waits for the answer.
+PATIENCE = 4.0
+
+
+class SubpathRequests:
+    """`on_end` is called after each, for the reconciler may go on with what had to wait for it."""
+
+    def __init__(self, reconciler: Reconciler, operations: Operations, on_end: Callable[[], None]) -> None:
+        self._reconciler, self._operations, self._on_end = reconciler, operations, on_end
+        self._turned = asyncio.Event()
+
+    def turned(self) -> None:
+        """Something of what is mounted may have changed."""
+        self._turned.set()
+
+    async def prepare(self, request: PrepareSubpath) -> PreparedSubpath:
+        """Answer PrepareSubpath."""
+        root = await self._mounted(request)
+        if not root:
+            text = f'cannot find volume "{request.volume}" to mount into container "{request.container}"'
+            return PreparedSubpath(error=text)
+        where = (request.uid, request.volume, request.container, request.index)
+        try:
+            path = await self._operations.in_turn(self._operations.actions.subpaths.prepare, *where, root, request.path)
+        except SubpathError as error:
+            _log.error(
+                "pod %s: subPath of mount %d (volume %s) of container %s: %s",
+                request.uid, request.index, request.volume, request.container, error,
+            )  # fmt: skip
+            text = f'failed to {error.step} for volumeMount "{request.volume}" of container "{request.container}"'
+            return PreparedSubpath(error=text)
+        finally:
+            self._reconciler.end_subpath(request.uid, request.volume)
+            self._on_end()
+        return PreparedSubpath(host_path=path)
+
+    async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:
+        """Answer ReleaseSubpaths. What cannot be taken away now goes when its volume goes."""
+        try:
+            await self._operations.in_turn(self._operations.actions.subpaths.release, request.uid, request.container)
+        except OSError as error:
+            _log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
+        return PreparedSubpath()
+
+    async def _mounted(self, request: PrepareSubpath) -> str:
+        """Where the volume is, "" when it does not come to be mounted in time; the reconciler holds it from now on."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not (root := self._reconciler.begin_subpath(request.uid, request.volume)):
+                    self._turned.clear()
+                    await self._turned.wait()
+        except TimeoutError:
+            return ""
+        return root

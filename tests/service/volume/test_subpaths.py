@@ -1,0 +1,107 @@
+"""Requests for parts of volumes on the in-memory bus; what the kernel is asked to bind is seen, not done."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from bus.messages.podsync import PodState
+from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
+from services.volume import subpaths as requests
+from services.volume.adapters import root_dir, subpaths
+from services.volume.core import reconciler
+from tests.service.volume.test_volume import Node
+
+SECRET_PATH = "of-a-secret"
+
+
+@pytest.fixture
+async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
+    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
+    monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
+    node = Node(tmp_path)
+    await node.podsync.start()
+    return node
+
+
+async def ask(node: Node, path: str = SECRET_PATH, volume: str = "cache") -> PreparedSubpath:
+    request = PrepareSubpath(uid="u", volume=volume, container="c", index=2, path=path)
+    return await node.podsync.ask("volume", request, PreparedSubpath)
+
+
+async def release(node: Node) -> PreparedSubpath:
+    return await node.podsync.ask("volume", ReleaseSubpaths(uid="u", container="c"), PreparedSubpath)
+
+
+def place(node: Node) -> Path:
+    return node.directory("u") / "volume-subpaths" / "cache" / "c" / "2"
+
+
+async def test_a_subpath_is_made_told_and_released(node: Node) -> None:
+    node.admit("u", "cache")
+    async with node.volume():
+        assert await ask(node) == PreparedSubpath(host_path=str(place(node)))
+        assert (node.empty_dir("u", "cache") / SECRET_PATH).is_dir()
+        assert await ask(node) == PreparedSubpath(host_path=str(place(node)))
+        assert place(node).is_dir()
+        assert await release(node) == PreparedSubpath()
+        assert not (node.directory("u") / "volume-subpaths").exists()
+        assert await release(node) == PreparedSubpath()
+
+
+async def test_a_volume_that_is_not_mounted_yet_is_waited_for(node: Node) -> None:
+    async with node.volume():
+        asking = asyncio.create_task(ask(node))
+        await asyncio.sleep(0)
+        node.admit("u", "cache")
+        assert (await asking).host_path == str(place(node))
+
+
+async def test_a_volume_that_never_comes_is_told_in_the_words_of_the_kubelet(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "PATIENCE", 0.05)
+    async with node.volume():
+        assert await ask(node) == PreparedSubpath(error='cannot find volume "cache" to mount into container "c"')
+
+
+@pytest.mark.parametrize(
+    ("path", "step"), [("out/x", "create subPath directory"), ("out", "prepare subPath"), ("../x", "prepare subPath")]
+)
+async def test_a_refusal_says_which_mount_and_nothing_of_the_path(
+    node: Node, caplog: pytest.LogCaptureFixture, path: str, step: str
+) -> None:
+    node.admit("u", "cache")
+    async with node.volume():
+        await node.mounted.until(bool)
+        (node.empty_dir("u", "cache") / "out").symlink_to("/etc")
+        with caplog.at_level(logging.DEBUG):
+            answer = await ask(node, path)
+    assert answer == PreparedSubpath(error=f'failed to {step} for volumeMount "cache" of container "c"')
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    reason = "is no path inside a volume" if ".." in path else "leads out of the volume"
+    assert line == f"pod u: subPath of mount 2 (volume cache) of container c: {reason}"
+
+
+async def test_what_was_not_released_goes_before_the_volume_does(node: Node) -> None:
+    node.admit("u", "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        await ask(node)
+    async with node.volume():  # it was killed meanwhile
+        await node.mounted.until(bool)
+        node.admit("u", state=PodState.FINISHED)
+        await node.until_gone("u")
+
+
+async def test_the_subpaths_of_a_pod_that_nobody_knows_go(node: Node) -> None:
+    node.admit("u", "cache")
+    async with node.volume():
+        await ask(node)
+    await node.podsync_restarts()
+    node.admitted.mark_complete()
+    async with node.volume():
+        await node.until_gone("u")
