@@ -19,11 +19,15 @@ Answers
     Nothing but the snapshots of its streams.
 
 Persists
-    Nothing. The runtime and /proc are the truth.
+    Nothing that is missed. The runtime and /proc are the truth. What the probes of a pod have counted (results and
+    failures in a row, holds, their moment within the period) is in `<run dir>/probes/<uid>.json`, replaced whole
+    before a new result is published, and not written at all while results stay as they are.
 
 On restart
     One full relist gives back everything, in a new incarnation; followers keep what they had until it is complete. The
     pidfds died with the process and are opened anew. What exited meanwhile shows as exited in the list, with the exit
-    code the runtime kept. A container that ran before has no probe result until its probe ran again, at a random moment
-    of its first period; podsync keeps the last result until then, so that nothing flaps.
+    code the runtime kept. Of a container that still runs every probe goes on where it was: a kill before the file is
+    replaced forgets the last try, one after it nothing. Without a file (it was lost, or the probe was changed) there is
+    no result until the probe ran again, at a random moment of its first period; podsync keeps the last result until
+    then, so that nothing flaps.
 """

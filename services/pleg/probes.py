@@ -5,6 +5,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from math import inf
+from pathlib import Path
 
 from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, Freshness, Put
@@ -12,10 +13,12 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, events_of
 from services.launch import Context
+from services.pleg.adapters.probe_files import ProbeFiles
+from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_outcome import Outcome, event_of
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
-from services.pleg.core.probe_spec import ProbeSpec, UnsupportedHandler
-from services.pleg.core.probe_worker import ProbeWorker
+from services.pleg.core.probe_spec import ProbeSpec
+from services.pleg.core.probe_worker import FAILURE, ProbeWorker, Verdict
 from shared.model.runtime import RuntimePod
 
 _log = logging.getLogger(__name__)
@@ -35,7 +38,10 @@ class Prober:
         self._admitted = context.bus.follow(PODS_ADMITTED, self._on_admitted)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
         self._dice = dice or iter(random.random, 2.0)
-        self._set = ProbeSet()
+        self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
+        handed_over = self._files.load()
+        self._set = ProbeSet(handed_over)
+        self._saved: dict[str, list[ProbeMemory]] = {uid: [*memories] for uid, memories in handed_over.items()}
         self._timers: dict[WorkerKey, tuple[float, asyncio.TimerHandle]] = {}
         self._tasks: dict[WorkerKey, asyncio.Task[None]] = {}
         self._deadline: asyncio.TimerHandle | None = None
@@ -51,6 +57,9 @@ class Prober:
     def listed(self) -> None:
         """The first full list is in."""
         self._set.listed()
+        for uid in self._set.not_taken_up():
+            self._saved.pop(uid, None)
+            self._files.forget(uid)
         self._deadline = asyncio.get_running_loop().call_later(FIRST_ANSWERS, self._waited_enough)
         self._consider_complete()
 
@@ -87,20 +96,8 @@ class Prober:
     def _turned(self, uid: str, keys: set[WorkerKey]) -> None:
         """These workers were made or ended."""
         for key in sorted(keys):
-            worker = self._set.worker(key)
-            if worker is None:
+            if self._set.worker(key) is None:
                 self._stop(key)
-            elif isinstance(worker.spec.handler, UnsupportedHandler):
-                namespace, name = self._set.pod_reference(uid)
-                _log.warning(
-                    "pod %s/%s: the %s probe of container %s is left out: handler %s is not supported yet; use exec, "
-                    "httpGet or tcpSocket",
-                    namespace,
-                    name,
-                    key.kind,
-                    key.container,
-                    worker.spec.handler.name,
-                )
         self._settle(uid)
 
     # -- tries ---------------------------------------------------------------------------------------------------
@@ -110,17 +107,30 @@ class Prober:
         if self._closed:
             return
         keys, abandoned = self._set.settle(uid, self._clock.monotonic(), self._dice)
-        for key in keys:
+        for key in sorted(keys):
             worker = self._set.worker(key)
             assert worker is not None
             if key in abandoned:
                 self._stop(key)
                 worker.abandoned()
             self._schedule(key, worker)
+        self._save(uid)
         for container_id, results in self._set.results_of(uid):
             if self._results.get(container_id) != results:
                 self._results.put(container_id, results, "probed")
         self._consider_complete()
+
+    def _save(self, uid: str) -> None:
+        """Keep what the probes of the pod have counted, before anybody hears of it."""
+        memories = self._set.memories(uid)
+        if memories == self._saved.get(uid, []):
+            return
+        if memories:
+            self._saved[uid] = memories
+            self._files.save(uid, memories)
+        else:
+            del self._saved[uid]
+            self._files.forget(uid)
 
     def _schedule(self, key: WorkerKey, worker: ProbeWorker) -> None:
         due, timer = worker.due, self._timers.get(key)
@@ -136,7 +146,7 @@ class Prober:
     def _begin(self, key: WorkerKey, worker: ProbeWorker) -> None:
         self._timers.pop(key, None)
         worker.begin(max(self._clock.monotonic(), worker.due))
-        self._tasks[key] = asyncio.get_running_loop().create_task(self._attempt(key, worker), name=f"probe {key}")
+        self._tasks[key] = asyncio.get_running_loop().create_task(self._attempt(key, worker))
 
     async def _attempt(self, key: WorkerKey, worker: ProbeWorker) -> None:
         container_id = worker.container_id
@@ -145,8 +155,17 @@ class Prober:
             return  # abandoned in the very moment it ended
         del self._tasks[key]
         self._tell(key, worker.spec, outcome)
-        before = worker.result
+        before, answered = worker.result, worker.has_answered
         worker.finished(container_id, outcome.verdict)
+        failed = worker.result == FAILURE and outcome.verdict is Verdict.FAILURE
+        if failed and (worker.result != before or not self._set.results[container_id].failure):
+            self._set.failed(key, container_id, outcome.output)
+        elif worker.result == before:
+            self._schedule(key, worker)
+            self._save(key.pod_uid)
+            if not answered:
+                self._consider_complete()
+            return
         if worker.result != before:
             _log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
         self._settle(key.pod_uid)

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from services.pleg.adapters.dialing import DialError, address, dial, hang_up
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
+from shared.http_get.dialing import DialError, address, dial, hang_up
 
 
 async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:

@@ -6,7 +6,7 @@ from services.pleg.adapters.probe_exec import probe_exec
 from services.pleg.adapters.probe_http import probe_http
 from services.pleg.adapters.probe_tcp import probe_tcp
 from services.pleg.core.probe_outcome import Outcome
-from services.pleg.core.probe_spec import ExecHandler, HttpHandler, ProbeSpec, TcpHandler
+from services.pleg.core.probe_spec import ExecHandler, GrpcHandler, HttpHandler, ProbeSpec, TcpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.clock import Clock
 from shared.cri.interface import Runtime
@@ -45,8 +45,12 @@ class ProbeTrier:
                 return await probe_http(handler, host or address, port, spec.timeout)
             case TcpHandler(host, int(port)) if host or address:
                 return await probe_tcp(host or address, port, spec.timeout)
-            case HttpHandler(port=str(problem)) | TcpHandler(port=str(problem)):
+            case GrpcHandler(int(port), service) if address:
+                from services.pleg.adapters.probe_grpc import probe_grpc  # with h2, a library that few nodes need
+
+                return await probe_grpc(address, port, service, spec.timeout)
+            case HttpHandler(port=str(problem)) | TcpHandler(port=str(problem)) | GrpcHandler(port=str(problem)):
                 return Outcome(Verdict.ERROR, problem)
-            case HttpHandler() | TcpHandler():
+            case HttpHandler() | TcpHandler() | GrpcHandler():
                 return Outcome(Verdict.ERROR, "the pod has no IP address yet")
         return Outcome(Verdict.ERROR, "missing probe handler")

@@ -3,18 +3,20 @@
 Takes in what podsync says of pods and what the runtime shows; gives out which workers changed. Knows no timers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
+from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_spec import ProbeKind, probes_of
 from services.pleg.core.probe_worker import SUCCESS, Instance, ProbeWorker
 from shared.model import objects
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
+MOST_SAID = 512  # characters of a failed try's output that go into results
 SETTLED_SECONDS = 10.0  # what ran that long before us can wait for its turn; what is younger may be waited for
 
 
@@ -56,7 +58,8 @@ class _Pod:
 class ProbeSet:
     """See the module. `results` is what the stream is to say, by container id."""
 
-    def __init__(self) -> None:
+    def __init__(self, handed_over: Mapping[str, Sequence[ProbeMemory]] | None = None) -> None:
+        self._handed_over = dict(handed_over or {})  # pod UID -> what an earlier process counted
         self._pods: dict[str, _Pod] = {}
         self._listed = False
         self.results: dict[str, ProbeResults] = {}
@@ -71,6 +74,21 @@ class ProbeSet:
         pod = self._pods.get(uid)
         containers = pod.observation.containers if pod and pod.observation else ()
         return [(c.id, self.results[c.id]) for c in containers if c.id in self.results]
+
+    def memories(self, uid: str) -> list[ProbeMemory]:
+        """What the next process would have to know of the pod's probes."""
+        pod = self._pods.get(uid)
+        workers = pod.workers.values() if pod else ()
+        known = [memory for worker in workers if (memory := worker.memory) is not None]
+        return known + list(self._handed_over.get(uid, ()))
+
+    def not_taken_up(self) -> list[str]:
+        """The pods of which an earlier process left something, and that the runtime has no more; asked once, after
+        everything was listed."""
+        gone = [uid for uid in self._handed_over if (pod := self._pods.get(uid)) is None or pod.observation is None]
+        for uid in gone:
+            del self._handed_over[uid]
+        return gone
 
     @property
     def all_answered(self) -> bool:
@@ -96,9 +114,11 @@ class ProbeSet:
             if not pod.made:
                 pod.made = True
                 deleted = bool((admitted.pod.get("metadata") or {}).get("deletionTimestamp"))
+                memories = {(m.container, m.kind): m for m in self._handed_over.pop(uid, ())}
                 for spec in probes_of(admitted.pod):
                     key = WorkerKey(uid, spec.container, spec.kind)
-                    pod.workers[key] = ProbeWorker(spec, deletion_requested=deleted)
+                    own = memories.get((spec.container, spec.kind.value))
+                    pod.workers[key] = ProbeWorker(spec, deletion_requested=deleted, handed_over=own)
             if admitted.state is PodState.TERMINATING:  # 8.1: readiness goes on, and so do all of a sidecar's
                 for key, worker in list(pod.workers.items()):
                     if key.kind is not ProbeKind.READINESS and not worker.spec.sidecar:
@@ -116,6 +136,8 @@ class ProbeSet:
         """What the runtime shows of the pod; None = it has nothing of it. The ids whose results went with them."""
         pod = self._pods.setdefault(uid, _Pod(uid))
         before, pod.observation = pod.observation, observation
+        if observation is None:
+            self._handed_over.pop(uid, None)
         containers = observation.containers if observation else ()
         for container in containers:
             if container.state is ContainerState.RUNNING and container.id not in pod.seen:
@@ -156,13 +178,19 @@ class ProbeSet:
                 self._note(key, worker)
         return set(pod.workers), abandoned
 
+    def failed(self, key: WorkerKey, container_id: str, said: str) -> None:
+        """A result has turned to a failure: what its last try said."""
+        before = self.results.get(container_id) or ProbeResults(pod_uid=key.pod_uid, container=key.container)
+        self.results[container_id] = replace(before, failure=said[:MOST_SAID])
+
     def _note(self, key: WorkerKey, worker: ProbeWorker) -> None:
         """Take the worker's result over."""
         before = self.results.get(worker.container_id)
         if before is not None or worker.result:
             before = before or ProbeResults(pod_uid=key.pod_uid, container=key.container)
-            kind: dict[str, Any] = {key.kind.value: worker.result}
-            self.results[worker.container_id] = replace(before, **kind)
+            if getattr(before, key.kind.value) != worker.result or worker.container_id not in self.results:
+                kind: dict[str, Any] = {key.kind.value: worker.result}
+                self.results[worker.container_id] = replace(before, **kind)
 
     def address(self, uid: str) -> str:
         """The pod's IP: the status's where the sandbox has it, else the sandbox's first; of a pod in the network of the

@@ -7,7 +7,11 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.podspec.expansion import expand
+from shared.podspec.ports import container_port
 from shared.podspec.resources import is_sidecar
+from shared.version import KUBERNETES_VERSION
+
+USER_AGENT = f"kube-probe/{KUBERNETES_VERSION}"
 
 
 class ProbeKind(StrEnum):
@@ -50,13 +54,14 @@ class TcpHandler:
 
 
 @dataclass(frozen=True)
-class UnsupportedHandler:
-    """A handler that is not carried out: the container counts as one without this probe."""
+class GrpcHandler:
+    """Ask the pod's address for the health of `service`, "" = of the server."""
 
-    name: str
+    port: int | str
+    service: str
 
 
-Handler = ExecHandler | HttpHandler | TcpHandler | UnsupportedHandler
+Handler = ExecHandler | HttpHandler | TcpHandler | GrpcHandler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +71,7 @@ class ProbeSpec:
     kind: ProbeKind
     container: str
     sidecar: bool
-    handler: Handler
+    handler: Handler | None  # None = the probe names none
     initial_delay: float = 0.0
     period: float = 10.0
     timeout: float = 1.0
@@ -104,13 +109,11 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                 )
 
 
-def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler:
+def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler | None:
     if isinstance(action := probe.get("exec"), dict):
-        # Only values written out in the spec: the kubelet does not look up the others for a probe.
+        # Only values written out in the spec: the kubelet does not look up the others for a probe, they are empty.
         environment = {
-            str(entry.get("name")): str(entry.get("value") or "")
-            for entry in _mappings(container.get("env"))
-            if "valueFrom" not in entry
+            str(entry.get("name")): str(entry.get("value") or "") for entry in _mappings(container.get("env"))
         }
         command = action.get("command")
         parts = command if isinstance(command, list) else ()
@@ -119,7 +122,7 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler:
         return HttpHandler(
             scheme=str(action.get("scheme") or "HTTP").lower(),
             host=str(action.get("host") or ""),
-            port=_port(action.get("port"), container),
+            port=container_port(action.get("port"), container),
             path=str(action.get("path") or ""),
             headers=tuple(
                 (str(header.get("name") or ""), str(header.get("value") or ""))
@@ -127,24 +130,10 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler:
             ),
         )
     if isinstance(action := probe.get("tcpSocket"), dict):
-        return TcpHandler(host=str(action.get("host") or ""), port=_port(action.get("port"), container))
-    known = ("initialDelay", "period", "timeout", "successThreshold", "failureThreshold", "terminationGrace")
-    return UnsupportedHandler(next((key for key in sorted(probe) if not key.startswith(known)), "none"))
-
-
-def _port(port: object, container: Mapping[str, Any]) -> int | str:
-    """The number, by name where a port of the container has it; else the kubelet's words for why not."""
-    number: object = port
-    if isinstance(port, str):
-        ports = _mappings(container.get("ports"))
-        number = next((entry.get("containerPort") for entry in ports if entry.get("name") == port), None)
-        if number is None:
-            if not (port.isascii() and port.isdecimal() and len(port) < 10):
-                return f'strconv.Atoi: parsing "{port}": invalid syntax'
-            number = int(port)
-    if isinstance(number, int) and 0 < number < 65536:
-        return number
-    return f"invalid port number: {number}"
+        return TcpHandler(host=str(action.get("host") or ""), port=container_port(action.get("port"), container))
+    if isinstance(action := probe.get("grpc"), dict):
+        return GrpcHandler(port=container_port(action.get("port"), {}), service=str(action.get("service") or ""))
+    return None
 
 
 def _number(probe: Mapping[str, Any], key: str, default: int, *, least: int = 1) -> int:

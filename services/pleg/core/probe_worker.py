@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 
-from services.pleg.core.probe_spec import ProbeKind, ProbeSpec, UnsupportedHandler
+from services.pleg.core.probe_memory import ProbeMemory, fingerprint_of
+from services.pleg.core.probe_spec import ProbeKind, ProbeSpec
 
 SUCCESS, FAILURE, NONE = "success", "failure", ""
 
@@ -38,10 +39,17 @@ class Instance:
 
 
 class ProbeWorker:
-    """See the module. `container_id` "" = no instance seen yet; `result` is what is published of that instance."""
+    """See the module. `container_id` "" = no instance seen yet; `result` is what is published of that instance.
 
-    def __init__(self, spec: ProbeSpec, *, deletion_requested: bool = False) -> None:
+    `handed_over`: what an earlier process had counted, of whichever instance there was then.
+    """
+
+    def __init__(
+        self, spec: ProbeSpec, *, deletion_requested: bool = False, handed_over: ProbeMemory | None = None
+    ) -> None:
         self.spec = spec
+        self._handed_over = handed_over
+        self._fingerprint = fingerprint_of(spec)
         self.container_id = ""
         self.result = NONE
         self.probing = False
@@ -58,6 +66,23 @@ class ProbeWorker:
         """When to try next; inf = not before something changes."""
         return self._due if self._eligible and not self._held and not self.probing else inf
 
+    @property
+    def memory(self) -> ProbeMemory | None:
+        """What the next process would have to know; None = nothing yet."""
+        if not self.container_id:
+            return self._handed_over
+        return ProbeMemory(
+            container=self.spec.container,
+            kind=self.spec.kind.value,
+            container_id=self.container_id,
+            fingerprint=self._fingerprint,
+            result=self.result,
+            last=self._last,
+            in_a_row=self._in_a_row,
+            held=self._held,
+            phase=round(self._due % self.spec.period, 2),
+        )
+
     def observed(self, instance: Instance | None, now: float) -> bool:
         """The status or the runtime says something. Whether a try under way has become pointless: abandon it, and say
         so with `abandoned`."""
@@ -73,9 +98,6 @@ class ProbeWorker:
             self.result = SUCCESS
             self._held = True
             return self.probing
-        if isinstance(self.spec.handler, UnsupportedHandler):
-            self.result = SUCCESS if instance.running else FAILURE
-            return False
         if not instance.running:
             # Rule 4. An instance that is only created, or that the runtime has lost sight of, may still run later.
             self._eligible = False
@@ -108,9 +130,9 @@ class ProbeWorker:
         if verdict is Verdict.ERROR:  # rule 8
             return
         result = FAILURE if verdict is Verdict.FAILURE else SUCCESS
-        self._in_a_row = self._in_a_row + 1 if result == self._last else 1
-        self._last = result
         needed = self.spec.failure_threshold if result == FAILURE else self.spec.success_threshold
+        self._in_a_row = min(self._in_a_row + 1, needed) if result == self._last else 1
+        self._last = result
         if self._in_a_row < needed:  # rule 9
             return
         self.result = result
@@ -119,12 +141,20 @@ class ProbeWorker:
             self._in_a_row = 0
 
     def _new_instance(self, instance: Instance, now: float) -> None:
-        """Rule 2, and when to try it first (10.1)."""
+        """Rule 2, and when to try it first (10.1). What was counted of this instance before a restart of ours holds."""
+        memory, self._handed_over = self._handed_over, None
+        if memory is not None and not memory.is_of(self.spec, instance.id):
+            memory = None
         self.container_id = instance.id
         self._held = self._exited = self._eligible = self.has_answered = False
         self._last, self._in_a_row = NONE, 0
         self.result = NONE if instance.found_running else _INITIAL[self.spec.kind]
-        if instance.found_running:
+        if memory is not None:
+            self.result, self._held = memory.result, memory.held
+            self._last, self._in_a_row = memory.last, memory.in_a_row
+            self.has_answered = self.result != NONE
+            first = memory.next_due(self.spec.period, now)
+        elif instance.found_running:
             # Another life of ours probed it: no result is better than a made up one, and not all at once.
             if self.spec.kind is ProbeKind.STARTUP and self.spec.sidecar and instance.started:
                 self.result = SUCCESS

@@ -1,6 +1,7 @@
 """Probes at work: results as soon as they are there, events for every failure, and nothing that flaps."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ async def running(world: PlegWorld, uid: str = "a", *, started: bool = True, **p
 
 def said(world: PlegWorld) -> list[tuple[str, str]]:
     return [(event.reason, event.message) for _, event in sorted(world.events.state.items(), key=lambda e: int(e[0]))]
+
+
+def files(world: PlegWorld) -> list[Path]:
+    """What is handed over to the next process."""
+    return sorted((Path(world.run_dir.name) / "probes").iterdir())
+
+
+def lose_files(world: PlegWorld) -> None:
+    for file in files(world):
+        file.unlink()
 
 
 def executed(world: PlegWorld) -> int:
@@ -144,15 +155,58 @@ async def test_while_terminating_readiness_goes_on_and_liveness_ends() -> None:
 
 
 @on_virtual_time
-async def test_a_handler_not_supported_leaves_the_container_as_one_without_probe() -> None:
+async def test_a_probe_without_a_handler_is_an_error_each_time() -> None:
     async with PlegWorld() as world:
-        container = await running(world, readinessProbe={"grpc": {"port": 1}}, livenessProbe={"grpc": {"port": 1}})
-        result = world.probes.state[container]
-        assert (result.readiness, result.liveness) == ("success", "success")
+        container = await running(world, readinessProbe={"periodSeconds": 10})
+        assert world.probes.state[container].readiness == "failure"
+        text = "Readiness probe errored and resulted in unknown state: missing probe handler"
+        assert said(world) == [("Unhealthy", text)]
 
 
 @on_virtual_time
-async def test_after_a_kill_nothing_is_said_of_an_instance_before_it_was_probed_again() -> None:
+async def test_after_a_kill_nothing_flaps_and_the_tries_stay_in_step() -> None:
+    world = PlegWorld()
+    async with world:
+        container = await running(world, readinessProbe=probe(), livenessProbe=probe())
+        await world.pass_time(63)
+        world.admitted.mark_complete()
+        world.statuses.mark_complete()
+        await world.kill_pleg()
+        await world.start_pleg()
+        assert world.probes.complete  # what was handed over needs no waiting
+        result = world.probes.state[container]
+        assert (result.readiness, result.liveness) == ("success", "success")
+        before = executed(world)
+        await world.pass_time(6.9)
+        assert executed(world) == before
+        await world.pass_time(0.2)
+        assert executed(world) == before + 2
+
+
+@on_virtual_time
+async def test_what_was_counted_before_a_kill_counts_after_it() -> None:
+    world = PlegWorld()
+    async with world:
+        container = await running(world, livenessProbe=probe(failureThreshold=3))
+        world.runtime.execute = lambda container_id, command: FAILS
+        await world.pass_time(20)
+        assert len(said(world)) == 2 and world.probes.state[container].liveness == "success"
+        await world.kill_pleg()
+        await world.start_pleg()
+        assert world.probes.state[container].liveness == "success"
+        await world.pass_time(10)
+        result = world.probes.state[container]
+        assert (result.liveness, result.failure) == ("failure", "no luck")
+        await world.kill_pleg()
+        await world.start_pleg()
+        assert world.probes.state[container].liveness == "failure"  # and is not tried again
+        before = executed(world)
+        await world.pass_time(60)
+        assert executed(world) == before
+
+
+@on_virtual_time
+async def test_without_what_was_handed_over_nothing_is_said_before_it_was_probed_again() -> None:
     world = PlegWorld()
     async with world:
         container = await running(world, readinessProbe=probe(), livenessProbe=probe())
@@ -160,6 +214,7 @@ async def test_after_a_kill_nothing_is_said_of_an_instance_before_it_was_probed_
         world.admitted.mark_complete()
         world.statuses.mark_complete()
         await world.kill_pleg()
+        lose_files(world)
         await world.start_pleg()
         assert world.probes.state[container].readiness == "success"  # the follower's last; the stream is not complete
         assert not world.probes.complete
@@ -167,6 +222,51 @@ async def test_after_a_kill_nothing_is_said_of_an_instance_before_it_was_probed_
         await world.until(lambda: world.probes.complete, within=10)
         assert executed(world) == before + 2
         assert world.probes.state[container].readiness == "success"
+
+
+@on_virtual_time
+async def test_files_are_written_when_a_result_says_something_new_and_go_with_their_pods() -> None:
+    world = PlegWorld()
+    async with world:
+        await running(world, readinessProbe=probe(1), livenessProbe=probe(1))
+        await world.pass_time(5)
+        (file,) = files(world)
+        written = file.stat().st_ino
+        await world.pass_time(60)
+        assert file.stat().st_ino == written
+        world.admit("a", PodState.TERMINATED)
+        await world.network.settle()
+        assert files(world) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[{}]", b'[{"kind": 3}]', b"\xff" * 300_000])
+def test_a_file_that_is_none_of_ours_costs_nothing_but_counts(content: bytes) -> None:
+    @on_virtual_time
+    async def check() -> None:
+        world = PlegWorld()
+        async with world:
+            container = await running(world, readinessProbe=probe())
+            await world.kill_pleg()
+            (file,) = files(world)
+            file.write_bytes(content)
+            file.with_name("left.new").write_bytes(content)
+            file.with_name("nobody.json").write_bytes(b"[]")
+            await world.start_pleg()
+            await world.pass_time(10)
+            assert world.probes.state[container].readiness == "success"
+            assert [left.name for left in files(world)] == ["a.json"]
+
+    check()
+
+
+@on_virtual_time
+async def test_a_run_directory_that_takes_nothing_stops_no_probe() -> None:
+    world = PlegWorld()
+    (Path(world.run_dir.name) / "probes").write_text("in the way")
+    async with world:
+        container = await running(world, readinessProbe=probe(1))
+        await world.pass_time(5)
+        assert world.probes.state[container].readiness == "success" and executed(world) == 6
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
@@ -194,6 +294,7 @@ async def test_probes_of_many_pods_are_spread_after_a_restart() -> None:
             await running(world, f"pod{number}", readinessProbe=probe())
         await world.pass_time(30)
         await world.kill_pleg()
+        lose_files(world)
         await world.start_pleg()
         moments = []
         for _ in itertools.repeat(None, 20):

@@ -1,6 +1,7 @@
 """pleg on the in-memory bus with a fake runtime, fake pidfds and virtual time, and a follower that keeps a record."""
 
 import asyncio
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,7 @@ class PlegWorld:
         self.beats: dict[str, Beat] = {}
         self.podsync.on_beat(lambda beat: self.beats.update({beat.service: beat}))
         self.pidfds: FakePidfds
+        self.run_dir = tempfile.TemporaryDirectory(prefix="pleg")
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> "PlegWorld":
@@ -112,7 +114,7 @@ class PlegWorld:
         config = EffectiveConfig(
             node_name="node1",
             root_dir="/",
-            run_dir="/run/bulkhead",
+            run_dir=self.run_dir.name,
             log_dir="/var/log",
             cert_dir="/pki",
             container_runtime_endpoint="unix:///run/fake.sock",
@@ -141,6 +143,7 @@ class PlegWorld:
         if self._task is not None:
             await ended(self._task)
         assert self.pidfds.closed and self.runtime.closed
+        self.run_dir.cleanup()
 
     async def __aenter__(self) -> "PlegWorld":
         return await self.start()

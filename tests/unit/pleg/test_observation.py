@@ -112,7 +112,7 @@ def test_an_exit_hint_looks_now_and_an_unconfirmed_one_again_and_again_for_a_sec
         delays.append(round((core.next_look - now) * 1000))
         now = core.next_look
         assert handle(core, TimePassed(), now) == [ObservePod("u", "an exit is unconfirmed")]
-    assert delays == [5, 10, 20, 40, 80, 160, 320, 640]
+    assert delays == [5, 7, 10, 14, 19, 27, 38, 53, 74, 103, 145, 202, 283, 397]
     assert core.relist_period == UNHINTED_RELIST_SECONDS
 
 

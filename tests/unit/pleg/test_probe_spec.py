@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.pleg.core.probe_outcome import Outcome, event_of
-from services.pleg.core.probe_spec import ExecHandler, HttpHandler, ProbeKind, TcpHandler, UnsupportedHandler, probes_of
+from services.pleg.core.probe_spec import ExecHandler, GrpcHandler, HttpHandler, ProbeKind, TcpHandler, probes_of
 from services.pleg.core.probe_worker import Verdict
 
 
@@ -43,7 +43,7 @@ def test_sidecars_have_probes_and_plain_init_containers_have_none() -> None:
 def test_a_command_is_expanded_with_written_out_values_only() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
     found = probe({"exec": {"command": ["echo", "$(A)-$(B)-$(C)-$$(A)"]}}, env=env)
-    assert found.handler == ExecHandler(("echo", "1-$(B)-$(C)-$(A)"))
+    assert found.handler == ExecHandler(("echo", "1--$(C)-$(A)"))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +69,14 @@ def test_an_http_handler() -> None:
     assert probe(handler).handler == HttpHandler("https", "h", 443, "/x?y", (("X-A", "1"), ("Host", "h")))
 
 
-def test_a_handler_of_another_kind_is_named() -> None:
-    assert probe({"grpc": {"port": 1}, "periodSeconds": 5}).handler == UnsupportedHandler("grpc")
+def test_a_grpc_handler() -> None:
+    assert probe({"grpc": {"port": 1}, "periodSeconds": 5}).handler == GrpcHandler(1, "")
+    assert probe({"grpc": {"port": 2, "service": "db"}}).handler == GrpcHandler(2, "db")
+    assert probe({"grpc": {"port": 0}}).handler == GrpcHandler("invalid port number: 0", "")
+
+
+def test_a_probe_without_a_handler_is_one_that_cannot_be_tried() -> None:
+    assert probe({"periodSeconds": 5}).handler is None
 
 
 json = st.recursive(
@@ -78,7 +84,9 @@ json = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["exec", "httpGet", "tcpSocket", "command", "port", "httpHeaders", "name", "value", "env"]),
+            st.sampled_from(
+                ["exec", "httpGet", "tcpSocket", "grpc", "command", "port", "httpHeaders", "name", "value", "env"]
+            ),
             inner,
             max_size=4,
         )

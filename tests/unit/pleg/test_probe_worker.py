@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.pleg.core.probe_spec import ExecHandler, ProbeKind, ProbeSpec, UnsupportedHandler
+from services.pleg.core.probe_spec import ExecHandler, ProbeKind, ProbeSpec
 from services.pleg.core.probe_worker import Instance, ProbeWorker, Verdict
 
 NOW = 1000.0
@@ -198,9 +198,82 @@ def test_an_exit_makes_a_try_under_way_pointless() -> None:
     assert worker.observed(Instance(id="a", running=False, exited=True), NOW + 20)
 
 
-def test_a_handler_not_supported_counts_as_no_probe() -> None:
-    worker = seen(READINESS, handler=UnsupportedHandler("grpc"))
-    assert worker.result == "success" and worker.due == inf
+# -- what one process hands over to the next -------------------------------------------------------------------------
+
+
+def handed_over(worker: ProbeWorker, now: float = NOW + 100, instance: Instance | None = None) -> ProbeWorker:
+    """The worker of the next process, which finds the instance running."""
+    heir = ProbeWorker(worker.spec, handed_over=worker.memory)
+    heir.observed(
+        instance or running(found_running=True, first_delay=0.9, started=worker.spec.kind is not STARTUP), now
+    )
+    return heir
+
+
+def test_failures_counted_before_a_restart_count_after_it() -> None:
+    worker = seen(LIVENESS, failure_threshold=3)
+    tried(worker, Verdict.FAILURE, Verdict.FAILURE)
+    heir = handed_over(worker)
+    assert heir.result == "success" and tried(heir, Verdict.FAILURE) == ["failure"]
+
+
+def test_a_result_and_a_hold_are_taken_up() -> None:
+    ready = seen(READINESS)
+    tried(ready, Verdict.SUCCESS)
+    assert handed_over(ready).result == "success" and handed_over(ready).has_answered
+    dead = seen(LIVENESS, failure_threshold=1)
+    tried(dead, Verdict.FAILURE)
+    assert handed_over(dead).result == "failure" and handed_over(dead).due == inf
+    up = seen(STARTUP)
+    tried(up, Verdict.SUCCESS)
+    assert handed_over(up).result == "success" and handed_over(up).due == inf
+
+
+def test_the_tries_stay_in_step_with_those_before_the_restart() -> None:
+    worker = seen(READINESS, period=10, instance=running(started_at=NOW + 3))
+    tried(worker, Verdict.SUCCESS)
+    assert handed_over(worker, NOW + 101).due == pytest.approx(NOW + 103)
+    assert handed_over(worker, NOW + 103.5).due == pytest.approx(NOW + 113)
+
+
+def test_a_delay_that_had_not_passed_still_holds() -> None:
+    worker = seen(LIVENESS, initial_delay=30)
+    instance = running(found_running=True, started_at=NOW)
+    assert handed_over(worker, NOW + 5, instance).due == NOW + 30
+
+
+def test_of_another_instance_or_spec_nothing_is_taken_up() -> None:
+    worker = seen(LIVENESS, failure_threshold=2)
+    tried(worker, Verdict.FAILURE)
+    heir = handed_over(worker, instance=running("b"))
+    assert tried(heir, Verdict.FAILURE) == ["success"]
+    changed = ProbeWorker(spec(LIVENESS, failure_threshold=2, timeout=7), handed_over=worker.memory)
+    changed.observed(running(found_running=True), NOW + 50)
+    assert changed.result == "" and tried(changed, Verdict.FAILURE) == [""]
+
+
+def test_an_exit_while_nobody_looked_is_a_failure_all_the_same() -> None:
+    worker = seen(READINESS)
+    tried(worker, Verdict.SUCCESS)
+    assert handed_over(worker, instance=Instance(id="a", running=False, exited=True)).result == "failure"
+
+
+def test_a_steady_probe_has_nothing_new_to_hand_over() -> None:
+    worker = seen(READINESS)
+    tried(worker, Verdict.SUCCESS)
+    first = worker.memory
+    tried(worker, *[Verdict.SUCCESS] * 5)
+    assert worker.memory == first
+    tried(worker, Verdict.FAILURE)
+    assert worker.memory != first
+
+
+def test_before_it_saw_an_instance_a_worker_passes_on_what_it_was_given() -> None:
+    worker = seen(LIVENESS)
+    tried(worker, Verdict.FAILURE)
+    heir = ProbeWorker(worker.spec, handed_over=worker.memory)
+    heir.observed(None, NOW + 50)
+    assert heir.memory == worker.memory
 
 
 # -- whatever happens ------------------------------------------------------------------------------------------------

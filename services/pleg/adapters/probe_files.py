@@ -1,0 +1,89 @@
+"""Keeps what the probes of each pod have counted in the run directory, one small file per pod, written whole.
+
+The run directory is a tmpfs: a write takes microseconds and is not synced, for after a reboot none of it means
+anything. A file that cannot be written or read costs counts at the next restart and nothing else.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from services.pleg.core.probe_memory import ProbeMemory
+
+_log = logging.getLogger(__name__)
+
+_SUFFIX = ".json"
+MOST_BYTES = 256 * 1024  # of one file; more than that we never wrote
+
+
+class ProbeFiles:
+    """See the module; `directory` is made when first needed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._failing = False
+
+    def load(self) -> dict[str, list[ProbeMemory]]:
+        """By pod UID what an earlier process left."""
+        found: dict[str, list[ProbeMemory]] = {}
+        try:
+            paths = list(self._directory.iterdir())
+        except OSError:
+            return found
+        for path in paths:
+            try:
+                if path.suffix != _SUFFIX or path.stat().st_size > MOST_BYTES:
+                    raise ValueError("not a file of ours")
+                found[unquote(path.stem)] = msgspec.json.decode(path.read_bytes(), type=list[ProbeMemory])
+            except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
+                _log.info("the counts of probes in %s are not used: %s", path, error)
+                _remove(path)
+        return found
+
+    def save(self, uid: str, memories: Iterable[ProbeMemory]) -> None:
+        """Replace what is kept of the pod."""
+        path = self._path(uid)
+        draft = path.with_suffix(".new")
+        content = msgspec.json.encode(list(memories))
+        try:
+            try:
+                _write(draft, content)
+            except FileNotFoundError:
+                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _write(draft, content)
+            draft.replace(path)
+        except OSError as error:
+            if not self._failing:
+                _log.warning("what probes counted is not kept over a restart of pleg: %s: %s", path, error.strerror)
+            self._failing = True
+            _remove(draft)
+            _remove(path)  # what it says is no longer so: better nothing than a failure too many
+        else:
+            self._failing = False
+
+    def forget(self, uid: str) -> None:
+        """The pod is probed no more."""
+        _remove(self._path(uid))
+
+    def _path(self, uid: str) -> Path:
+        return self._directory / f"{quote(uid, safe='')}{_SUFFIX}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        if os.write(descriptor, content) != len(content):
+            raise OSError(28, "No space left on device")
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        _log.debug("%s stays: %s", path, error)

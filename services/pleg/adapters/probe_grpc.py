@@ -1,0 +1,69 @@
+"""The grpc probe: the standard health check over a new plaintext connection (reference pods.md 10.3).
+
+No gRPC library: one for one small call costs twice the CPU of h2. Loaded when the first such probe is tried.
+"""
+
+import asyncio
+
+from services.pleg.core import grpc_health
+from services.pleg.core.probe_outcome import Outcome
+from services.pleg.core.probe_worker import Verdict
+from shared.http_get.dialing import DialError, address, dial, hang_up, reason
+from shared.http_get.http2 import Exchange, Headers, ProtocolError, StreamRefusedError
+from shared.timestamps import go_duration
+
+_FIRST_PAUSE, _LONGER = 1.0, 1.6  # seconds after the first failed dial, and the factor: gRPC's own back-off
+_READ_BYTES = 16 * 1024
+
+
+async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outcome:
+    """Connect and ask within `timeout` seconds. A server that refuses is dialled again until they are over."""
+    target, within = address(host, port), go_duration(timeout)
+    deadline = asyncio.get_running_loop().time() + timeout
+    exchange, pause = Exchange(), _FIRST_PAUSE
+    try:
+        async with asyncio.timeout_at(deadline):
+            while True:
+                exchange = Exchange()
+                try:
+                    left = deadline - asyncio.get_running_loop().time()
+                    await _ask(exchange, host, port, *grpc_health.request(target, service, left))
+                    return grpc_health.judge(exchange, within)
+                except (DialError, ProtocolError, StreamRefusedError, EOFError, OSError) as error:
+                    if isinstance(error, TimeoutError):
+                        raise
+                    if exchange.ready:  # it was connected, as gRPC sees it, so that this is an answer
+                        return _broken(error, within)
+                await asyncio.sleep(pause)
+                pause *= _LONGER
+    except TimeoutError:
+        if exchange.ready:
+            return grpc_health.failed("DeadlineExceeded", "", within)
+        text = f'timeout: failed to connect service "{target}" within {within}: context deadline exceeded'
+        return Outcome(Verdict.FAILURE, text)
+
+
+async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body: bytes) -> None:
+    """Carry the exchange to its end over a connection of its own."""
+    reader, writer = await dial(host, port)
+    try:
+        writer.write(exchange.open(headers, body))
+        while not exchange.ended:
+            data = await reader.read(_READ_BYTES)
+            if not data:
+                raise EOFError
+            if reply := exchange.receive(data):
+                writer.write(reply)
+    finally:
+        hang_up(writer)
+
+
+def _broken(error: Exception, within: str) -> Outcome:
+    match error:
+        case StreamRefusedError():
+            return grpc_health.failed(grpc_health.code_of_reset(error.code), str(error), within)
+        case ProtocolError():
+            return grpc_health.failed("Internal", str(error), within)
+        case EOFError():
+            return grpc_health.failed("Unavailable", "error reading from server: EOF", within)
+    return grpc_health.failed("Unavailable", f"error reading from server: {reason(error)}", within)
