@@ -10,11 +10,12 @@ Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.obser
 `volumes.mounted` (volume).
 
 Answers: nothing but the bus's own snapshot and health requests. Asks sources for what a container's environment refers
-to, for Services, RuntimeClasses, and for our Node before a pod is refused because of its labels.
+to, for Services, RuntimeClasses, pull secrets, and for our Node before a pod is refused because of its labels; status
+for tokens of service accounts; volume for subpaths.
 
 Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
-came to, attempts, back-offs, status), the boot counter, the time of the last pressure transitions, and a bounded story
-per pod (not a truth, only told).
+came to, attempts, back-offs, status), the boot counter, the time of the last pressure transitions, a bounded story per
+pod (not a truth, only told), the records of image pulls (`image_manager/`) and user namespaces (`pods/<uid>/userns`).
 
 On restart: reads the checkpoint, publishes what it has taken on, looks at each pod in the runtime before it shows a
 status or does anything to it, and goes on with the next step; a call of the earlier life may have happened or not, and

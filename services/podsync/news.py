@@ -23,6 +23,7 @@ from services.podsync.core.events import (
     PodVanished,
     ProbesChanged,
     RuntimeChanged,
+    RuntimeListed,
     SourcesHeard,
     VolumesChanged,
     VolumesHeard,
@@ -70,7 +71,8 @@ class News:
                 self._handle(PodObserved(observation=observation, cause=cause or "seen in the runtime"))
             case Deleted(key=uid, cause=cause):
                 self._handle(PodVanished(uid=uid, cause=cause or "gone from the runtime"))
-            case Freshness():
+            case Freshness(complete=complete, stale=stale):
+                self._handle(RuntimeListed(complete=complete, stale=stale, cause="news of the runtime"))
                 self._mark_complete()
 
     def _mark_complete(self) -> None:

@@ -23,7 +23,9 @@ from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_resources
 from services.podsync.adapters.runtime_calls import PodView, calls_over
+from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
+from services.podsync.adapters.subpaths import AskedSubpaths
 from services.podsync.core.events import (
     Event,
     TimePassed,
@@ -32,14 +34,14 @@ from services.podsync.core.instructions import Call, ForgetPod, Instruction, Rec
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pressure import Pressure, read_transitions
 from services.podsync.news import News
-from shared.checkpoint import Checkpoint, Kept
+from services.podsync.upkeep import Upkeep
+from shared.checkpoint import Checkpoint
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
-SKEW_SECONDS = 2.0  # a wall clock that goes away from the steady one by more was set
 
 
 class PodSyncService:
@@ -51,18 +53,16 @@ class PodSyncService:
         spare = Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
-        self._base = self.clock.wall() - self.clock.monotonic()
-        self._said_skew = 0.0
         self._told = False
-        self.stories = StoryBook(state / "stories")
         node = self.node_checkpoint.load_all()
-        count = node.get("boot", {}).get("count", 0)
-        boot = self._count_boot(count + 1 if isinstance(count, int) else int(self.clock.wall()))
+        self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
+        self.stories = StoryBook(state / "stories", self._steady.boot)
         self.calls = calls_over(runtime, config, self.clock)
+        self.calls.subpaths = AskedSubpaths(self.bus)
         if config.joins_cluster:
             self.calls.cluster = SourcesReads(self.bus, config.node_name)
         settings = Settings(
-            boot=boot,
+            boot=self._steady.boot,
             started_at=self.clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
@@ -71,6 +71,8 @@ class PodSyncService:
             joins_cluster=config.joins_cluster,
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
+        for r in self.core.records.values():
+            self.stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.source)
         for uid, why in self.core.known.unreadable.items():
             log.error("the record of pod %s is of no use and the pod is taken on anew: %s", uid, why)
         self.pressure = Pressure(
@@ -86,12 +88,23 @@ class PodSyncService:
         self.resources.put("node", read_node_resources(config))
         self.resources.mark_complete()
         self.events = EventRecorder(self.bus.own(events_of("podsync")), self.clock)
+        self.calls.record = self.events.record
+        self.calls.tell_of_resolv_conf()
         self.lanes = Lanes(
             checkpoint=self.checkpoint,
             admitted=self.admitted,
             statuses=self.statuses,
             perform=self._perform,
             finished=self._handle,
+            trouble=self.bus.trouble,
+            clock=self.clock,
+        )
+        self.upkeep = Upkeep(
+            config=config,
+            runtime=runtime,
+            calls=self.calls,
+            core=self.core,
+            events=self.events,
             trouble=self.bus.trouble,
             clock=self.clock,
         )
@@ -102,26 +115,29 @@ class PodSyncService:
     async def run(self) -> None:
         """Go on from the checkpoint; then one turn a second shows that the loop lives."""
         self._dispatch(self.core.start(self._now()))
+        upkeep = asyncio.create_task(self.upkeep.run())
+        upkeep.add_done_callback(self._upkeep_ended)
         try:
             while True:
                 self.bus.progress("sync")
                 await asyncio.sleep(TICK_SECONDS)
         finally:
+            upkeep.cancel()
             await self.lanes.close()
             await self.runtime.close()
             await asyncio.to_thread(self.stories.close)
 
-    def _count_boot(self, boot: int) -> int:
-        """The number of this life, larger than any before even where it cannot be written down."""
-        if self.node_checkpoint.save("boot", {"count": boot}) is not Kept.ON_DISK:
-            boot = max(boot, int(self.clock.wall()))
-        return boot
+    def _upkeep_ended(self, task: "asyncio.Task[None]") -> None:
+        """A bug in it costs no pod, but nobody should have to find out by a full disk."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the upkeep of logs and cgroups has ended: %r", error, exc_info=error)
+            self.bus.trouble("upkeep", "the upkeep of logs and cgroups has ended, see the log; restart podsync")
 
     def _all_told(self) -> None:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
         self.lanes.when_done(self.admitted.mark_complete)
-        self._told = True
+        self._told = self.upkeep.all_known = True
         self._complete_statuses()
 
     def _complete_statuses(self) -> None:
@@ -131,20 +147,13 @@ class PodSyncService:
             self.lanes.when_done(self.statuses.mark_complete)
 
     def _now(self) -> float:
-        """The wall clock as it was when this process began, and steady since: back-offs and deadlines must neither
-        fire nor wait when somebody sets the clock. Says so when somebody does."""
-        now = self._base + self.clock.monotonic()
-        skew = self.clock.wall() - now
-        if abs(skew - self._said_skew) > SKEW_SECONDS:
-            log.warning(
-                "the clock was set by %+.0f s: deadlines and back-offs go on as they were", skew - self._said_skew
-            )
-            self._said_skew = skew
-        self.core.known.skew = skew
+        now = self._steady.now()
+        self.core.known.skew = self._steady.skew
         return now
 
     def _judge_pressure(self, observed: NodeObserved) -> tuple[str, ...]:
         """Judge the signals; returns the conditions that are True."""
+        self.calls.handlers = observed.runtime_handlers
         before = dict(self.pressure.transitions)
         judged = self.pressure.judge(observed, self.clock.wall())
         self.conditions.put("node", judged)
@@ -158,7 +167,7 @@ class PodSyncService:
         now = self._now()
         uid = uid_of(event)
         if uid:
-            self.stories.tell(uid, now, event)
+            self.stories.tell(uid, self.clock.wall(), event)
         try:
             instructions = self.core.handle(event, now)
         except Exception:
@@ -166,6 +175,11 @@ class PodSyncService:
             self.bus.trouble(f"event {type(event).__name__}", f"pod {uid or '-'}: an event was dropped, see the log")
             return
         self._dispatch(instructions)
+        for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
+            if (record := self.core.records.get(touched)) is not None:
+                self.stories.tell_wait(touched, self.clock.wall(), record.waits_for)
+            elif touched:
+                self.stories.forget(touched)  # news of a pod that is gone, such as that its volumes are
         self._complete_statuses()
 
     def _dispatch(self, instructions: list[Instruction]) -> None:
@@ -182,6 +196,7 @@ class PodSyncService:
                 self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):
+                self.stories.forget(uid)
                 self.stories.keep_newest(set(self.core.records))
             self.lanes.add(uid, instruction)
 
@@ -191,15 +206,17 @@ class PodSyncService:
 
     async def _perform(self, call: Call) -> Event:
         record = self.core.records[call.uid]
-        active = tuple(r.pod for r in self.core.records.values() if r.pod and r.state == "sync")
         view = PodView(
             uid=record.uid,
             name=record.name,
             namespace=record.namespace,
             pod=record.pod,
             volumes=record.volumes,
-            active_pods=active,
+            active_pods=self.upkeep.active_pods,
+            wanted=lambda: record.state == "sync",
             static=record.is_static,
+            quiet=not record.alive and len(record.ready_sandboxes) <= 1,
+            sandbox_of={c.id: c.sandbox_id for c in record.instances},
         )
         return await self.calls.perform(call, view)
 
@@ -221,6 +238,6 @@ def build(context: Context) -> PodSyncService:
     """The service over the configured runtime."""
     config = context.config
     runtime = CriRuntime(
-        config.container_runtime_endpoint, config.image_service_endpoint, config.runtime_request_timeout
+        config.container_runtime_endpoint, config.image_service_endpoint, config.runtime_request_timeout, pids=False
     )
     return PodSyncService(context, runtime)

@@ -1,18 +1,21 @@
-"""What podsync's calls need of the API server, asked of sources: what an environment refers to, handlers, our Node.
+"""What podsync's calls need of the API server, asked of sources: what an environment refers to, handlers, our Node,
+pull secrets; and of status: tokens of service accounts.
 
 Decides nothing. A node that runs alone has no cluster to read.
 """
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
+from bus.messages.status import IssuedToken, RequestToken
 from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.environment import Referenced, References, environment_references
 from services.podsync.core.service_environment import service_environment
 from shared.model.objects import Object, namespace
 
+NOTHING_TO_READ = "the node runs alone: there is no API server"
 SECONDS = 5.0  # a sources that is being restarted is back within that
 
 
@@ -23,6 +26,9 @@ class ClusterReads(Protocol):
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]: ...
     async def runtime_handler(self, pod: Object) -> str: ...
     async def node(self) -> Object | None: ...
+    async def secret(self, space: str, name: str) -> Referenced: ...
+    async def service_account(self, space: str, name: str) -> Referenced: ...
+    async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken: ...
 
 
 class NoCluster:
@@ -46,6 +52,18 @@ class NoCluster:
     async def node(self) -> Object | None:
         """There is no Node object."""
         return None
+
+    async def secret(self, space: str, name: str) -> Referenced:
+        """Nothing can be read."""
+        return Referenced(None, error=NOTHING_TO_READ)
+
+    async def service_account(self, space: str, name: str) -> Referenced:
+        """Nothing can be read."""
+        return Referenced(None, error=NOTHING_TO_READ)
+
+    async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
+        """Nobody issues any."""
+        return IssuedToken(error=NOTHING_TO_READ)
 
 
 class SourcesReads:
@@ -80,12 +98,30 @@ class SourcesReads:
             return ""
         found = await self._object("RuntimeClass", "", str(name))
         if found.object is None:
-            raise SandboxConfigError(f"failed to lookup RuntimeClass {name}: {found.error}")
+            raise SandboxConfigError(
+                found.error if found.not_found else f"failed to lookup RuntimeClass {name}: {found.error}"
+            )
         return str(found.object.get("handler") or "")
 
     async def node(self) -> Object | None:
         """Our Node as the API server has it now; None when it cannot be read."""
         return (await self._object("Node", "", self._node_name, fresh=True)).object
+
+    async def secret(self, space: str, name: str) -> Referenced:
+        """A Secret that a pod of this node names. Never raises."""
+        return await self._object("Secret", space, name)
+
+    async def service_account(self, space: str, name: str) -> Referenced:
+        """A service account that a pod of this node runs as, as the API server has it now. Never raises."""
+        return await self._object("ServiceAccount", space, name, fresh=True)
+
+    async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
+        """A token by this TokenRequestSpec, or why there is none. Never raises."""
+        request = RequestToken(namespace=space, service_account=service_account, spec=spec)
+        try:
+            return await self._bus.ask("status", request, IssuedToken, SECONDS)
+        except (NoAnswerError, RequestRefusedError) as error:
+            return IssuedToken(error=str(error))
 
     async def _object(self, kind: str, space: str, name: str, *, fresh: bool = False) -> Referenced:
         request = GetObject(kind=kind, namespace=space, name=name, fresh=fresh)

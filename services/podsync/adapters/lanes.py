@@ -1,27 +1,33 @@
 """One lane per pod: does the pod's instructions in the order they came, save before publish before act.
 
 A call starts when everything before it in the lane is done and then runs beside the lane; its outcome comes back as an
-event. What is not urgent to save is saved when the lane is idle, newest only. Holds the named crash points.
+event. What is in no hurry to be saved is, newest only, once no call of the pod is under way or half a second has
+passed; a status that a newer one is about to replace is shown after a second. Holds the named crash points.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from bus.interface import OwnedStream
 from bus.messages.podsync import AdmittedPod, PodStatus
+from services.podsync.adapters.saver import Saver
 from services.podsync.core.events import CallFailed, Event
 from services.podsync.core.instructions import (
     Call,
     CreateContainer,
     ForgetPod,
     Instruction,
+    InterruptCall,
     PreparePod,
     PublishAdmitted,
     PublishStatus,
     PullImage,
+    RemoveContainers,
+    RemoveSandboxes,
     RunPodSandbox,
     SavePod,
     StartContainer,
@@ -32,6 +38,10 @@ from shared.crash import crash_point, is_armed
 
 log = logging.getLogger(__name__)
 
+LATER_SECONDS = 0.5  # what is in no hurry waits for the end of a row of calls, at most so long
+# A pod that runs within this time goes from Pending to Running at once: one request to the API server, and what follows
+# from it in five processes, less in the very moment in which the runtime starts the pod.
+SHOWN_AFTER_SECONDS = 1.0
 BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContainer)
 
 
@@ -59,6 +69,13 @@ class Lane:
     def __init__(self) -> None:
         self.waiting: deque[Instruction | Barrier] = deque()
         self.later: SavePod | None = None  # the newest record that is in no hurry
+        self.held: PublishStatus | None = None  # the newest status while a newer one is on its way
+        self.calls = 0  # under way
+        self.request: asyncio.Future[Event] | None = None  # of the newest call, once it is on its way
+        self.interrupted = False  # and nobody waits for it
+        self.passed: set[str] = set()  # crash points that lie before the next call and were passed on the way to it
+        self.flush: asyncio.TimerHandle | None = None  # when what is in no hurry is done whatever comes
+        self.show: asyncio.TimerHandle | None = None  # when the held status is shown
         self.unsaved: SavePod | None = None  # the newest urgent save, while it could not be done
         self.forgotten = False
         self.worker: asyncio.Task[Any] | None = None
@@ -80,6 +97,7 @@ class Lanes:
     ) -> None:
         self._checkpoint, self._admitted, self._statuses = checkpoint, admitted, statuses
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
+        self._saver = Saver(checkpoint)
         self._lanes: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -88,15 +106,56 @@ class Lanes:
         lane = self._lanes.setdefault(uid, Lane())
         if isinstance(instruction, SavePod) and not instruction.urgent:
             lane.later = instruction
+        elif isinstance(instruction, PublishStatus) and instruction.on_the_way:
+            lane.held = instruction
+            if lane.show is None:
+                lane.show = asyncio.get_running_loop().call_later(SHOWN_AFTER_SECONDS, self._show, uid, lane)
         else:
             if isinstance(instruction, SavePod | ForgetPod):
                 lane.later = None  # what waits is older
+            if isinstance(instruction, PublishStatus | ForgetPod):
+                self._drop_held(lane)
+            elif isinstance(instruction, RemoveContainers | RemoveSandboxes) and lane.later:
+                lane.waiting.append(lane.later)  # it may tell what only the runtime tells as well, until then
+                lane.later = None
             lane.waiting.append(instruction)
-        if lane.worker is None:
-            lane.worker = self._spawn(self._work(uid, lane), f"lane {uid}")
+        if lane.worker is None and lane.waiting:
+            self._start(uid, lane)
+        elif lane.later and lane.flush is None and lane.worker is None:
+            lane.flush = asyncio.get_running_loop().call_later(LATER_SECONDS, self._flush, uid, lane)
+
+    def _start(self, uid: str, lane: Lane) -> None:
+        lane.worker = self._spawn(self._work(uid, lane), f"lane {uid}")
+
+    def _flush(self, uid: str, lane: Lane) -> None:
+        """What was in no hurry has waited long enough, or for the last call in a row."""
+        if lane.flush is not None:
+            lane.flush.cancel()
+            lane.flush = None
+        if lane.later is not None:
+            lane.waiting.append(lane.later)
+            lane.later = None
+        if lane.waiting and lane.worker is None:
+            self._start(uid, lane)
+
+    def _show(self, uid: str, lane: Lane) -> None:
+        if lane.held is not None:
+            lane.waiting.append(lane.held)
+        self._drop_held(lane)
+        if lane.waiting and lane.worker is None:
+            self._start(uid, lane)
+
+    def _drop_held(self, lane: Lane) -> None:
+        lane.held = None
+        if lane.show is not None:
+            lane.show.cancel()
+            lane.show = None
 
     def when_done(self, reached: Callable[[], None]) -> None:
-        """Call back once everything handed in so far is saved and published; at once if nothing waits."""
+        """Call back once everything handed in so far is published; at once if nothing waits. No status is held back
+        then: what is complete must list every pod, or its followers would take the missing for gone."""
+        for uid, lane in list(self._lanes.items()):
+            self._show(uid, lane)
         busy = [lane for lane in self._lanes.values() if lane.worker is not None]
         if not busy:
             reached()
@@ -107,13 +166,18 @@ class Lanes:
 
     def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
         """Save something that is not a pod's, beside all lanes."""
-        self._spawn(self._save(checkpoint, key, data), f"save {key}")
+        self._spawn(self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key), f"save {key}")
 
     async def close(self) -> None:
         """End everything under way; the checkpoint tells the next life where to go on."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for lane in self._lanes.values():
+            self._drop_held(lane)
+            if lane.flush is not None:
+                lane.flush.cancel()
+        await self._saver.drain()
 
     def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -127,28 +191,29 @@ class Lanes:
             log.error("%s failed", task.get_name(), exc_info=task.exception())
 
     async def _work(self, uid: str, lane: Lane) -> None:
-        while lane.waiting or lane.later:
+        while lane.waiting:
             try:
-                if lane.waiting:
-                    await self._do(uid, lane, lane.waiting.popleft())
-                elif lane.later:
-                    later, lane.later = lane.later, None
-                    if not await self._save(self._checkpoint, later.uid, later.record):
-                        lane.unsaved = None
+                await self._do(uid, lane, lane.waiting.popleft())
             except Exception:  # a lane that stopped would leave its pod alone for ever
                 log.exception("an instruction for pod %s was not done", uid)
         lane.worker = None
         if lane.forgotten:
             self._lanes.pop(uid, None)
+        elif lane.calls == 0:
+            self._flush(uid, lane)
+        elif lane.flush is None and lane.later:
+            lane.flush = asyncio.get_running_loop().call_later(LATER_SECONDS, self._flush, uid, lane)
 
     async def _do(self, uid: str, lane: Lane, instruction: Instruction | Barrier) -> None:
         match instruction:
             case Barrier():
                 instruction.come_to()
-            case SavePod(record=record):
+            case SavePod(record=record, urgent=urgent):
                 lane.forgotten = False
-                lane.unsaved = instruction if await self._save(self._checkpoint, uid, record) else None
-                crash_point(f"podsync.saved.{_next_call(lane)}")
+                failed = await self._save(self._checkpoint, self._saver.save(uid, record), uid)
+                if urgent or not failed:
+                    lane.unsaved = instruction if failed else None
+                _pass(lane, "saved")
             case ForgetPod():
                 lane.forgotten, lane.unsaved = True, None
                 try:
@@ -158,19 +223,29 @@ class Lanes:
                     self._admitted.delete(uid, instruction.cause)
             case PublishAdmitted(admitted=admitted):
                 self._admitted.put(uid, admitted, instruction.cause)
-                crash_point(f"podsync.published.{_next_call(lane)}")
+                _pass(lane, "published")
             case PublishStatus(status=status):
                 self._statuses.put(uid, status, instruction.cause)
-                crash_point(f"podsync.published.{_next_call(lane)}")
+                _pass(lane, "published")
+            case InterruptCall():
+                lane.interrupted = True
+                if lane.request is not None:
+                    lane.request.cancel()
             case Call():
+                for point in ("saved", "published"):  # where there was nothing to save or to publish before it, too
+                    if point not in lane.passed:
+                        crash_point(f"podsync.{point}.{type(instruction).__name__}")
+                lane.passed.clear()
+                lane.calls += 1
+                lane.request, lane.interrupted = None, False
                 self._spawn(self._call(lane, instruction), f"{type(instruction).__name__} {uid}")
             case _:
                 log.error("no way to do %s", type(instruction).__name__)
 
-    async def _save(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> str:
-        """Save in a thread; returns why it failed, "" when it did not."""
+    async def _save(self, checkpoint: Checkpoint, saving: Awaitable[Kept], key: str) -> str:
+        """Wait for a record to be saved; returns why it was not, "" when it was."""
         try:
-            kept = await asyncio.to_thread(checkpoint.save, key, data)
+            kept = await saving
             why = "" if kept is not Kept.NOWHERE else checkpoint.trouble or "no place to save to"
         except OSError as error:
             why = str(error)
@@ -184,22 +259,35 @@ class Lanes:
         kind = type(call).__name__
         if lane.unsaved and isinstance(call, BUILDING):
             # what must not be forgotten could not be written: build nothing on it; ending and removing go on
-            why = await self._save(self._checkpoint, call.uid, lane.unsaved.record)
+            why = await self._save(self._checkpoint, self._saver.save(call.uid, lane.unsaved.record), call.uid)
             if why:
-                self._finished(self._failed(call, why))
+                self._ended_call(lane, call, self._failed(call, why))
                 return
             lane.unsaved = None
-        request = asyncio.ensure_future(self._perform(call))
+        request = lane.request = asyncio.ensure_future(self._perform(call))
+        if lane.interrupted:
+            request.cancel()  # before it was on its way
         if is_armed(f"podsync.calling.{kind}"):
             await asyncio.wait({request}, timeout=0.005)  # let the request leave this process before it dies
             crash_point(f"podsync.calling.{kind}")
         try:
             outcome = await request
+        except asyncio.CancelledError:
+            if not request.cancelled() or (own := asyncio.current_task()) is None or own.cancelling():
+                raise
+            outcome = replace(self._failed(call, "interrupted"), interrupted=True)
         except Exception as error:  # a bug, or a pod of a shape nobody thought of: it costs this pod a retry, not more
             log.exception("%s of pod %s failed unexpectedly", kind, call.uid)
             outcome = self._failed(call, f"internal error: {type(error).__name__}: {error}")
         crash_point(f"podsync.acted.{kind}")
+        self._ended_call(lane, call, outcome)
+
+    def _ended_call(self, lane: Lane, call: Call, outcome: Event) -> None:
+        """What follows is decided first: the next call in a row lets what is in no hurry wait on."""
+        lane.calls -= 1
         self._finished(outcome)
+        if lane.worker is None and not lane.calls and not lane.forgotten:
+            self._flush(call.uid, lane)
 
     def _failed(self, call: Call, why: str) -> CallFailed:
         return CallFailed(
@@ -213,6 +301,9 @@ class Lanes:
         )
 
 
-def _next_call(lane: Lane) -> str:
-    """The kind of the call this batch leads to, for the names of crash points."""
-    return next((type(i).__name__ for i in lane.waiting if isinstance(i, Call)), "none")
+def _pass(lane: Lane, point: str) -> None:
+    """The crash point is named after the kind of the call this batch leads to."""
+    call = next((type(i).__name__ for i in lane.waiting if isinstance(i, Call)), "none")
+    crash_point(f"podsync.{point}.{call}")
+    if call != "none":
+        lane.passed.add(point)

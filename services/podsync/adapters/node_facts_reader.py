@@ -7,12 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from bus.messages.podsync import NodeResources
+from services.podsync.core.node_cgroup import NodeCapacity
 from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.node_resources import Machine, Reservations, node_resources
 from services.podsync.core.node_view import MachineFacts
+from services.podsync.core.user_namespaces import BLOCK
 from shared.config.effective import EffectiveConfig
+from shared.config.nested import value_of
 
 _GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+_LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
 
@@ -33,12 +37,35 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         cgroup_root=config.cgroup_root,
         cgroups_per_qos=config.cgroups_per_qos,
         cgroup_v2=cgroup_v2,
-        swap_controller=cgroup_v2 and Path("/sys/fs/cgroup/memory.swap.max").exists(),
+        swap_controller=_swap_controller(cgroup_v2=cgroup_v2),
+        limited_swap=value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
+        swap_capacity=_meminfo("SwapTotal"),
+        single_process_oom_kill=_single_process_oom_kill(config, cgroup_v2=cgroup_v2),
         cpu_cfs_quota=config.cpu_cfs_quota,
         cpu_cfs_quota_period=int(config.cpu_cfs_quota_period * 1e6),
         pod_pids_limit=config.pod_pids_limit,
         seccomp_default=config.seccomp_default,
+        stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
+        selinux_enabled=Path("/sys/fs/selinux/enforce").exists(),
     )
+
+
+def ids_per_pod(config: EffectiveConfig) -> int:
+    """How many user and group ids a pod with a user namespace of its own gets."""
+    return int(value_of(config.document, "userNamespaces.idsPerPod") or BLOCK)
+
+
+def _single_process_oom_kill(config: EffectiveConfig, *, cgroup_v2: bool) -> bool:
+    told = value_of(config.document, "singleProcessOOMKill")
+    return not cgroup_v2 if told is None else bool(told)
+
+
+def _swap_controller(*, cgroup_v2: bool) -> bool:
+    """Whether swap of containers can be limited. On v2 our own cgroup tells, for the root never has the file."""
+    if not cgroup_v2:
+        return Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists()
+    own = next((line[3:] for line in _text("/proc/self/cgroup").splitlines() if line.startswith("0::")), "/")
+    return Path(f"/sys/fs/cgroup{own}/memory.swap.max").exists()
 
 
 def read_node_resources(config: EffectiveConfig) -> NodeResources:
@@ -62,6 +89,23 @@ def read_node_resources(config: EffectiveConfig) -> NodeResources:
         storage_isolation=config.local_storage_capacity_isolation,
     )
     return node_resources(machine, reserved)
+
+
+def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
+    """What kubepods is made of: capacity, and what is kept from pods."""
+    pools = {
+        _page_name(int(d.name[10:-2])): int(d.name[10:-2]) * 1024 * int(_text(str(d / "nr_hugepages")).strip() or 0)
+        for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")
+    }
+    limits = [int(_text(f"/proc/sys/kernel/{name}").strip() or 0) for name in ("pid_max", "threads-max")]
+    return NodeCapacity(
+        cpus=os.cpu_count() or 1,
+        memory=_memory_capacity(),
+        pids=min(limits),
+        hugepages=pools,
+        cpu_list=_text("/sys/devices/system/cpu/online").strip(),
+        reserved=(config.system_reserved, config.kube_reserved),
+    )
 
 
 def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
@@ -97,10 +141,37 @@ def with_host_files(facts: NodeFacts, resolv_conf: str) -> NodeFacts:
     if not resolv_conf:
         return replace(facts, resolv_conf=None, hosts_file=hosts)
     try:
-        return replace(facts, resolv_conf=Path(resolv_conf).read_text(errors="replace"), hosts_file=hosts)
+        with Path(resolv_conf).open(errors="replace") as file:
+            return replace(facts, resolv_conf=file.read(_LARGEST_RESOLV_CONF), hosts_file=hosts)
     except OSError as error:
         why = f"open {resolv_conf}: {(error.strerror or str(error)).lower()}"
         return replace(facts, resolv_conf_error=why, hosts_file=hosts)
+
+
+class HostFiles:
+    """`with_host_files`, reading again only what has changed since."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[object, ...] = ()
+        self._read: NodeFacts | None = None
+
+    def add_to(self, facts: NodeFacts, resolv_conf: str) -> NodeFacts:
+        """The facts with the host's files as they are now."""
+        seen = (facts, _version("/etc/hosts"), _version(resolv_conf))
+        if self._read is None or seen != self._seen or None in seen:
+            self._read, self._seen = with_host_files(facts, resolv_conf), seen
+        return self._read
+
+
+def _version(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written or replaced; None where that cannot be told. No path = no file."""
+    if not path:
+        return ()
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def node_addresses() -> tuple[str, ...]:
@@ -135,15 +206,25 @@ def _storage_capacity(directory: Path) -> int:
 
 
 def _memory_capacity() -> int:
+    return _meminfo("MemTotal")
+
+
+def _meminfo(name: str) -> int:
+    """Bytes; 0 = not told."""
     for line in _text("/proc/meminfo").splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
 def _page_sizes() -> tuple[str, ...]:
     kibibytes = sorted(int(d.name[10:-2]) for d in Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB"))
-    return tuple(_SIZES.get(size, f"{size}KB") for size in kibibytes)
+    return tuple(_page_name(size) for size in kibibytes)
+
+
+def _page_name(kibibytes: int) -> str:
+    """As the kernel names the size in the files of the hugetlb controller."""
+    return _SIZES.get(kibibytes, f"{kibibytes}KB")
 
 
 def _thermal_throttle_paths() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Reference pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fi
 """
 
 import logging
+import os
 import re
 import shutil
 import stat
@@ -65,10 +66,17 @@ class PodDirectories:
         return str(path)
 
     def write_etc_hosts(self, uid: str, text: str) -> str:
-        """Write `pods/<uid>/etc-hosts` (0644) in place: running containers have this very file mounted."""
+        """Write `pods/<uid>/etc-hosts` (0644) in place: running containers have this very file mounted, and keep what
+        they have where a full disk takes nothing."""
         path = self.pod_dir(uid) / "etc-hosts"
-        path.write_text(text)
-        path.chmod(0o644)
+        content = text.encode()
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(fd, "r+b", buffering=0) as file:
+            if os.fstat(fd).st_size != len(content) or file.read() != content:
+                os.posix_fallocate(fd, 0, len(content) or 1)
+                os.pwrite(fd, content, 0)
+                file.truncate(len(content))
+            os.fchmod(fd, 0o644)
         return str(path)
 
     def etc_hosts_path(self, uid: str) -> str:

@@ -1,49 +1,74 @@
-"""Writes the story of each pod: every event and instruction with its cause, one JSON line each, bounded on disk.
+"""Writes the story of each pod: the lines `core.story` finds worth telling, with their time, bounded on disk.
 
 Told, never believed: nothing is decided from a story, so a line lost to a full disk or a crash costs only the telling.
 """
 
 import contextlib
 import logging
+import os
 import queue
 import threading
-from dataclasses import fields
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from bus.messages.podsync import AdmittedPod, PodStatus
-from services.podsync.core.events import Event, PodDesired, PodObserved
+from services.podsync.core.events import Event, PodObserved
 from services.podsync.core.instructions import Instruction, PublishAdmitted, RecordEvent
-from shared.model.runtime import RuntimePod
+from services.podsync.core.story import Teller
+from shared.story.lines import Line
 
 log = logging.getLogger(__name__)
 
 BYTES_PER_FILE = 128 * 1024  # two files per pod at most: the present one and the one before
-LINES_WAITING = 2000
+LINES_WAITING = 10_000
+GATHER_SECONDS = 0.2
 STORIES_KEPT = 200  # of pods that are gone
 
 
 class StoryBook:
-    """One `<uid>.jsonl` per pod in a directory."""
+    """One `<uid>.jsonl` per pod in a directory. `boot`: the number of this life of podsync."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, boot: int = 0) -> None:
         self.directory = directory
+        self._teller = Teller(boot)
         self._broken = False
-        self._lines: queue.Queue[tuple[str, bytes] | None] = queue.Queue(LINES_WAITING)
+        self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
         self._writer: threading.Thread | None = None
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def tell(self, uid: str, now: float, what: Event | Instruction) -> None:
-        """Append one line, soon: a thread writes, so that a disk that hangs holds nobody up. What it cannot keep up
-        with is left out."""
-        line = orjson.dumps({"at": round(now, 6), "what": type(what).__name__, "cause": what.cause, **_facts(what)})
+        """Write down soon what of this is worth it, with the wall-clock moment: a thread writes, so that a disk that
+        hangs holds nobody up. What it cannot keep up with is left out."""
+        self._write_down(uid, now, lambda: self._teller.tell(uid, what))
+
+    def tell_wait(self, uid: str, now: float, waits_for: str) -> None:
+        """Likewise what the pod waits for, "" = nothing any more."""
+        self._write_down(uid, now, lambda: self._teller.waits(uid, waits_for))
+
+    def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
+        """Go on with the story of a pod of an earlier life."""
+        self._teller.take_up(uid, name=name, namespace=namespace, source=source)
+
+    def forget(self, uid: str) -> None:
+        """Nothing more comes of this pod."""
+        self._teller.forget(uid)
+
+    def _write_down(self, uid: str, now: float, tell: Callable[[], list[Line]]) -> None:
+        try:
+            lines = [orjson.dumps({"at": round(now, 3), **line}) for line in tell()]
+            head = orjson.dumps(self._teller.head(uid))
+        except Exception:  # what cannot be told has happened all the same, and others wait for it
+            log.exception("the story of pod %s has a gap", uid)
+            return
+        if not lines:
+            return
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_all, name="stories", daemon=True)
             self._writer.start()
         with contextlib.suppress(queue.Full):
-            self._lines.put_nowait((uid, line))
+            for line in lines:
+                self._lines.put_nowait((uid, line, head))
 
     def close(self) -> None:
         """Write what waits, for at most a second."""
@@ -54,17 +79,46 @@ class StoryBook:
             self._writer = None
 
     def _write_all(self) -> None:
-        while (told := self._lines.get()) is not None:
-            self._write(*told)
+        ended = False
+        while not ended:
+            told = [self._lines.get()]
+            if told[0] is not None:
+                time.sleep(GATHER_SECONDS)  # one file is opened once for all that is told of a pod meanwhile
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    told.append(self._lines.get_nowait())
+            lines: dict[str, list[bytes]] = {}
+            heads: dict[str, bytes] = {}
+            for entry in told:
+                if entry is None:
+                    ended = True
+                else:
+                    lines.setdefault(entry[0], []).append(entry[1])
+                    heads[entry[0]] = entry[2]
+            for uid, of_pod in lines.items():
+                self._write(uid, of_pod, heads[uid])
 
-    def _write(self, uid: str, line: bytes) -> None:
+    def _write(self, uid: str, lines: list[bytes], head: bytes) -> None:
         """Never raises for a disk that refuses; says so once."""
         path = self.directory / f"{uid}.jsonl"
         try:
-            if path.exists() and path.stat().st_size + len(line) > BYTES_PER_FILE:
-                path.replace(path.with_suffix(".1.jsonl"))
-            with path.open("ab") as file:
-                file.write(line + b"\n")
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            while lines:
+                size = path.stat().st_size if path.exists() else 0
+                part = b""
+                if size and size + len(lines[0]) + 1 > BYTES_PER_FILE:
+                    path.replace(path.with_suffix(".1.jsonl"))
+                    size, part = 0, b'"part":true,'
+                if size == 0 and len(head) > 2:
+                    lines = [b"{" + part + head[1:], *lines]
+                fitting = 1
+                size += len(lines[0]) + 1
+                while fitting < len(lines) and size + len(lines[fitting]) + 1 <= BYTES_PER_FILE:
+                    size += len(lines[fitting]) + 1
+                    fitting += 1
+                with open(path, "ab", opener=_for_root_alone) as file:
+                    file.write(b"\n".join([*lines[:fitting], b""]))
+                lines = lines[fitting:]
             self._broken = False
         except OSError as error:
             if not self._broken:
@@ -74,12 +128,23 @@ class StoryBook:
     def keep_newest(self, living: set[str]) -> None:
         """Drop the stories of the longest gone pods; called when a pod is forgotten."""
         try:
-            gone = [path for path in self.directory.glob("*.jsonl") if path.name.split(".")[0] not in living]
+            gone = [path for path in self.directory.glob("*.jsonl") if not _uids_of(path) & living]
             gone.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        except OSError:
-            return
-        for path in gone[2 * STORIES_KEPT :]:
-            path.unlink(missing_ok=True)
+            for path in gone[2 * STORIES_KEPT :]:
+                path.unlink(missing_ok=True)
+        except OSError as error:  # what stays is tried again when the next pod is forgotten
+            log.debug("stories in %s stay: %s", self.directory, error)
+
+
+def _for_root_alone(path: str, flags: int) -> int:
+    """What probes and hooks wrote stands in it."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _uids_of(path: Path) -> set[str]:
+    """The pods whose story the file may be: dots are allowed in a UID."""
+    whole = path.name.removesuffix(".jsonl")
+    return {whole, whole.removesuffix(".1")}
 
 
 def uid_of(what: Event | Instruction) -> str:
@@ -91,29 +156,4 @@ def uid_of(what: Event | Instruction) -> str:
     if isinstance(what, RecordEvent):
         return what.event.uid
     status = getattr(what, "status", None)
-    return str(getattr(what, "uid", "") or getattr(status, "uid", ""))
-
-
-def _facts(what: Event | Instruction) -> dict[str, Any]:
-    """The small fields of an event or instruction; whole objects are shortened to what tells the story."""
-    facts: dict[str, Any] = {}
-    for item in fields(what):
-        value = getattr(what, item.name)
-        if item.name in ("cause", "uid", "pod", "record", "listed", "node", "error") or value in ("", None, (), 0.0):
-            continue
-        if isinstance(value, RuntimePod):
-            facts["seen"] = [f"{c.name}#{c.attempt} {c.state} {c.id[:12]} exit={c.exit_code}" for c in value.containers]
-            facts["sandboxes"] = [f"#{s.attempt} {s.state} {s.id[:12]}" for s in value.sandboxes]
-        elif isinstance(value, AdmittedPod):
-            facts["state"] = value.state
-        elif isinstance(value, PodStatus):
-            facts["phase"], facts["version"] = value.status.get("phase"), value.version
-        elif isinstance(value, Instruction):
-            facts[item.name] = type(value).__name__
-        else:
-            facts[item.name] = value
-    if isinstance(what, PodDesired):
-        facts["name"] = (what.pod.get("metadata") or {}).get("name")
-    if isinstance(what, PodObserved):
-        facts["observed_at"] = what.observation.observed_at
-    return facts
+    return str(getattr(what, "uid", "") or getattr(what, "pod_uid", "") or getattr(status, "uid", ""))

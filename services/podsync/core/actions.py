@@ -4,13 +4,15 @@ Compares the spec with what the runtime has; decides nothing about order, back-o
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+from services.podsync.core.container_kill import ContainerKill, failed_probe, probe_grace
+from services.podsync.core.init_actions import compute_init_actions
 from services.podsync.core.record import PodRecord
-from services.podsync.core.restart import restarts_after, should_restart
+from services.podsync.core.restart import newest_exited, should_restart
+from services.podsync.core.restart_rules import restart_policy
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
-from shared.podspec.hashing import container_hash
-
-FAILURE = "failure"  # a probe result
+from shared.podspec.earlier_hash import is_hash_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,16 +25,6 @@ class SandboxDecision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContainerKill:
-    """A running container that must not go on as it is."""
-
-    instance: Container
-    message: str  # of the Killing event
-    restart: bool = True  # another instance is to take its place
-    grace: int | None = None  # seconds, where its probe has a grace period of its own
-
-
-@dataclass(frozen=True, kw_only=True)
 class PodActions:
     """The difference between a pod's spec and the runtime."""
 
@@ -40,7 +32,7 @@ class PodActions:
     create_sandbox: bool = False
     sandbox_attempt: int = 0
     sandbox_changed: bool = False
-    start: tuple[str, ...] = ()  # container names, spec order
+    start: tuple[str, ...] = ()  # container names in the order they start: ephemeral, init, regular; spec order each
     kill: tuple[ContainerKill, ...] = ()
 
 
@@ -61,43 +53,63 @@ def decide_sandbox(record: PodRecord) -> SandboxDecision:
 
 
 def compute_pod_actions(record: PodRecord) -> PodActions:
-    """What separates the pod from its spec, for regular containers."""
+    """What separates the pod from its spec: ephemeral containers, then init containers, then, behind those, regular
+    ones. Where no regular container runs on and none is to start, everything left of the pod ends."""
     sandbox = decide_sandbox(record)
     if sandbox.create:
         return _with_new_sandbox(record, sandbox)
+    ephemeral = [str(spec["name"]) for spec in record.ephemeral_containers if _starts(record, spec)]
+    init = compute_init_actions(record)
+    if init.failed:
+        return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
+    if not init.initialized:
+        return PodActions(start=(*ephemeral, *init.start), kill=init.kill, sandbox_attempt=sandbox.attempt)
     start: list[str] = []
     kill: list[ContainerKill] = []
+    kept = False
     for spec in record.containers:
-        name = spec["name"]
-        instances = record.instances_of(name)
-        newest = instances[0] if instances else None
-        if newest is None or newest.state is not ContainerState.RUNNING:
-            if not should_restart(record, spec, newest):
-                continue
-            start.append(name)
-            if newest is not None and newest.state is ContainerState.UNKNOWN:
-                message = f'Container is in "unknown" state, try killing it before restart: {name}'
-                kill.append(ContainerKill(instance=newest, message=message))
-        elif newest.spec_hash and newest.spec_hash != container_hash(spec):
-            start.append(name)
-            message = f"Container {name} definition changed, will be restarted"
-            kill.append(ContainerKill(instance=newest, message=message))
-        elif failed := _failed_probe(record, newest):
-            restart = record.spec.get("restartPolicy", "Always") != "Never"  # exit codes do not count here
-            message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
-            grace = (spec.get(f"{failed}Probe") or {}).get("terminationGracePeriodSeconds")
-            kill.append(ContainerKill(instance=newest, message=message, restart=restart, grace=grace))
-            start += [name] if restart else []
-    return PodActions(start=tuple(start), kill=tuple(kill), sandbox_attempt=sandbox.attempt)
+        found = _regular_kill(record, spec)
+        if found is not None:
+            kill.append(found)
+        newest = _newest(record, spec)
+        running = newest is not None and newest.state is ContainerState.RUNNING
+        if found.restart if found is not None else not running and should_restart(record, spec, newest):
+            start.append(str(spec["name"]))
+        kept = kept or (running and found is None)
+    if not kept and not start:
+        return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
+    return PodActions(
+        start=(*ephemeral, *init.start, *start), kill=(*init.kill, *kill), sandbox_attempt=sandbox.attempt
+    )
 
 
-def _failed_probe(record: PodRecord, instance: Container) -> str:
-    """`liveness` or `startup` where that probe says that this instance must go, else ""."""
-    results = record.probes.get(instance.id)
-    for kind in ("liveness", "startup"):
-        if results is not None and getattr(results, kind) == FAILURE:
-            return kind
-    return ""
+def _newest(record: PodRecord, spec: dict[str, Any]) -> Container | None:
+    return next(iter(record.instances_of(str(spec["name"]))), None)
+
+
+def _starts(record: PodRecord, spec: dict[str, Any]) -> bool:
+    newest = _newest(record, spec)
+    return (newest is None or newest.state is ContainerState.CREATED) and should_restart(record, spec, newest)
+
+
+def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | None:
+    """Whether the newest instance of a regular container must go, and whether another follows."""
+    name, newest = str(spec["name"]), _newest(record, spec)
+    if newest is None or newest.state not in (ContainerState.RUNNING, ContainerState.UNKNOWN):
+        return None
+    if newest.state is ContainerState.UNKNOWN:
+        if not should_restart(record, spec, newest):
+            return None
+        message = f'Container is in "unknown" state, try killing it before restart: {name}'
+        return ContainerKill(instance=newest, message=message)
+    if not is_hash_of(spec, newest.spec_hash):
+        return ContainerKill(instance=newest, message=f"Container {name} definition changed, will be restarted")
+    if failed := failed_probe(record, newest):
+        restart = restart_policy(record, spec) != "Never"  # exit codes do not count here
+        message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
+        grace = probe_grace(spec, failed)
+        return ContainerKill(instance=newest, message=message, restart=restart, grace=grace)
+    return None
 
 
 def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
@@ -106,14 +118,16 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
     policy = record.spec.get("restartPolicy", "Always")
     start = []
     for spec in record.containers:
-        instances = record.instances_of(spec["name"])
-        exited = next((c for c in instances if c.state is ContainerState.EXITED), None)
-        if policy == "OnFailure" and exited is not None and not restarts_after(record, spec, exited.exit_code):
+        exited = newest_exited(record.instances_of(spec["name"]))
+        done = exited is not None and exited.exit_code == 0 and record.replacing.get(exited.name) != exited.id
+        if done and restart_policy(record, spec) == "OnFailure":
             continue
         start.append(spec["name"])
     create = not (policy == "Never" and sandbox.attempt != 0 and started_once)
-    if not start and started_once:
+    if not start and (not record.containers or any(spec["name"] in started_once for spec in record.containers)):
         create = False
+    if record.init_containers:
+        start = [record.init_containers[0]["name"]]
     return PodActions(
         kill_pod=bool(record.sandboxes or record.alive),
         create_sandbox=create,

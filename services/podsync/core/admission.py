@@ -21,11 +21,10 @@ _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """`reason` "" = admitted; `without_effect` names parts of the spec that are accepted and do nothing yet."""
+    """`reason` "" = admitted."""
 
     reason: str = ""
     message: str = ""
-    without_effect: tuple[str, ...] = ()
     ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
     victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
 
@@ -45,31 +44,12 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
     return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
 
 
-def _has_subpath(container: Object) -> bool:
-    return any(m.get("subPath") or m.get("subPathExpr") for m in container.get("volumeMounts") or [])
-
-
 def _unsupported(pod: Object) -> Verdict:
-    """What would run wrongly is refused; what would run without a part of its spec is named."""
-    spec: Object = pod.get("spec") or {}
-    containers: list[Object] = spec.get("containers") or []
-    missing = [
-        feature
-        for feature, asked in (
-            ("init containers", spec.get("initContainers")),
-            ("container restart rules", any(c.get("restartPolicy") for c in containers)),
-            ("dynamic resource claims", spec.get("resourceClaims")),
-            ("user namespaces", spec.get("hostUsers") is False),
-            ("block volumes", any(c.get("volumeDevices") for c in containers)),
-            ("image volumes", any(v.get("image") for v in spec.get("volumes") or [])),
-            ("subpaths of volumes", any(_has_subpath(c) for c in containers)),
-        )
-        if asked
-    ]
-    if missing:
-        text = f"Pod requires node features that are not available: {', '.join(missing)}"
-        return Verdict(reason="PodFeatureUnsupported", message=text)
-    return Verdict(without_effect=("lifecycle",) if any(c.get("lifecycle") for c in containers) else ())
+    """What would run wrongly is refused."""
+    if not (pod.get("spec") or {}).get("resourceClaims"):
+        return Verdict()
+    text = "Pod requires node features that are not available: dynamic resource claims"
+    return Verdict(reason="PodFeatureUnsupported", message=text)
 
 
 def _pressure(pod: Object, view: NodeView) -> Verdict:

@@ -26,6 +26,8 @@ def sound_status(given: Any) -> Json:
             status[name] = addresses
     for name in _CONTAINER_LISTS:
         statuses = [_container(c) for c in _dicts(given.get(name)) if isinstance(c.get("name"), str)]
+        if name == "ephemeralContainerStatuses":
+            statuses = [{key: value for key, value in c.items() if key != "started"} for c in statuses]
         if statuses:
             status[name] = statuses
     return status

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError
-from services.podsync.core.container_mounts import MountedVolume, container_mounts
+from services.podsync.core.container_mounts import MountedVolume, block_devices, container_mounts
 from services.podsync.core.container_resources import container_resources
-from services.podsync.core.environment import References, container_environment
+from services.podsync.core.environment import EnvFiles, References, container_environment
 from services.podsync.core.message import Present, message
 from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.sandbox_config import pod_labels
 from services.podsync.core.security_context import container_security_context, verify_non_root
+from services.podsync.core.user_namespaces import Mappings
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object
 from shared.podspec.expansion import expand
@@ -54,6 +55,11 @@ def container_config(
     termination_path: str,
     service_env: Mapping[str, str],
     references: References,
+    env_files: EnvFiles | None = None,
+    image_volumes: Mapping[str, str] | None = None,
+    target_id: str = "",
+    mappings: Mappings | None = None,
+    volume_groups: Sequence[int] = (),
 ) -> Message:
     """The message for CreateContainer.
 
@@ -62,20 +68,38 @@ def container_config(
     volumeMount -> prepared host path, for mounts with subPath or subPathExpr (`container_mounts.wanted_subpaths`).
     `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` says so;
     `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of
-    services. `references`: the ConfigMaps and Secrets of its environment.
-    Raises ContainerConfigError."""
+    services. `references`, `env_files`: the ConfigMaps, Secrets and files of its environment. `image_volumes`: volume
+    name -> reference of its image as pulled. `target_id`: of the container that an ephemeral one is to look into.
+    `mappings`: of the pod's user namespace, None = it has none. `volume_groups`: group ids that the pod's persistent
+    volumes bring along. Raises ContainerConfigError."""
     verify_non_root(pod, container, image)
-    if container.get("volumeDevices"):
-        raise ContainerConfigError("volumeDevices are not supported yet")
-    if ((container.get("resources") or {}).get("claims")) or (container.get("lifecycle") or {}).get("stopSignal"):
-        raise ContainerConfigError("resources.claims and lifecycle.stopSignal are not supported yet")
+    if container.get("targetContainerName") and not target_id:
+        raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
+    if (container.get("resources") or {}).get("claims"):
+        raise ContainerConfigError("resources.claims are not supported yet")
     env = container_environment(
-        pod, container, facts=facts, pod_ips=pod_ips, service_env=service_env, references=references
+        pod,
+        container,
+        facts=facts,
+        pod_ips=pod_ips,
+        service_env=service_env,
+        references=references,
+        env_files=env_files,
     )
     name = str(container.get("name") or "")
     linux = message(
         resources=Present(container_resources(pod, container, facts)),
-        security_context=Present(container_security_context(pod, container, facts=facts, image=image)),
+        security_context=Present(
+            container_security_context(
+                pod,
+                container,
+                facts=facts,
+                image=image,
+                target_id=target_id,
+                mappings=mappings,
+                volume_groups=volume_groups,
+            )
+        ),
     )
     return message(
         metadata=Present(message(name=name, attempt=restart_count)),
@@ -96,11 +120,15 @@ def container_config(
             subpaths=subpaths,
             etc_hosts_path=etc_hosts_path,
             termination_path=termination_path,
+            image_volumes=image_volumes,
+            mappings=mappings,
         ),
+        devices=block_devices(container, volumes),
         labels={**pod_labels(pod), CONTAINER_NAME: name},
         annotations=_annotations(pod, container, restart_count),
         log_path=f"{name}/{restart_count}.log",
         linux=linux,
+        stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,
     )
 
 

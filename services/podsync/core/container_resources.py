@@ -20,7 +20,7 @@ from shared.podspec.resources import (
     resource_list,
     shares,
 )
-from shared.podspec.static_pod import is_node_critical
+from shared.podspec.static_pod import is_critical, is_node_critical
 
 _GUARANTEED, _BEST_EFFORT = -997, 1000
 _BURSTABLE = range(3, 1000)  # between the node's own processes and BestEffort
@@ -35,10 +35,10 @@ def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Mes
     sizes = {hugepage_size(name): amount.base() for name, amount in limits.items() if hugepage_size(name)}
     return message(
         **fields,
-        memory_swap_limit_in_bytes=0 if facts.cgroup_v2 else memory_limit,
+        memory_swap_limit_in_bytes=memory_limit if facts.swap_controller and not facts.cgroup_v2 else 0,
         oom_score_adj=oom_score_adj(pod, container, facts.memory_capacity),
         hugepage_limits=[message(page_size=size, limit=sizes.get(size, 0)) for size in facts.page_sizes],
-        unified=_unified(facts),
+        unified=_unified(pod, container, facts),
     )
 
 
@@ -73,7 +73,7 @@ def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
 
 def _linux_resources(requests: ResourceList, limits: ResourceList, facts: NodeFacts) -> Message:
     limit = limits.get("cpu", ZERO)
-    cpu = requests.get("cpu") or limit
+    cpu = requests.get("cpu", limit)  # a request of 0 is one
     return message(
         cpu_shares=shares(cpu.milli()),
         cpu_period=facts.cpu_cfs_quota_period if facts.cpu_cfs_quota else 0,
@@ -82,11 +82,23 @@ def _linux_resources(requests: ResourceList, limits: ResourceList, facts: NodeFa
     )
 
 
-def _unified(facts: NodeFacts) -> dict[str, str]:
+def _unified(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]:
     if not facts.cgroup_v2:
         return {}
     unified = {} if facts.single_process_oom_kill else {"memory.oom.group": "1"}
-    return unified | ({"memory.swap.max": "0"} if facts.swap_controller else {})
+    return unified | ({"memory.swap.max": str(_swap(pod, container, facts))} if facts.swap_controller else {})
+
+
+def _swap(pod: Object, container: Object, facts: NodeFacts) -> int:
+    """Bytes of swap (node.md 4.13): the container's part of the node's, as its memory request is part of the node's
+    memory; nothing for who is to be quick or has all it may use anyway."""
+    request = resource_list(container, "requests").get("memory")
+    limit = resource_list(container, "limits").get("memory")
+    if not (facts.limited_swap and request and facts.memory_capacity > 0):
+        return 0
+    if qos_class(pod) is not QosClass.BURSTABLE or is_critical(pod) or request == limit:
+        return 0
+    return int(request.base() / facts.memory_capacity * facts.swap_capacity)
 
 
 def _memory_request(container: Object) -> int:

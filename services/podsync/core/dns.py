@@ -15,6 +15,7 @@ MAX_NAMESERVERS = 3
 MAX_SEARCHES = 32
 MAX_SEARCH_LENGTH = 253
 MAX_SEARCH_LINE = 2048
+CLUSTER_SEARCHES = 3  # of a pod's namespace, of Services, of the domain
 _CLUSTER_OPTIONS = ("ndots:5",)
 _MISSING_CLUSTER_DNS = (
     'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
@@ -69,6 +70,31 @@ def pod_dns(pod: Object, facts: NodeFacts) -> PodDns:
     warnings += exceeded
     config = {"servers": resolver.servers, "searches": resolver.searches, "options": resolver.options}
     return PodDns(config={key: list(value) for key, value in config.items() if value}, warnings=tuple(warnings))
+
+
+def resolv_conf_warnings(facts: NodeFacts, path: str) -> tuple[str, ...]:
+    """What of the node's file at `path` pods can't have, or why it is of no use; the cluster's three searches come
+    before those of the file."""
+    if not path:
+        return ()
+    try:
+        searches = _host_resolver(facts).searches
+    except SandboxConfigError as error:
+        return (error.message,)
+    most = MAX_SEARCHES - CLUSTER_SEARCHES
+    told = []
+    if len(searches) > most:
+        told.append(f"Resolv.conf file '{path}' contains search line consisting of more than {most} domains!")
+    if any(len(search) > MAX_SEARCH_LENGTH for search in searches):
+        told.append(
+            f'Resolv.conf file "{path}" contains a search path which length is more than allowed '
+            f"{MAX_SEARCH_LENGTH} chars!"
+        )
+    if len(" ".join(searches)) > MAX_SEARCH_LINE:
+        told.append(
+            f"Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_LINE} chars!"
+        )
+    return tuple(told)
 
 
 def _host_resolver(facts: NodeFacts) -> _Resolver:

@@ -1,13 +1,13 @@
 """The environment of one container (reference pods.md 6.3).
 
-Values come from the pod, the node's facts, the services' variables and the ConfigMaps and Secrets given (`Referenced`);
-nothing is read.
+Values come from the pod, the node's facts, the services' variables, the ConfigMaps and Secrets (`Referenced`) and the
+files (`EnvFile`) given; nothing is read.
 """
 
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError
@@ -17,6 +17,7 @@ from shared.podspec.expansion import expand
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 
 _KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
+UNREADABLE_ENV_FILE = "couldn't parse env file"
 _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
@@ -24,7 +25,7 @@ _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 class Referenced:
     """A ConfigMap or Secret as it was found: the object, or why there is none."""
 
-    object: Object | None
+    object: Object | None = field(repr=False)
     not_found: bool = False
     error: str = ""
 
@@ -32,18 +33,36 @@ class Referenced:
 References = Mapping[tuple[str, str], Referenced]  # (kind, name) in the pod's namespace
 
 
+@dataclass(frozen=True)
+class EnvFile:
+    """A file of variables as it was found in a volume: what it sets, or why that is not known."""
+
+    variables: Mapping[str, str] = field(repr=False)
+    missing: bool = False  # there is no such file
+    error: str = ""
+
+
+EnvFiles = Mapping[tuple[str, str], EnvFile]  # (volume, path in it)
+
+
 def environment_references(container: Object) -> tuple[tuple[str, str], ...]:
     """(kind, name) of every ConfigMap and Secret that the container's environment needs, each once."""
     found: dict[tuple[str, str], None] = {}
     for source in container.get("envFrom") or ():
-        for field, kind in _FROM_REFS.items():
-            if source.get(field):
-                found[kind, str(source[field].get("name") or "")] = None
+        for place, kind in _FROM_REFS.items():
+            if source.get(place):
+                found[kind, str(source[place].get("name") or "")] = None
     for variable in container.get("env") or ():
-        for field, kind in _KEY_REFS.items():
-            if reference := (variable.get("valueFrom") or {}).get(field):
+        for place, kind in _KEY_REFS.items():
+            if reference := (variable.get("valueFrom") or {}).get(place):
                 found[kind, str(reference.get("name") or "")] = None
     return tuple(found)
+
+
+def environment_files(container: Object) -> tuple[tuple[str, str], ...]:
+    """(volume, path in it) of every file that the container's environment needs, each once."""
+    sources = ((variable.get("valueFrom") or {}).get("fileKeyRef") for variable in container.get("env") or ())
+    return tuple(dict.fromkeys(_file_of(reference) for reference in sources if reference))
 
 
 def container_environment(
@@ -54,23 +73,27 @@ def container_environment(
     pod_ips: Sequence[str],
     service_env: Mapping[str, str],
     references: References,
+    env_files: EnvFiles | None = None,
 ) -> dict[str, str]:
     """The final environment: envFrom, then the container's own variables in order, the last of one name wins; then the
     services' that are not among them. `pod_ips` is not looked at for hostNetwork pods; `references` has every one that
-    `environment_references` names. Raises ContainerConfigError."""
+    `environment_references` names, `env_files` every one of `environment_files`. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("enableServiceLinks") is None:
         raise ContainerConfigError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
     status = _status_fields(pod, facts, pod_ips)
     env = _from_whole_objects(container, references)
     for variable in container.get("env") or ():
-        name = variable["name"]
+        name = str(variable.get("name") or "")
         if variable.get("value"):
             env[name] = expand(variable["value"], env, service_env)
         elif source := variable.get("valueFrom"):
-            value = _from_key(pod, source, references)
-            if value is None and not any(field in source for field in _KEY_REFS):
-                value = _value_from(pod, container, name, source, facts, status)
+            if source.get("fileKeyRef"):
+                value = _from_file(source["fileKeyRef"], env_files or {})
+            else:
+                value = _from_key(pod, source, references)
+                if value is None and not any(field in source for field in _KEY_REFS):
+                    value = _value_from(pod, container, source, facts, status)
             if value is not None:
                 env[name] = value
         else:
@@ -79,10 +102,8 @@ def container_environment(
 
 
 def _value_from(
-    pod: Object, container: Object, name: str, source: dict[str, Any], facts: NodeFacts, status: Mapping[str, str]
+    pod: Object, container: Object, source: dict[str, Any], facts: NodeFacts, status: Mapping[str, str]
 ) -> str:
-    if "fileKeyRef" in source:
-        raise ContainerConfigError(f"environment variable {name}: values from a file are not supported yet")
     try:
         if "fieldRef" in source:
             return field_value(pod, str(source["fieldRef"].get("fieldPath") or ""), status)
@@ -96,10 +117,10 @@ def _value_from(
 def _from_whole_objects(container: Object, references: References) -> dict[str, str]:
     env: dict[str, str] = {}
     for source in container.get("envFrom") or ():
-        for field, kind in _FROM_REFS.items():
-            if not source.get(field):
+        for place, kind in _FROM_REFS.items():
+            if not source.get(place):
                 continue
-            found = _found(kind, source[field], references)
+            found = _found(kind, source[place], references)
             for key, value in _data(kind, found).items():
                 env[f"{source.get('prefix') or ''}{key}"] = value
     return env
@@ -107,10 +128,10 @@ def _from_whole_objects(container: Object, references: References) -> dict[str, 
 
 def _from_key(pod: Object, source: Mapping[str, Any], references: References) -> str | None:
     """The value a configMapKeyRef or secretKeyRef names; None = there is none and it is optional, or no such ref."""
-    for field, kind in _KEY_REFS.items():
-        if not source.get(field):
+    for place, kind in _KEY_REFS.items():
+        if not source.get(place):
             continue
-        reference = source[field]
+        reference = source[place]
         found = _found(kind, reference, references)
         data, key = _data(kind, found), str(reference.get("key") or "")
         if key in data:
@@ -120,6 +141,26 @@ def _from_key(pod: Object, source: Mapping[str, Any], references: References) ->
         namespace = (pod.get("metadata") or {}).get("namespace", "")
         raise ContainerConfigError(f"couldn't find key {key} in {kind} {namespace}/{reference.get('name', '')}")
     return None
+
+
+def _file_of(reference: Mapping[str, Any]) -> tuple[str, str]:
+    return str(reference.get("volumeName") or ""), str(reference.get("path") or "")
+
+
+def _from_file(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
+    """The value a fileKeyRef names; None = the file does not set it, or sets it to nothing, and it is optional."""
+    volume, path = _file_of(reference)
+    found = files.get((volume, path))
+    if found is None:
+        raise ContainerConfigError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
+    if found.error or (found.missing and not reference.get("optional")):
+        raise ContainerConfigError(found.error or UNREADABLE_ENV_FILE)
+    key = str(reference.get("key") or "")
+    if value := found.variables.get(key):
+        return value
+    if reference.get("optional"):
+        return None
+    raise ContainerConfigError(f'environment variable key "{key}" not found in file "{path}"')
 
 
 def _found(kind: str, reference: Mapping[str, Any], references: References) -> Object:

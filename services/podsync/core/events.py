@@ -11,7 +11,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
-from shared.model.runtime import RuntimePod
+from shared.model.runtime import Container, RuntimePod, Sandbox
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +61,14 @@ class PodVanished(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeListed(Event):
+    """What pleg says of the runtime's pods is (not) complete and (not) stale: only then is "not listed" an answer."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class VolumesChanged(Event):
     """The mounted world of a pod changed; None = nothing of it is mounted or wanted."""
 
@@ -106,17 +114,22 @@ class ProbesChanged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CallDone(Event):
-    """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked."""
+    """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked at all of
+    it; `sandbox` and `containers` are what it looked at where the call can have changed nothing else."""
 
     uid: str
     call: Call
     completed_at: float
     observation: RuntimePod | None = None
+    sandbox: Sandbox | None = None  # RunPodSandbox
+    containers: tuple[Container, ...] = ()  # StartContainer, KillPod
     container_id: str = ""  # CreateContainer
     log_path: str = ""  # CreateContainer
     log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
     image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
-    warnings: tuple[tuple[str, str], ...] = ()  # RunPodSandbox: reason and message of Warning events about DNS
+    must_pull: bool = False  # InspectImage: it is present, and this pod's right to it has yet to be shown by a pull
+    warnings: tuple[tuple[str, str], ...] = ()  # of any call: reason and message of Warning events of the pod
+    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
     took: float = 0.0  # seconds, of the call proper
     waited: float = 0.0  # seconds, waiting for a turn included
     node: Object | None = None  # FetchNode; None = it could not be read
@@ -133,6 +146,9 @@ class CallFailed(Event):
     text: str  # the kubelet's error text, `rpc error: code = … desc = …`
     description: str  # without the rpc prefix
     reason: str = ""
+    interrupted: bool = False  # we gave it up, see InterruptCall: no failure of anybody's
+    warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
+    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Image pull policy and pull back-off of one pod: whether to look, to pull, or to wait (reference pods.md 7.1, 7.3)."""
+"""Image names, pull policy and pull back-off of one pod's containers and image volumes (reference pods.md 7.1, 7.3)."""
 
 import re
 from typing import Any
@@ -9,6 +9,12 @@ from shared.podspec.image_name import default_pull_policy
 INITIAL_SECONDS = 10.0
 MAXIMUM_SECONDS = 300.0
 EXPIRES_AFTER_SECONDS = 600.0
+
+REGISTRY_ERRORS = {
+    "RegistryUnavailable": "the registry is unavailable",
+    "SignatureValidationFailed": "the signature validation failed",
+}
+PULL_ERRORS = ("ErrImagePull", *REGISTRY_ERRORS)  # waiting reasons: why a pull failed, as against that it waits
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -39,6 +45,19 @@ def with_default_tag(image: str) -> str:
 def pull_policy(container: dict[str, Any]) -> str:
     """Always, IfNotPresent or Never; the API's default where the spec has none."""
     return str(container.get("imagePullPolicy") or default_pull_policy(str(container.get("image", ""))))
+
+
+def volume_key(volume: str) -> str:
+    """Where a volume's image stands among those of the containers, whose names have no slash."""
+    return f"volume/{volume}"
+
+
+def registry_error(image: str, text: str) -> tuple[str, str]:
+    """Waiting reason and message for a failed pull whose error text is this: the runtime names two of them."""
+    for reason, because in REGISTRY_ERRORS.items():
+        if text.startswith(reason):
+            return reason, f"image pull failed for {image} because {because}{text.removeprefix(reason)}"
+    return "ErrImagePull", text
 
 
 def pull_waits_until(record: PodRecord, image: str) -> float:

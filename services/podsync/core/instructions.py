@@ -44,9 +44,10 @@ class PublishAdmitted(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishStatus(Instruction):
-    """Put on `pods.status`."""
+    """Put on `pods.status`. `on_the_way`: a newer one follows within moments, which may as well go out in its place."""
 
     status: PodStatus = field(repr=False)
+    on_the_way: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,10 @@ class Call(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtPod(Call):
-    """List and inspect what the runtime has of this pod."""
+    """List and inspect what the runtime has of this pod. `unheard_of`: pleg, whose list is complete and fresh, knows
+    nothing of it and neither did we ever, so there is nothing to look at."""
+
+    unheard_of: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +106,23 @@ class RunPodSandbox(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class InspectImage(Call):
-    """Ask whether the container's image is present."""
+    """Ask whether the container's image is present, and whether this pod may use it as it is (pods.md 7.6)."""
 
-    container: str
+    container: str  # "" for the image of a volume
     image: str
+    volume: str = ""  # the pod's volume whose image it is, "" for a container's
+    policy: str = "IfNotPresent"  # imagePullPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
 class PullImage(Call):
-    """Pull the container's image, in the sandbox of this attempt."""
+    """Pull the container's image, or a volume's, in the sandbox of this attempt."""
 
     container: str
     image: str
     sandbox_attempt: int
+    volume: str = ""
+    policy: str = "IfNotPresent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +135,8 @@ class CreateContainer(Call):
     sandbox_attempt: int
     image: ImageStatus
     pod_ips: tuple[str, ...]
+    image_volumes: tuple[tuple[str, str], ...] = ()  # name of a volume -> reference of its image, as pulled
+    target_id: str = ""  # of the container whose processes an ephemeral one is to see, "" = none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,20 +149,46 @@ class StartContainer(Call):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KillContainer(Call):
-    """Stop one container with a grace period in seconds."""
+class RunPostStartHook(Call):
+    """Run the container's lifecycle.postStart to its end (pods.md 8.4); a failure of the hook is a failed call."""
+
+    container: str
+    container_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerStop:
+    """How one container is to be stopped (pods.md 8.2, 8.3). `grace_seconds` is for all of it: its preStop hook, the
+    wait for others, then the process, which gets what is left and 2 s at least."""
 
     container: str
     container_id: str
     grace_seconds: int
+    pre_stop: bool = False  # its spec has lifecycle.preStop, to be run first
+    after: tuple[str, ...] = ()  # container ids: a sidecar is not stopped before these have ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillContainer(Call):
+    """Stop one container."""
+
+    stop: ContainerStop
 
 
 @dataclass(frozen=True, kw_only=True)
 class KillPod(Call):
-    """Stop these containers in parallel (id -> grace seconds), then these sandboxes."""
+    """Stop these containers in parallel, each as its stop says, then these sandboxes."""
 
-    containers: tuple[tuple[str, int], ...]
+    containers: tuple[ContainerStop, ...]
     sandboxes: tuple[str, ...]
+    grace_seconds: int = 0  # of the pod when this was decided; a shorter one later makes it worth deciding anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterruptCall(Instruction):
+    """Wait no longer for the pod's call, which only waits itself; it comes back as a failure marked `interrupted`."""
+
+    uid: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +196,7 @@ class RemoveContainers(Call):
     """Remove dead containers with their logs: (id, container name, log path)."""
 
     containers: tuple[tuple[str, str, str], ...]
+    keep_logs: bool = False  # RestartAllContainers: kubectl logs goes on showing them
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ Takes events in and says which pods they touch. Decides who is admitted, ends or
 decided by `steps`, called by `machine`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
@@ -21,6 +22,7 @@ from services.podsync.core.events import (
     PodVanished,
     ProbesChanged,
     RuntimeChanged,
+    RuntimeListed,
     SourcesHeard,
     TimePassed,
     VolumesChanged,
@@ -28,7 +30,8 @@ from services.podsync.core.events import (
 )
 from services.podsync.core.instructions import FetchNode
 from services.podsync.core.node_view import MachineFacts, node_addresses, node_view
-from services.podsync.core.record import PodRecord, from_desired, from_runtime, restore
+from services.podsync.core.record import PodRecord, from_desired, from_runtime
+from services.podsync.core.saved_record import restore
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from shared.timestamps import rfc3339
@@ -38,7 +41,7 @@ FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long pas
 
 class Knowledge:
     """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
-    as `PodRecord.persisted` wrote it, by this or another version."""
+    as `saved_record.persisted` wrote it, by this or another version."""
 
     def __init__(self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]]) -> None:
         self._started_at, self._facts = started_at, facts
@@ -58,8 +61,10 @@ class Knowledge:
         self.supplemental_groups_policy = False
         self.node_heard = False  # the API server's Node, or that there is none, or that nobody can know
         self.runtime_heard = False
+        self._runtime: RuntimeChanged | None = None  # as heard last
         self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
         self.sources_ready = False
+        self.runtime_listed = False
         self.volumes_known = False
         self.network_ready = True
         self.network_message = ""
@@ -100,6 +105,9 @@ class Knowledge:
                     self.volumes[uid] = volumes
                 record = self.records.get(uid)
                 return [] if record is None else [record]
+            case RuntimeListed():
+                self.runtime_listed = event.complete and not event.stale
+                return []
             case VolumesHeard():
                 self.volumes_known = event.complete and not event.stale
                 return list(self.records.values())
@@ -108,7 +116,7 @@ class Knowledge:
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                return [r for r in self.records.values() if r.call is None]
+                return [r for r in self.records.values() if r.call is None and r.wake_at <= now]
             case _:
                 return []
 
@@ -124,8 +132,9 @@ class Knowledge:
                     touched = self._judge(record, now, node=self.node, last_word=False)
         elif record.deleted and not _deletion_requested(event.pod):
             record.restart_requested = True
+        elif not record.wanted_as(event.source, event.pod):
+            return []  # what we wrote comes back
         else:
-            record.wanted_as(event.source, event.pod)
             if record.state is PodState.TERMINATING:
                 record.grace_seconds = lifecycle.effective_grace(record)
         if record.deletion_requested and record.state is PodState.SYNC:
@@ -141,6 +150,7 @@ class Knowledge:
             record.start_time, record.active_since = rfc3339(now + self.skew), now
         self.records[event.uid] = record
         seen = self.unclaimed.pop(event.uid, None)
+        record.unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
         if seen is not None and seen.observed_at > self._started_at:
             record.observe(seen, seen.observed_at)
         return record
@@ -176,7 +186,6 @@ class Knowledge:
             return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
         record.judged = True
         record.rejected, record.rejected_message = verdict.reason, verdict.message
-        record.without_effect = verdict.without_effect
         if verdict.reason:
             lifecycle.move(record, PodState.FINISHED)
         return self._preempt(record, verdict, now)
@@ -249,6 +258,10 @@ class Knowledge:
         return [record]
 
     def _on_runtime(self, event: RuntimeChanged, now: float) -> list[PodRecord]:
+        heard = replace(event, cause="")
+        if heard == self._runtime:
+            return []
+        self._runtime = heard
         back = event.reachable and not self.runtime_reachable
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name

@@ -6,7 +6,7 @@ Reference pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.record import PodRecord
+from services.podsync.core.record import TERMINAL_PHASES, PodRecord
 from shared.timestamps import parse_rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
@@ -20,9 +20,6 @@ LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
 
 MINIMUM_STOP_SECONDS = 2  # a StopContainer timeout is never shorter
 MINIMUM_GRACE_SECONDS = 1
-
-
-TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 class IllegalEdgeError(Exception):
@@ -60,6 +57,8 @@ def begin_termination(record: PodRecord, *, reason: str, now: float, override: i
     record.termination_cause = reason
     record.retry_at = 0.0
     record.failures = 0
+    record.restarting_all = False
+    record.replacing.clear()
     move(record, PodState.TERMINATING)
 
 
@@ -80,7 +79,7 @@ def exceed_deadline(record: PodRecord, now: float) -> None:
     begin_termination(record, reason="activeDeadlineSeconds is over", now=now)
 
 
-def stop_seconds(record: PodRecord, now: float) -> int:
-    """What is left of the grace for a StopContainer sent now: after a restart it goes on where it was."""
+def grace_left(record: PodRecord, now: float) -> int:
+    """Seconds left of the grace of a pod that ends: after a restart it goes on where it was. 0 = its time is over."""
     spent = max(0.0, now - record.terminating_since) if record.terminating_since else 0.0
-    return max(MINIMUM_STOP_SECONDS, record.grace_seconds - int(spent))
+    return max(0, record.grace_seconds - int(spent))

@@ -12,25 +12,36 @@ from bus.messages.podsync import PodState, PodStatus
 from services.podsync.core import lifecycle
 from services.podsync.core.events import (
     Event,
+    TimePassed,
 )
 from services.podsync.core.instructions import (
+    Call,
     ForgetPod,
     Instruction,
+    InterruptCall,
+    KillContainer,
+    KillPod,
     LookAtPod,
     PublishAdmitted,
     PublishStatus,
+    PullImage,
     RecordEvent,
     RemoveContainers,
+    RemoveSandboxes,
     ReportMistake,
+    RunPostStartHook,
     SavePod,
     WakeAt,
 )
 from services.podsync.core.knowledge import Knowledge
 from services.podsync.core.node_view import MachineFacts, node_addresses
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
-from services.podsync.core.pod_status import container_ids, pod_status, withheld
-from services.podsync.core.record import PodRecord
-from services.podsync.core.steps import Step, World, next_step
+from services.podsync.core.pod_status import container_ids, is_starting, pod_status, withheld
+from services.podsync.core.record import NEVER, TERMINAL_PHASES, PodRecord
+from services.podsync.core.saved_record import essential, must_be_saved, persisted
+from services.podsync.core.situation import Step, World
+from services.podsync.core.steps import next_step
+from shared.podspec.containers import field_path
 from shared.timestamps import rfc3339
 
 
@@ -82,11 +93,18 @@ class PodSync:
         for record in touched:
             if record.uid in self.records:
                 out += self._advance_alone(record, event.cause, now)
+        if isinstance(event, TimePassed):
+            out += self._next_wake(now)
         return out
+
+    def _next_wake(self, now: float) -> list[Instruction]:
+        """The clock has one alarm, for the earliest wish; it has gone off, so the others' are made known again."""
+        left = [r.wake_at for r in self.records.values() if r.call is None and now < r.wake_at < NEVER]
+        return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
         """What the checkpoint holds of every pod; the constructor's `checkpoint` is its inverse."""
-        return {uid: record.persisted() for uid, record in self.records.items()}
+        return {uid: persisted(record) for uid, record in self.records.items()}
 
     def validate(self) -> None:
         """Raise AssertionError where an invariant is broken; tests call it after every event."""
@@ -111,7 +129,7 @@ class PodSync:
             return self._advance(record, cause, now)
         except Exception as error:
             record.call = call
-            record.retry_at = now + RETRY_SECONDS
+            record.retry_at = record.wake_at = now + RETRY_SECONDS
             wake = WakeAt(cause="a decision failed", when=record.retry_at)
             return [ReportMistake(cause=cause, uid=record.uid, error=error), wake]
 
@@ -125,14 +143,14 @@ class PodSync:
         record.volumes = self.known.volumes.get(record.uid)
         if record.state is PodState.SYNC and record.looked and now >= record.resync_at > 0:
             record.looked = False  # the safety net under every event that may have been missed
-        if record.without_effect:
-            parts = ", ".join(record.without_effect)
-            events.append(("Warning", "PartsWithoutEffect", f"not carried out by this agent yet: {parts}", ""))
-            record.without_effect = ()
         if record.rejected and record.admitted is None:
             events.append(("Warning", record.rejected, record.rejected_message, ""))
         self._refresh_status(record, now)
+        shown_from = _shown_from(record)
         step, under_way, stopped = Step(), record.call is not None, False
+        if _is_kept_from_ending(record):
+            record.given_up = True
+            out.append(InterruptCall(cause=cause, uid=record.uid))
         while not under_way:
             if record.state is PodState.SYNC and not record.rejected and lifecycle.has_ended(record):
                 lifecycle.begin_termination(record, reason="the pod has run to its end", now=now)
@@ -151,11 +169,12 @@ class PodSync:
         if not under_way:
             self._show_reasons(record, step, events)
         self._break_circle(record, step, now)
-        self._refresh_status(record, now)
-        out += self._save_and_publish(record, cause, urgent=isinstance(step.call, RemoveContainers))
+        if _shown_from(record) != shown_from:
+            self._refresh_status(record, now)
+        out += self._save_and_publish(record, cause, step.call)
         out += [RecordEvent(cause=cause, event=self._event(record, now, *entry)) for entry in events]
         if step.call is not None:
-            record.call = replace(step.call, cause=cause)
+            record.call, record.given_up = replace(step.call, cause=cause), False
             out.append(record.call)
         if isinstance(step.call, LookAtPod):
             record.resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
@@ -163,6 +182,7 @@ class PodSync:
             step.wake_earlier(record.resync_at)
         if until is not None and until > now:
             step.wake_earlier(until)
+        record.wake_at = step.wake_at or NEVER
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
         if record.state is PodState.FINISHED and record.call is None:
@@ -191,6 +211,7 @@ class PodSync:
             ),
             network_ready=self.known.network_ready,
             network_message=self.known.network_message,
+            runtime_listed=self.known.runtime_listed,
             volumes_known=self.known.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
             still_listed=record.uid in self.known.desired,
@@ -219,7 +240,7 @@ class PodSync:
         node_ips = node_addresses(self.known.node) or self.settings.node_ips
         wall = now + self.known.skew
         status = pod_status(record, now=wall, runtime_name=self.known.runtime_name, node_ips=node_ips)
-        if status["phase"] in lifecycle.TERMINAL_PHASES and not record.rejected:
+        if status["phase"] in TERMINAL_PHASES and not record.rejected:
             record.outcome = status["phase"]
         record.status = withheld(record, status)
 
@@ -233,16 +254,16 @@ class PodSync:
             events[:] = [e for e in events if e not in step.events]
         record.waits_for = step.waits_for
 
-    def _save_and_publish(self, record: PodRecord, cause: str, *, urgent: bool) -> list[Instruction]:
-        """`urgent`: the status too is saved first, because what it was computed from is about to be removed."""
+    def _save_and_publish(self, record: PodRecord, cause: str, call: Call | None) -> list[Instruction]:
+        """What only we know is saved first; so is all the rest when what it came from is about to be removed."""
         out: list[Instruction] = []
-        essential = record.essential()
+        essentials = essential(record)
         changed = record.status != record.published_status
-        if essential != record.saved:
-            record.saved = essential
-            out.append(SavePod(cause=cause, uid=record.uid, record=record.persisted()))
-        elif changed:
-            out.append(SavePod(cause=cause, uid=record.uid, record=record.persisted(), urgent=urgent))
+        if changed or essentials != record.saved:
+            urgent = must_be_saved(record, essentials) or isinstance(call, RemoveContainers | RemoveSandboxes)
+            record.saved = essentials
+            saved = essentials | {"status": record.status}
+            out.append(SavePod(cause=cause, uid=record.uid, record=saved, urgent=urgent))
         admitted = record.as_admitted()
         if admitted != record.admitted and record.judged:
             record.admitted = admitted
@@ -258,7 +279,7 @@ class PodSync:
                 status=record.status,
                 container_ids=container_ids(record),
             )
-            out.append(PublishStatus(cause=cause, status=status))
+            out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
         return out
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
@@ -287,9 +308,15 @@ class PodSync:
             name=record.name,
             uid=record.uid,
             resource_version=record.resource_version,
-            field_path=f"spec.containers{{{container}}}" if container else "",
+            field_path=field_path(record.pod, container) if container else "",
             time=rfc3339(now + self.known.skew),
         )
+
+
+def _shown_from(record: PodRecord) -> tuple[object, ...]:
+    """What of the record a step may change that the status is made from."""
+    ways = (record.state, record.deleted, record.ending, record.outcome, record.restarting_all)
+    return (*ways, dict(record.reasons), dict(record.replacing))
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:
@@ -299,3 +326,13 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
     if other.state is not PodState.SYNC or record.instances:
         return False
     return bool(other.instances) or not other.looked or other.uid < record.uid
+
+
+def _is_kept_from_ending(record: PodRecord) -> bool:
+    """The pod is to end and its call under way only waits: for an image, a hook, for one container to be stopped first,
+    or for a grace period longer than the one that holds now. The others would hear of the end when that is over."""
+    if record.state is not PodState.TERMINATING or record.given_up:
+        return False
+    if isinstance(record.call, KillPod):
+        return record.grace_seconds < record.call.grace_seconds
+    return isinstance(record.call, PullImage | KillContainer | RunPostStartHook)

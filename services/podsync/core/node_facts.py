@@ -32,13 +32,17 @@ class NodeFacts:
     cgroup_root: str = ""  # plain path form, e.g. /a/b
     cgroups_per_qos: bool = True
     cgroup_v2: bool = True
-    swap_controller: bool = False  # cgroup v2: memory.swap.max exists
+    swap_controller: bool = False  # memory.swap.max (v2), memory.memsw.limit_in_bytes (v1) exists
+    limited_swap: bool = False  # memorySwap.swapBehavior is LimitedSwap
+    swap_capacity: int = 0
     single_process_oom_kill: bool = False
     cpu_cfs_quota: bool = True
     cpu_cfs_quota_period: int = 100_000
     pod_pids_limit: int = -1  # <= 0: none
 
     seccomp_default: bool = False
+    stop_signals: bool = False  # gate ContainerStopSignals
+    runtime_handler: str = ""  # of the pod's RuntimeClass; what the next two say is true of it
     recursive_read_only: bool = False  # the runtime handler supports recursive read-only mounts
     user_namespaces: bool = False  # the runtime handler supports user namespaces
     selinux_enabled: bool = False

@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from services.podsync.core.actions import decide_sandbox
 from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.images import count_pull_failure
+from services.podsync.core.image_outcomes import (
+    inspection_failed,
+    pull_failed,
+    take_in_inspection,
+    take_in_pull,
+)
+from services.podsync.core.images import volume_key
 from services.podsync.core.instructions import (
     Call,
     CreateContainer,
@@ -22,12 +28,12 @@ from services.podsync.core.instructions import (
     RemovePodLogs,
     RemoveSandboxes,
     RunPodSandbox,
+    RunPostStartHook,
     StartContainer,
 )
 from services.podsync.core.record import PodRecord
-from shared.model.runtime import Container, ContainerState, RuntimePod
+from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
-from shared.timestamps import go_duration
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
@@ -35,7 +41,8 @@ IN_THE_WAY = ("is reserved for", "already in starting state", "is in CONTAINER_E
 IN_THE_WAY_RETRY_SECONDS = 0.25
 IN_THE_WAY_RETRIES = 20
 UNHEARD = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
-UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the runtime's return is an event
+FIRST_UNAVAILABLE_RETRY_SECONDS = 0.25  # doubles: who looks every 5 s may never notice a runtime that starts anew
+UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the return of a runtime that was noticed to be away is an event
 NANOSECONDS = 1e9
 
 
@@ -45,16 +52,15 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         record.failures = 0
         record.last_done = replace(event.call, cause="")
     record.retry_at = 0.0
+    _note_warnings(record, event)
     match event.call:
         case KillPod(sandboxes=sandboxes):
             record.stopped_sandboxes.update(sandboxes)
-            record.observe(event.observation, event.completed_at)
+            record.observe(_seen(record, event, stopped=sandboxes), event.completed_at)
             if record.alive:  # the runtime said stopped and shows it running: do not ask again at once
                 record.retry_at = now + FIRST_RETRY_SECONDS
         case RunPodSandbox():
-            record.observe(event.observation, event.completed_at)
-            for reason, message in event.warnings:
-                record.note("Warning", reason, message, "")
+            record.observe(_seen(record, event), event.completed_at)
             if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
                 record.retry_at = now + RETRY_SECONDS
         case PreparePod():
@@ -63,23 +69,20 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
                 lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
                 if attempt or not lost:
                     record.attempts.setdefault(container, attempt - lost)
-        case InspectImage(container=container):
-            _take_in_inspection(record, container, event)
-        case PullImage(container=container, image=image):
-            record.pulls.discard(container)
-            record.image_backoff.pop(image, None)
-            if event.image is not None:
-                record.images[container] = event.image
-            record.note("Normal", "Pulled", _pulled(image, event), container)
+        case InspectImage():
+            take_in_inspection(record, event.call, event)
+        case PullImage():
+            take_in_pull(record, event.call, event)
+        case RunPostStartHook(container=container):
+            record.hooks_owed.pop(container, None)
         case CreateContainer(container=container):
             _take_in_creation(record, event.call, event)
             record.note("Normal", "Created", "Container created", container)
         case StartContainer(container=container):
             record.reasons.pop(container, None)
             record.replacing.pop(container, None)
-            record.starting.pop(container, None)
             record.start_retry_at.clear()
-            record.observe(event.observation, event.completed_at)
+            record.observe(_seen(record, event), event.completed_at)
             record.note("Normal", "Started", "Container started", container)
         case ReleasePod():
             record.released = True
@@ -89,30 +92,41 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
             record.observe(event.observation, event.completed_at)
 
 
-def _take_in_inspection(record: PodRecord, container: str, event: CallDone) -> None:
-    if event.image is None:
-        record.pulls.add(container)
-        return
-    record.images[container] = event.image
-    image = next((str(c.get("image", "")) for c in record.containers if c["name"] == container), "")
-    text = f'Container image "{image}" already present on machine and can be accessed by the pod'
-    record.note("Normal", "Pulled", text, container)
+def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> RuntimePod | None:
+    """The pod after the call: as it was looked at, or as we knew it with what the call has changed put in its place."""
+    if event.observation is not None:
+        return event.observation
+    nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
+    known = record.observation or nothing
+    containers = {c.id: c for c in (*known.containers, *event.containers)}
+    sandboxes = {s.id: replace(s, state=SandboxState.NOTREADY) if s.id in stopped else s for s in known.sandboxes}
+    if event.sandbox is not None:
+        sandboxes[event.sandbox.id] = event.sandbox
+    return replace(
+        known,
+        observed_at=event.completed_at,
+        sandboxes=tuple(sorted(sandboxes.values(), key=lambda s: (-s.attempt, -s.created_at, s.id))),
+        containers=tuple(sorted(containers.values(), key=lambda c: (-c.created_at, -c.attempt, c.id))),
+    )
 
 
-def _pulled(image: str, event: CallDone) -> str:
-    size = event.image.size if event.image else 0
-    took, waited = go_duration(_truncated(event.took)), go_duration(_truncated(event.waited))
-    return f'Successfully pulled image "{image}" in {took} ({waited} including waiting). Image size: {size} bytes.'
-
-
-def _truncated(seconds: float) -> float:
-    return int(seconds * 1000) / 1000
+def _note_warnings(record: PodRecord, event: CallDone | CallFailed) -> None:
+    """Those of a sandbox and of hooks belong to what was just done; the others are told when they change."""
+    kind = type(event.call).__name__
+    known = {warning for warnings in record.warned.values() for warning in warnings}
+    for warning in event.warnings:
+        if isinstance(event.call, RunPodSandbox) or warning not in known:
+            record.note("Warning", *warning, "")
+    record.warned[kind] = event.warnings
+    for reason, message, container in event.container_warnings:
+        record.note("Warning", reason, message, container)
 
 
 def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone) -> None:
     """Know of the new container without asking the runtime: its start follows at once, and that looks."""
     record.images.pop(call.container, None)
-    spec = next((c for c in record.containers if c["name"] == call.container), None)
+    found = record.container(call.container)
+    spec = found[1] if found is not None else None
     if spec is None or any(c.id == event.container_id for c in record.instances):
         record.looked = record.looked and spec is not None  # seen by pleg already, or no part of the pod any more
         return
@@ -145,8 +159,17 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
 def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
     """The call failed: what to show, and when to try again. What the runtime did all the same is looked at."""
     call = event.call
-    if not isinstance(call, InspectImage | PullImage):
+    if isinstance(call, PullImage):
+        key = call.container or volume_key(call.volume)
+        record.pulls.discard(key)  # it may have been imported meanwhile: look before the next pull
+    elif not isinstance(call, InspectImage):
         record.looked = False
+    if event.interrupted:
+        return
+    _note_warnings(record, event)
+    if isinstance(call, RunPostStartHook):
+        _take_in_failed_hook(record, call, event)
+        return
     record.failures += 1
     match call:
         case CreateContainer(container=name) | StartContainer(container=name):
@@ -164,24 +187,25 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
             record.reasons[name] = (event.reason or default, text)
             record.note("Warning", "Failed", f"Error: {text}", name)
             if isinstance(call, CreateContainer):
-                record.images.pop(name, None)
-        case InspectImage(container=name):
-            text = f'Failed to inspect image "": {event.text}'
-            record.reasons[name] = ("ImageInspectError", text)
-            record.note("Warning", "InspectFailed", text, name)
-            record.note("Warning", "Failed", "Error: ImageInspectError", name)
-            record.container_retry_at[name] = now + _retry_after(record, event)
-        case PullImage(container=name, image=image):
-            record.reasons[name] = ("ErrImagePull", event.text)
-            record.note("Warning", "Failed", f'Failed to pull image "{image}": {event.text}', name)
-            record.note("Warning", "Failed", "Error: ErrImagePull", name)
-            count_pull_failure(record, image, f"ErrImagePull: {event.text}", now=now)
-            record.pulls.discard(name)  # it may have been imported meanwhile: look before the next pull
+                for key in (name, *(volume_key(volume) for volume, _ in call.image_volumes)):
+                    record.images.pop(key, None)
+        case InspectImage():
+            inspection_failed(record, call, event, now + _retry_after(record, event))
+        case PullImage():
+            pull_failed(record, call, event, now=now, retry_at=now + _retry_after(record, event))
         case RemoveContainers() | RemoveSandboxes():
             record.removal_retry_at = now + _retry_after(record, event)
         case _:
             _note_pod_failure(record, call, event)
             record.retry_at = now + _retry_after(record, event)
+
+
+def _take_in_failed_hook(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> None:
+    """The container goes: that is noted and saved, so that no death of ours makes the hook run again instead."""
+    record.hooks_owed.pop(call.container, None)
+    record.hooks_failed[call.container] = call.container_id
+    record.reasons[call.container] = ("PostStartHookError", event.text)
+    record.note("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
 
 
 def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
@@ -190,7 +214,7 @@ def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
             return
         case RunPodSandbox():
             record.note("Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}", "")
-        case PreparePod():
+        case PreparePod() if event.code != "Unavailable":
             record.note(
                 "Warning", "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}", ""
             )
@@ -203,9 +227,10 @@ def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
 
 
 def is_in_the_way(event: CallFailed) -> bool:
-    """A call of an earlier life is still being done or undone: the attempt's name is taken, or its start under way.
-    The call had no effect, and the runtime tells nobody when the way is free."""
-    return any(text in event.description for text in IN_THE_WAY)
+    """A call of an earlier life is still being done or undone: the attempt's name is taken, its start under way, or its
+    task left behind by a runtime that was killed. The call had no effect; nobody tells when the way is free."""
+    left_behind = isinstance(event.call, StartContainer) and event.code == "AlreadyExists"
+    return left_behind or any(text in event.description for text in IN_THE_WAY)
 
 
 def _in_the_way_for_long(record: PodRecord) -> bool:
@@ -218,7 +243,7 @@ def _retry_after(record: PodRecord, event: CallFailed) -> float:
     if is_in_the_way(event) and not _in_the_way_for_long(record):
         return IN_THE_WAY_RETRY_SECONDS
     if event.code == "Unavailable":
-        return UNAVAILABLE_RETRY_SECONDS
+        return min(FIRST_UNAVAILABLE_RETRY_SECONDS * 2.0 ** min(record.failures - 1, 8), UNAVAILABLE_RETRY_SECONDS)
     seconds = FIRST_RETRY_SECONDS if record.failures == 1 else RETRY_SECONDS
     return seconds * (1 + jitter(record) / 2)
 

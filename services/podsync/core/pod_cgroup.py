@@ -35,6 +35,7 @@ class CgroupValues:
     memory_limit: int | None = None  # bytes
     pids_limit: int | None = None
     hugepage_limits: dict[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes, every size of the host
+    cpuset_cpus: str = ""  # such as 0-7; "" = those of the cgroup above
 
 
 def cgroup_name(components: Sequence[str], driver: str) -> str:
@@ -77,7 +78,7 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
     limited_memory = qos is QosClass.GUARANTEED or _all_limited(pod, "memory")
     cpu_limit = quota(limits.get("cpu", ZERO).milli(), facts.cpu_cfs_quota_period)
     return CgroupValues(
-        cpu_shares=shares((requests.get("cpu") or limits.get("cpu") or ZERO).milli()),
+        cpu_shares=shares(requests.get("cpu", limits.get("cpu", ZERO)).milli()),
         cpu_quota=(cpu_limit if facts.cpu_cfs_quota else -1) if limited_cpu else None,
         cpu_period=facts.cpu_cfs_quota_period if limited_cpu else None,
         memory_limit=limits.get("memory", ZERO).base() if limited_memory else None,

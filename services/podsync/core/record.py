@@ -1,7 +1,9 @@
-"""What podsync remembers of one pod. The first half is saved (`persisted`), the second is learnt again after a restart.
+"""What podsync remembers of one pod. The first half is saved (`saved_record`), the second is learnt again after a
+restart.
 
-Moments are "steady seconds": the wall clock's as podsync began, not moved by anybody who sets it since.
-Knows how to become a checkpoint record and back, and what of it the status stream and the admitted stream show.
+Moments are "steady seconds": the wall clock's as podsync first began since the machine started, not moved by anybody
+who sets it since.
+Knows what of it the admitted stream shows, and decides nothing.
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,11 +17,21 @@ from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
 from shared.model import objects
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.podspec.containers import (
+    ContainerKind,
+    ephemeral_containers,
+    every_container,
+    find_container,
+    init_containers,
+)
 
 Pod = dict[str, Any]
 Status = dict[str, Any]
 
 SANDBOX = ""  # the sandbox's key among the planned attempts
+NEVER = float("inf")
+TERMINAL_PHASES = ("Succeeded", "Failed")
+OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 @dataclass(kw_only=True)
@@ -67,15 +79,19 @@ class PodRecord:
     finished_at: float = 0.0  # steady seconds
     sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
     attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
-    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call:
-    # nothing reads it back; that it changes has the record on disk before the call
-    starting: dict[str, str] = field(default_factory=dict)  # container -> instance whose start is unheard of
+    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
+    starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
+    # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
     replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts
+    hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
+    hooks_failed: dict[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its postStart
+    restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
     crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
     status: Status = field(default_factory=dict)
 
     # learnt again after a restart
+    unheard_of: bool = False  # when it was taken on, nobody had ever known anything of it
     restored: bool = False  # from the checkpoint: what it shows may be older than what was published last
     asks_for_node: bool = False  # admission wants to see the Node itself before it refuses
     api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
@@ -88,24 +104,30 @@ class PodRecord:
     looked_once: bool = False  # the same, and stays true
     observed_at: float = float("-inf")  # monotonic; older observations are ignored
     call: Call | None = None  # under way
+    given_up: bool = False  # and nobody waits for it any longer
     prepared: bool = False  # directories and cgroup were made sure of in this process's life
     released: bool = False  # the cgroup was destroyed
     logs_removed: bool = False
     stopped_sandboxes: set[str] = field(default_factory=set)  # StopPodSandbox succeeded in this process's life
     volumes: MountedVolumes | None = None
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # container -> waiting reason and message
-    images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start
-    pulls: set[str] = field(default_factory=set)  # containers whose image was found absent and is to be pulled
+    images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start; and
+    # `images.volume_key` -> image found for a volume
+    pulls: set[str] = field(default_factory=set)  # keys likewise, whose image was found absent and is to be pulled
+    volume_reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # volume -> why its image is not there
+    warned: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # kind of call -> its newest warnings
     retry_at: float = 0.0  # steady seconds; no call of the pod before, after one failed
     container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
     start_retry_at: dict[str, float] = field(default_factory=dict)  # instance -> the same for starting it
     removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
     resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever happened or did not
     failures: int = 0  # calls failed in a row, looks aside
+    ended: dict[str, float] = field(default_factory=dict)  # container id -> when it ended, on our steady clock
     last_done: Call | None = None  # the newest call that succeeded: the same again at once would be a circle
     waits_for: str = ""  # what the newest step waited for
-    without_effect: tuple[str, ...] = ()  # parts of the spec to warn of once
+    wake_at: float = NEVER  # steady seconds; when the newest step wants to be looked at again, whatever happens
     noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
+    shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
     saved: dict[str, Any] = field(default_factory=dict)
     published_status: Status = field(default_factory=dict)
     admitted: AdmittedPod | None = None
@@ -123,12 +145,28 @@ class PodRecord:
     @property
     def spec(self) -> dict[str, Any]:
         """The pod's spec, {} for a pod known only from the runtime."""
-        return dict(self.pod.get("spec") or {})
+        spec: dict[str, Any] = self.pod.get("spec") or {}
+        return spec
 
     @property
     def containers(self) -> list[dict[str, Any]]:
         """The spec's regular containers."""
-        return list(self.spec.get("containers") or [])
+        containers: list[dict[str, Any]] = self.spec.get("containers") or []
+        return containers
+
+    @property
+    def init_containers(self) -> list[dict[str, Any]]:
+        """Plain init containers and sidecars, in spec order."""
+        return init_containers(self.pod)
+
+    @property
+    def ephemeral_containers(self) -> list[dict[str, Any]]:
+        """The spec's ephemeral containers."""
+        return ephemeral_containers(self.pod)
+
+    def container(self, name: str) -> tuple[ContainerKind, dict[str, Any]] | None:
+        """Kind and spec of the container of this name; None = the pod has none (any more)."""
+        return find_container(self.pod, name)
 
     @property
     def is_static(self) -> bool:
@@ -151,8 +189,9 @@ class PodRecord:
         return self.observation.containers if self.observation else ()
 
     def instances_of(self, container: str) -> list[Container]:
-        """The instances of one spec container, newest first."""
-        return [c for c in self.instances if c.name == container]
+        """The instances of one spec container, newest first: by attempt, for the clock that dates them may be set."""
+        named = [c for c in self.instances if c.name == container]
+        return sorted(named, key=lambda c: -c.attempt)
 
     @property
     def alive(self) -> list[Container]:
@@ -168,8 +207,11 @@ class PodRecord:
         """Volumes some container mounts; none once the containers are gone (reference pods.md 5.1 step 10)."""
         if self.rejected or not self.judged or self.state not in (PodState.SYNC, PodState.TERMINATING):
             return ()
-        mounted = {m.get("name") for c in self.containers for m in c.get("volumeMounts") or []}
-        return tuple(str(v["name"]) for v in self.spec.get("volumes") or [] if v.get("name") in mounted)
+        every = [spec for _, spec in every_container(self.pod)]
+        mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
+        mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
+        volumes = [v for v in self.spec.get("volumes") or [] if not v.get("image")]  # the runtime mounts images itself
+        return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted)
 
     def as_admitted(self) -> AdmittedPod:
         """The record as `pods.admitted` shows it."""
@@ -185,15 +227,38 @@ class PodRecord:
             grace_seconds=None if self.state is PodState.SYNC else self.grace_seconds,
         )
 
-    def wanted_as(self, source: str, pod: Pod) -> None:
-        """Take over what the source says of the pod. What changes with every write of its status stands apart, so that
-        our own writes coming back are no news."""
+    def wanted_as(self, source: str, pod: Pod) -> bool:
+        """Take over what the source says of the pod; whether that says anything new. What changes with every write of
+        its status stands apart, so that our own writes coming back are no news."""
+        before = (self.source, self.pod, self._said_by_others())
         metadata = dict(pod.get("metadata") or {})
         metadata.pop("managedFields", None)
         self.resource_version = str(metadata.pop("resourceVersion", "") or "")
         self.api_status = sound_status(pod.get("status")) if source == "api" else {}
         self.source = source
-        self.pod = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+        wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+        if wanted != self.pod:
+            added = (wanted.get("spec") or {}).get("ephemeralContainers") != self.spec.get("ephemeralContainers")
+            self.prepared = self.prepared and not added  # a container needs its log directory
+            self._forget_images(wanted)
+            self.pod = wanted
+        return (self.source, self.pod, self._said_by_others()) != before
+
+    def _forget_images(self, wanted: Pod) -> None:
+        """What was found out about an image says nothing about the one that its container names now."""
+        named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
+        for _, spec in every_container(self.pod):
+            name = str(spec.get("name"))
+            if spec.get("image") != named.get(name):
+                self.images.pop(name, None)
+                self.pulls.discard(name)
+                self.container_retry_at.pop(name, None)
+
+    def _said_by_others(self) -> tuple[Any, list[Status]]:
+        """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
+        phase, conditions = self.api_status.get("phase"), self.api_status.get("conditions") or ()
+        foreign = [c for c in conditions if c.get("type") not in OWN_CONDITIONS]
+        return phase if phase in TERMINAL_PHASES else "", foreign
 
     @property
     def deletion_requested(self) -> bool:
@@ -233,7 +298,7 @@ class PodRecord:
         """We asked for this start and never heard how it went, and the container is over without having run: the
         runtime undoes what it was doing when its caller is gone."""
         never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-        return never_ran and self.starting.get(instance.name) == instance.id
+        return never_ran and self.starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
 
     def note(self, kind: str, reason: str, message: str, container: str) -> None:
         """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
@@ -254,59 +319,10 @@ class PodRecord:
         """When the newest known instance was created, in the runtime's nanoseconds."""
         return max((c.created_at for c in self.instances), default=0)
 
-    def essential(self) -> dict[str, Any]:
-        """What must be on disk before it is published or acted on: ours alone, and not re-derivable."""
-        return {
-            "uid": self.uid,
-            "name": self.name,
-            "namespace": self.namespace,
-            "source": self.source,
-            "pod": self.pod,
-            "state": str(self.state),
-            "deleted": self.deleted,
-            "restart_requested": self.restart_requested,
-            "judged": self.judged,
-            "active_since": self.active_since,
-            "rejected": self.rejected,
-            "rejected_message": self.rejected_message,
-            "victims": list(self.victims),
-            "ending": dict(self.ending),
-            "outcome": self.outcome,
-            "start_time": self.start_time,
-            "terminating_since": self.terminating_since,
-            "grace_seconds": self.grace_seconds,
-            "termination_cause": self.termination_cause,
-            "finished_at": self.finished_at,
-            "sandbox_attempt": self.sandbox_attempt,
-            "attempts": dict(self.attempts),
-            "planned": dict(self.planned),
-            "starting": dict(self.starting),
-            "replacing": dict(self.replacing),
-            "crash_backoff": {name: vars(entry).copy() for name, entry in self.crash_backoff.items()},
-            "image_backoff": {name: vars(entry).copy() for name, entry in self.image_backoff.items()},
-        }
 
-    def persisted(self) -> dict[str, Any]:
-        """The checkpoint record: the essential and the newest status."""
-        return {**self.essential(), "status": self.status}
-
-
-def restore(data: dict[str, Any]) -> PodRecord:
-    """The inverse of `PodRecord.persisted`, for records of older and newer versions too: what is unknown is left out,
-    what is missing has its default. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
-    known = PodRecord(uid="", name="", namespace="").persisted()
-    fields = {"uid": data["uid"], "name": data["name"], "namespace": data["namespace"], "state": data["state"]}
-    fields |= {name: value for name, value in data.items() if name in known}
-    for name, value in fields.items():
-        if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
-            raise TypeError(f"{name} is a {type(value).__name__}")
-    fields["state"] = PodState(fields["state"])
-    for name, entry in (("crash_backoff", CrashBackoff), ("image_backoff", ImageBackoff)):
-        fields[name] = {key: entry(**value) for key, value in fields.get(name, {}).items()}
-    record = PodRecord(**fields)
-    record.restored = True
-    record.saved = record.essential()
-    return record
+def start_mark(attempt: int) -> str:
+    """What stands in `starting` for the instance of this attempt, whose id the runtime has yet to give."""
+    return f"#{attempt}"
 
 
 def from_runtime(observation: RuntimePod) -> PodRecord:

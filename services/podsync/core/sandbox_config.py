@@ -1,5 +1,6 @@
 """The CRI PodSandboxConfig of a pod (reference pods.md 6.1). Decides the message; sends nothing."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from services.podsync.core.config_errors import SandboxConfigError
@@ -10,6 +11,8 @@ from services.podsync.core.message import Present, message
 from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.pod_cgroup import pod_cgroup_name
 from services.podsync.core.security_context import sandbox_security_context
+from services.podsync.core.sysctls import normalised
+from services.podsync.core.user_namespaces import Mappings
 from shared.cri.interface import Message
 from shared.model.objects import Object, annotations, name, namespace, uid
 
@@ -18,14 +21,23 @@ POD_NAMESPACE = "io.kubernetes.pod.namespace"
 POD_UID = "io.kubernetes.pod.uid"
 
 
-def sandbox_config(pod: Object, *, facts: NodeFacts, attempt: int) -> Message:
+def sandbox_config(
+    pod: Object,
+    *,
+    facts: NodeFacts,
+    attempt: int,
+    mappings: Mappings | None = None,
+    volume_groups: Sequence[int] = (),
+) -> Message:
     """The message for RunPodSandbox, and the same again for CreateContainer and PullImage.
 
-    What the name resolution warns of is told by `dns.pod_dns`. Raises SandboxConfigError."""
+    `mappings`: of the pod's user namespace, None = it has none of its own; `volume_groups`: group ids that its
+    persistent volumes bring along. What the name resolution warns of is told by `dns.pod_dns`. Raises
+    SandboxConfigError."""
     spec = pod.get("spec") or {}
     linux = message(
         cgroup_parent=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
-        security_context=Present(sandbox_security_context(pod, facts)),
+        security_context=Present(sandbox_security_context(pod, facts, mappings=mappings, volume_groups=volume_groups)),
         sysctls=_sysctls(spec.get("securityContext") or {}),
         overhead=Present(sandbox_overhead(pod, facts)),
         resources=Present(sandbox_resources(pod, facts)),
@@ -62,18 +74,10 @@ def _hostname(pod: Object, facts: NodeFacts) -> str:
 def _sysctls(context: dict[str, Any]) -> dict[str, str]:
     """Names in the form with dots: `net/ipv4/x` is `net.ipv4.x`."""
     return {
-        _sysctl_name(sysctl["name"]): sysctl.get("value") or ""
+        normalised(sysctl["name"]): sysctl.get("value") or ""
         for sysctl in context.get("sysctls") or ()
         if sysctl.get("name")
     }
-
-
-def _sysctl_name(written: str) -> str:
-    """A name whose first separator is a slash has its dots inside the parts: `net/ipv4/conf/eth0.1/…`."""
-    dot, slash = written.find("."), written.find("/")
-    if slash < 0 or 0 <= dot < slash:
-        return written
-    return written.translate(str.maketrans("./", "/."))
 
 
 def _ports(container: Object) -> list[Message]:

@@ -1,12 +1,15 @@
 """Who a pod and its containers run as and what they may do (reference pods.md 6.1, 6.4): CRI security contexts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.message import Present, int64, message
 from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.user_namespaces import Mappings, userns_options, wants_user_namespace
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object, annotations, describe
+from shared.podspec.containers import every_container
 
 _APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _MAX_UID = 2**31 - 1
@@ -29,27 +32,43 @@ MASKED_PATHS = (
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-def sandbox_security_context(pod: Object, facts: NodeFacts) -> Message:
-    """A CRI LinuxSandboxSecurityContext. Raises SandboxConfigError."""
-    _refuse_user_namespace(pod, facts)
+def sandbox_security_context(
+    pod: Object, facts: NodeFacts, *, mappings: Mappings | None = None, volume_groups: Sequence[int] = ()
+) -> Message:
+    """A CRI LinuxSandboxSecurityContext. `mappings`: of the pod's user namespace, None = it has none of its own;
+    `volume_groups`: group ids that the pod's persistent volumes bring along. Raises SandboxConfigError."""
+    refuse_user_namespace(pod, facts)
+    if wants_user_namespace(pod) and mappings is None:
+        raise SandboxConfigError("can't set `spec.hostUsers: false`, the pod was given no ids of its own")
     context = _pod_context(pod)
-    spec = pod.get("spec") or {}
-    every = (c for kind in ("initContainers", "containers", "ephemeralContainers") for c in spec.get(kind) or ())
+    every = (container for _, container in every_container(pod))
+    own, asked = _fs_group(context), list(context.get("supplementalGroups") or ())
     return message(
         privileged=any((container.get("securityContext") or {}).get("privileged") for container in every),
         seccomp=Present(),  # RuntimeDefault, whatever the containers ask for
         run_as_user=int64(context.get("runAsUser")),
         run_as_group=int64(context.get("runAsGroup")),
         selinux_options=_selinux(context.get("seLinuxOptions")),
-        supplemental_groups=_groups(context),
+        supplemental_groups=[*own, *_further(volume_groups, asked), *asked],
         supplemental_groups_policy=_groups_policy(context),
-        namespace_options=_namespaces(pod),
+        namespace_options=_namespaces(pod, mappings),
     )
 
 
-def container_security_context(pod: Object, container: Object, *, facts: NodeFacts, image: ImageStatus) -> Message:
-    """A CRI LinuxContainerSecurityContext. Raises ContainerConfigError."""
+def container_security_context(
+    pod: Object,
+    container: Object,
+    *,
+    facts: NodeFacts,
+    image: ImageStatus,
+    target_id: str = "",
+    mappings: Mappings | None = None,
+    volume_groups: Sequence[int] = (),
+) -> Message:
+    """A CRI LinuxContainerSecurityContext. `target_id`: of the container whose processes an ephemeral one is to see;
+    the rest as for the sandbox. Raises ContainerConfigError."""
     of_pod, effective = _pod_context(pod), effective_context(pod, container)
+    asked = list(of_pod.get("supplementalGroups") or ())
     uid, username = _image_user(image)
     run_as = effective.get("runAsUser")
     capabilities = effective.get("capabilities")
@@ -64,14 +83,14 @@ def container_security_context(pod: Object, container: Object, *, facts: NodeFac
         run_as_user=int64(run_as if run_as is not None else uid),
         run_as_username=username if run_as is None else "",
         run_as_group=int64(effective.get("runAsGroup")),
-        supplemental_groups=_groups(of_pod),
+        supplemental_groups=[*_fs_group(of_pod), *asked, *_further(volume_groups, asked)],
         supplemental_groups_policy=_groups_policy(of_pod),
         masked_paths=[] if unmasked else [*MASKED_PATHS, *facts.thermal_throttle_paths],
         readonly_paths=[] if unmasked else list(READONLY_PATHS),
         seccomp=_seccomp(of_pod, effective, facts),
         apparmor=apparmor,
         apparmor_profile=deprecated_apparmor,
-        namespace_options=_namespaces(pod),
+        namespace_options=_namespaces(pod, mappings, target_id),
     )
 
 
@@ -117,31 +136,37 @@ def _image_user(image: ImageStatus) -> tuple[int | None, str]:
     return (None, image.username) if image.username else (0, "")
 
 
-def _refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
-    if (pod.get("spec") or {}).get("hostUsers") is not False:
+def refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
+    """Raises SandboxConfigError where the pod wants a user namespace and its runtime handler has none to give."""
+    if not wants_user_namespace(pod) or facts.user_namespaces:
         return
-    if not facts.user_namespaces:
-        raise SandboxConfigError("can't set `spec.hostUsers: false`, runtime does not support user namespaces")
-    raise SandboxConfigError("can't set `spec.hostUsers: false`, this agent does not allocate user namespaces yet")
+    who = f'RuntimeClass handler "{facts.runtime_handler}" does' if facts.runtime_handler else "runtime does"
+    raise SandboxConfigError(f"can't set `spec.hostUsers: false`, {who} not support user namespaces")
 
 
-def _namespaces(pod: Object) -> Message | None:
-    """A CRI NamespaceOption; only pods with a securityContext have one (defaulting gives every pod one)."""
+def _namespaces(pod: Object, mappings: Mappings | None, target_id: str = "") -> Message | None:
+    """A CRI NamespaceOption; only pods with a securityContext have one (defaulting gives every pod one). Processes of
+    one container are hidden from another unless the pod shares them, or this is an ephemeral one with a target."""
     spec = pod.get("spec") or {}
     if spec.get("securityContext") is None:
         return None
     pid = "NODE" if spec.get("hostPID") else "" if spec.get("shareProcessNamespace") else "CONTAINER"
+    targeted = pid == "CONTAINER" and target_id
     return message(
         network="NODE" if spec.get("hostNetwork") else "",  # POD is the zero value
         ipc="NODE" if spec.get("hostIPC") else "",
-        pid=pid,
-        userns_options={"mode": "NODE"},
+        pid="TARGET" if targeted else pid,
+        target_id=target_id if targeted else "",
+        userns_options=userns_options(mappings),
     )
 
 
-def _groups(context: dict[str, Any]) -> list[int]:
-    own = [context["fsGroup"]] if context.get("fsGroup") is not None else []
-    return own + list(context.get("supplementalGroups") or ())
+def _fs_group(context: dict[str, Any]) -> list[int]:
+    return [context["fsGroup"]] if context.get("fsGroup") is not None else []
+
+
+def _further(groups: Sequence[int], asked: Sequence[int]) -> list[int]:
+    return [group for group in dict.fromkeys(groups) if group not in asked]
 
 
 def _groups_policy(context: dict[str, Any]) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from bus.interface import Change, Deleted
-from bus.messages.podsync import AdmittedPod
+from bus.interface import Change, Deleted, Put
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.streams import PODS_STATUS
 from shared.checkpoint import Checkpoint, Kept
+from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 
@@ -46,6 +48,24 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
         assert uid in stage.admitted.state
         assert not [change for change in heard if isinstance(change, Deleted)]
         assert stage.runtime.methods().count("CreateContainer") == 1
+
+
+async def test_statuses_are_not_called_complete_while_one_is_held_back(tmp_path: Path) -> None:
+    runtime, heard = FakeRuntime(images=["busybox:1"]), list[Change[PodStatus]]()
+    async with on_stage(tmp_path, runtime) as stage:
+        hang = runtime.hang("StartContainer", times=0)
+        follower = stage.network.bus("status")
+        follower.follow(PODS_STATUS, heard.append)
+        await follower.start()
+        uid = stage.want(a_pod())
+        await stage.until(hang.reached.is_set)
+        await stage.until(lambda: stage.status(uid))
+        await stage.kill()
+        await stage.start()
+        await stage.until(lambda: any(isinstance(c, Put) and c.value.version[0] == 2 for c in heard))
+        gone = [change for change in heard if isinstance(change, Deleted)]
+        runtime.clear_faults()
+        assert not gone, "a pod that is about to start has not lost its status"
 
 
 async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(

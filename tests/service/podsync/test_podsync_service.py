@@ -1,11 +1,16 @@
 """podsync as its neighbours see it: streams in, runtime calls and streams out, across its own deaths."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
+from bus.messages.volume import MountedVolumes
+from services.podsync.adapters.pace import Pace
+from services.podsync.core.instructions import RunPodSandbox
+from shared.checkpoint import Checkpoint, Kept
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.stage import Stage, on_stage
@@ -92,6 +97,25 @@ async def test_an_exit_seen_by_pleg_restarts_the_container_at_once(tmp_path: Pat
         assert last["exitCode"] == 137 and last["containerID"].endswith(first)
 
 
+async def test_an_exit_while_podsync_looks_at_what_it_started_is_not_overwritten_by_that_look(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    start = runtime.hang("StartContainer")
+    async with on_stage(tmp_path, runtime) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(start.reached.is_set)
+        look = runtime.hang("Observe", after=True)
+        start.release.set()
+        await stage.until(look.reached.is_set)
+        stage.network.clock.advance(0.001)
+        runtime.exit_container(await the_container(stage, uid), 137)
+        seen = (await runtime.observe(uid))[uid]
+        stage.network.clock.advance(0.001)
+        look.release.set()
+        await stage.until(lambda: running(stage, uid))
+        stage.seen.put(uid, seen)  # what pleg saw in between, and sees no more of
+        await stage.until(lambda: stage.status(uid)["containerStatuses"][0]["restartCount"] == 1)
+
+
 async def test_the_runtimes_refusal_is_shown_in_status_and_event(tmp_path: Path) -> None:
     runtime = FakeRuntime(images=["busybox:1"])
     runtime.fail("CreateContainer", "InvalidArgument", "no such device")
@@ -110,9 +134,44 @@ async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
-        story = (tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl").read_text()
-        for word in ("PodDesired", "RunPodSandbox", "CreateContainer", "CallDone", "file wants the pod"):
-            assert word in story
+        file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
+        words = ('"seen"', "RunPodSandbox", "CreateContainer", '"done"', "file wants the pod")
+        await stage.until(lambda: file.exists() and all(word in file.read_text() for word in words))
+
+
+async def test_a_start_asks_the_runtime_and_the_disk_no_more_than_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves: list[str] = []
+    save = Checkpoint.save
+
+    def counted(self: Checkpoint, key: str, data: dict[str, Any]) -> Kept:
+        saves.append(key)
+        return save(self, key, data)
+
+    monkeypatch.setattr(Checkpoint, "save", counted)
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod())
+        await stage.until(lambda: running(stage, uid))
+        asked = [call.method for call in stage.runtime.calls]
+        assert asked == ["RunPodSandbox", "Observe", "ImageStatus", "CreateContainer", "StartContainer", "Observe"]
+        await stage.until(lambda: saves.count(uid) > 1)
+        assert saves.count(uid) <= 3, (
+            "what only we know before the first call; the rest after the last or half a second"
+        )
+
+
+async def test_a_pod_that_is_still_being_made_is_shown_after_half_a_second(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    async with on_stage(tmp_path, runtime) as stage:
+        hang = runtime.hang("StartContainer")
+        uid = stage.want(a_pod())
+        await stage.until(hang.reached.is_set)
+        assert "podIP" not in stage.status(uid)
+        await stage.until(lambda: "podIP" in stage.status(uid))
+        assert "waiting" in stage.status(uid)["containerStatuses"][0]["state"]
+        hang.release.set()
+        await stage.until(lambda: running(stage, uid))
 
 
 async def test_a_missing_cluster_dns_is_warned_of_in_an_event(tmp_path: Path) -> None:
@@ -128,10 +187,71 @@ async def test_a_call_that_fails_in_a_way_nobody_thought_of_costs_one_pod_a_retr
     def broken(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr("services.podsync.adapters.runtime_calls.container_config", broken)
+    monkeypatch.setattr("services.podsync.adapters.building.container_config", broken)
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: "internal error: KeyError" in str(stage.status(uid)))
         monkeypatch.undo()
         other = stage.want({**a_pod("u2"), "metadata": {"name": "other", "namespace": "default", "uid": "u2"}})
         await stage.until(lambda: running(stage, other))
+
+
+def named(uid: str, **spec: Any) -> dict[str, Any]:
+    pod = a_pod(uid, **spec)
+    return {**pod, "metadata": {**pod["metadata"], "name": f"{uid}-node1"}}
+
+
+def _asks_for_a_sandbox(stage: Stage, uid: str) -> Callable[[], bool]:
+    def asks() -> bool:
+        assert stage.service is not None
+        record = stage.service.core.records.get(uid)
+        return record is not None and isinstance(record.call, RunPodSandbox)
+
+    return asks
+
+
+async def test_what_the_network_may_wait_for_does_not_wait_for_pods_whose_network_hangs(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    hung = runtime.hang("RunPodSandbox")
+    async with on_stage(tmp_path, runtime) as stage:
+        assert stage.service is not None
+        stage.service.calls.pace = Pace(turns=1)
+        stage.want(named("u1"), "api")
+        await stage.until(hung.reached.is_set)
+        for pod, source in ((named("u2"), "api"), (named("u3", hostNetwork=True), "api"), (named("u4"), "file")):
+            await stage.until(_asks_for_a_sandbox(stage, stage.want(pod, source)))
+        runtime.clear_faults()
+        await stage.until(lambda: all(running(stage, uid) for uid in ("u1", "u2", "u3", "u4")))
+        begun = [request["config"]["metadata"]["uid"] for request in runtime.requests("RunPodSandbox")]
+        assert begun == ["u1", "u3", "u4", "u2"]
+
+
+async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    hung = runtime.hang("RunPodSandbox")
+    async with on_stage(tmp_path, runtime) as stage:
+        assert stage.service is not None
+        stage.service.calls.pace = Pace(turns=1)
+        first = stage.want(a_pod("u1"))
+        await stage.until(hung.reached.is_set)
+        second = stage.want(named("u2"))
+        await stage.until(_asks_for_a_sandbox(stage, second))
+        stage.desired.delete(second)
+        await stage.until(lambda: stage.admitted.state[second].state is PodState.TERMINATING)
+        runtime.clear_faults()
+        await stage.until(lambda: running(stage, first))
+        await stage.until(lambda: stage.admitted.state[second].state is PodState.FINISHED)
+        begun = [request["config"]["metadata"]["uid"] for request in runtime.requests("RunPodSandbox")]
+        assert begun == [first]
+
+
+async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        assert stage.service is not None
+        told = stage.service.stories._teller._told
+        uid = stage.want(a_pod())
+        await stage.until(lambda: running(stage, uid))
+        stage.mounted.put("gone", MountedVolumes(uid="gone", volumes={}))
+        stage.mounted.delete("gone")
+        await stage.network.settle()
+        assert set(told) == set(stage.service.core.records) == {uid}

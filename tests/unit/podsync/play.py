@@ -6,6 +6,9 @@ Not a test of the runtime client: just enough of a runtime to let the core's dec
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
+from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.events import (
@@ -15,17 +18,21 @@ from services.podsync.core.events import (
     PodDesired,
     PodObserved,
     PodUndesired,
+    ProbesChanged,
     RuntimeChanged,
+    RuntimeListed,
     SourcesHeard,
     TimePassed,
 )
 from services.podsync.core.instructions import (
     Call,
+    ContainerStop,
     CreateContainer,
     FetchNode,
     ForgetPod,
     InspectImage,
     Instruction,
+    InterruptCall,
     KillContainer,
     KillPod,
     PreparePod,
@@ -37,6 +44,7 @@ from services.podsync.core.instructions import (
     RemoveSandboxes,
     ReportMistake,
     RunPodSandbox,
+    RunPostStartHook,
     SavePod,
     StartContainer,
     WakeAt,
@@ -57,12 +65,17 @@ def a_pod(uid: str = "u1", name: str = "web", **spec: Any) -> Pod:
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "uid": uid},
         "spec": {
-            "containers": [{"name": "c", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}],
+            "containers": [a_container("c")],
             "restartPolicy": "Always",
             "terminationGracePeriodSeconds": 30,
             **spec,
         },
     }
+
+
+def a_container(name: str, **fields: Any) -> Pod:
+    """A container of the image that is there."""
+    return {"name": name, "image": "busybox:1", "imagePullPolicy": "IfNotPresent", **fields}
 
 
 class KilledError(Exception):
@@ -76,7 +89,10 @@ class Play:
     images: set[str] = field(default_factory=lambda: {"busybox:1"})
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
     fail_always: dict[str, tuple[str, str]] = field(default_factory=dict)
+    hang: set[str] = field(default_factory=set)  # call names that are not answered
     log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
+    only_urgent: bool = False  # what is in no hurry to be saved never gets to the disk
+    listed: bool = False  # pleg has told all that the runtime has
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
     wall: float = 1_000_000.0
@@ -97,6 +113,8 @@ class Play:
     runtime_heard: bool = True
     mistakes_expected: bool = False
     stops: list[int] = field(default_factory=list)
+    stopped: list[ContainerStop] = field(default_factory=list)  # the same, whole
+    hooks: list[str] = field(default_factory=list)  # instances whose postStart was run
     made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
 
     def __post_init__(self) -> None:
@@ -114,6 +132,10 @@ class Play:
         self.queue: list[Instruction] = []
         self.wakes = []
         self._take(self.core.start(self.wall))
+        if self.listed:
+            for uid in self.sandboxes:
+                self.tell(PodObserved(observation=self.look(uid)))
+            self.tell(RuntimeListed(complete=True, stale=False))
         if self.runtime_heard:
             self.tell(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
@@ -158,14 +180,22 @@ class Play:
         self._take(self.core.handle(event, self.wall))
         self.core.validate()
 
-    def exit(self, uid: str, code: int, name: str = "c") -> None:
+    def exit(self, uid: str, code: int, name: str = "c", reason: str = "") -> None:
         """The container's process ends by itself; pleg sees it."""
         for i, c in enumerate(self.containers[uid]):
             if c.name == name and c.state is ContainerState.RUNNING:
+                at = int(self.wall * 1e9)
                 self.containers[uid][i] = replace(
-                    c, state=ContainerState.EXITED, exit_code=code, finished_at=int(self.wall * 1e9)
+                    c, state=ContainerState.EXITED, exit_code=code, reason=reason, finished_at=at
                 )
         self.observe(uid)
+
+    def probed(self, uid: str, name: str = "c", **results: str) -> None:
+        """The prober tells of the running instance; no results: it has begun anew."""
+        running = next(c.id for c in self.containers[uid] if c.name == name and c.state is ContainerState.RUNNING)
+        found = ProbeResults(pod_uid=uid, container=name, **results) if results else None
+        self.tell(ProbesChanged(container_id=running, pod_uid=uid, results=found))
+        self.run()
 
     def observe(self, uid: str) -> None:
         """pleg reports the pod as it is."""
@@ -208,8 +238,9 @@ class Play:
     def _do(self, instruction: Instruction) -> None:
         self._point()
         match instruction:
-            case SavePod(uid=uid, record=record):
-                self.disk[uid] = record
+            case SavePod(uid=uid, record=record, urgent=urgent):
+                if urgent or not self.only_urgent:
+                    self.disk[uid] = record
             case ForgetPod(uid=uid):
                 self.disk.pop(uid, None)
                 self.admitted.pop(uid, None)
@@ -225,6 +256,13 @@ class Play:
             case ReportMistake(error=error):
                 if not self.mistakes_expected:
                     raise error
+            case InterruptCall(uid=uid):
+                call = next(call for call in reversed(self.calls) if call.uid == uid)
+                self.log.append(f"InterruptCall {type(call).__name__}")
+                given_up = CallFailed(
+                    uid=uid, call=call, completed_at=self.wall, code="", text="", description="", interrupted=True
+                )
+                self.tell(given_up)
             case Call():
                 self._call(instruction)
             case _:
@@ -234,10 +272,13 @@ class Play:
         name = type(call).__name__
         self.log.append(name)
         self.calls.append(call)
+        if name in self.hang:
+            self.hang.discard(name)
+            return
         failure = self.fail.pop(name, None) or self.fail_always.get(name)
         if failure is not None:
             code, text = failure
-            full = text if code == "Unknown" else f"rpc error: code = {code} desc = {text}"
+            full = text if code in ("Unknown", "") else f"rpc error: code = {code} desc = {text}"
             self.tell(
                 CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
             )
@@ -271,16 +312,24 @@ class Play:
                 return replace(done, container_id=self._create(call))
             case StartContainer(container_id=container_id):
                 self._change(uid, container_id, ContainerState.RUNNING)
-            case KillContainer(container_id=container_id, grace_seconds=grace):
-                self.stops.append(grace)
-                self._change(uid, container_id, ContainerState.EXITED)
+            case RunPostStartHook(container_id=container_id):
+                self.hooks.append(container_id)
+                return done
+            case KillContainer(stop=stop):
+                self.stops.append(stop.grace_seconds)
+                self.stopped.append(stop)
+                self._change(uid, stop.container_id, ContainerState.EXITED)
             case KillPod(containers=containers):
-                self.stops += [grace for _, grace in containers]
+                self.stops += [stop.grace_seconds for stop in containers]
+                self.stopped += containers
                 if self.deaf:
                     return replace(done, observation=self.look(uid))
-                for container_id, _ in containers:
-                    self._change(uid, container_id, ContainerState.EXITED)
-                self.sandboxes[uid] = [replace(s, state=SandboxState.NOTREADY) for s in self.sandboxes.get(uid, [])]
+                for stop in containers:
+                    self._change(uid, stop.container_id, ContainerState.EXITED)
+                self.sandboxes[uid] = [
+                    replace(s, state=SandboxState.NOTREADY) if s.id in call.sandboxes else s
+                    for s in self.sandboxes.get(uid, [])
+                ]
             case RemoveContainers(containers=containers):
                 gone = {c[0] for c in containers}
                 self.containers[uid] = [c for c in self.containers[uid] if c.id not in gone]
@@ -300,7 +349,8 @@ class Play:
             c for c in mine if (c.name, c.attempt, c.sandbox_id) == (call.container, call.attempt, call.sandbox_id)
         ]
         assert not taken, f"a second container of attempt {call.attempt}"
-        spec = next(c for c in self.core.records[call.uid].containers if c["name"] == call.container)
+        found = self.core.records[call.uid].container(call.container)
+        assert found is not None, f"the spec has no container {call.container}"
         created = Container(
             id=self._id("c"),
             name=call.container,
@@ -309,7 +359,7 @@ class Play:
             state=ContainerState.CREATED,
             created_at=self.ids,
             restart_count=call.attempt,
-            spec_hash=container_hash(spec),
+            spec_hash=container_hash(found[1]),
             image="busybox:1",
         )
         mine.append(created)
@@ -326,3 +376,8 @@ class Play:
     def _id(self, kind: str) -> str:
         self.ids += 1
         return f"{kind}{self.ids:03d}"
+
+
+def every_step(last: int) -> list[Any]:
+    """The steps at which to kill, 1 to `last`: each of them, and every sixth in the short lane."""
+    return [step if step % 6 == 0 else pytest.param(step, marks=pytest.mark.long) for step in range(1, last + 1)]

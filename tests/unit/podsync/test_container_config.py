@@ -196,7 +196,7 @@ def test_resources_become_variables_rounded_up(reference: dict[str, str], value:
             {"env": [{"name": "S", "valueFrom": {"configMapKeyRef": {"name": "full", "key": "k", "optional": False}}}]},
             "couldn't find key k in ConfigMap ns1/full",
         ),
-        ({"volumeDevices": [{"name": "v", "devicePath": "/d"}]}, "volumeDevices are not supported yet"),
+        ({"resources": {"claims": [{"name": "gpu"}]}}, "resources.claims are not supported yet"),
         (
             {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
             'cannot find volume "v" to mount into container "c"',

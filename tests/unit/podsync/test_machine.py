@@ -16,11 +16,11 @@ from services.podsync.core.events import (
     VolumesChanged,
     VolumesHeard,
 )
-from services.podsync.core.instructions import SavePod
+from services.podsync.core.instructions import KillPod, LookAtPod, SavePod
 from services.podsync.core.lifecycle import IllegalEdgeError, move
 from services.podsync.core.record import PodRecord
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
-from tests.unit.podsync.play import Play, a_pod
+from tests.unit.podsync.play import Play, a_pod, every_step
 
 
 def status_of(play: Play, uid: str = "u1") -> dict[str, Any]:
@@ -42,6 +42,32 @@ def test_an_absent_image_is_pulled_and_the_events_say_so() -> None:
     play.want(a_pod())
     assert play.log[3:] == ["InspectImage", "PullImage", "CreateContainer", "StartContainer"]
     assert play.events[0] == 'Normal Pulling: Pulling image "busybox:1"'
+
+
+def deleted(pod: dict[str, Any], grace: int) -> dict[str, Any]:
+    dying = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": grace}
+    return {**pod, "metadata": {**pod["metadata"], **dying}}
+
+
+def test_a_pod_deleted_while_its_image_is_pulled_ends_at_once_and_blames_nobody() -> None:
+    play = Play(images=set(), hang={"PullImage"}, source="api")
+    play.want(a_pod())
+    play.want(deleted(a_pod(), 30))
+    assert play.log[play.log.index("InterruptCall PullImage") + 1] == "KillPod"
+    assert play.log.count("PullImage") == 1
+    assert not [event for event in play.events if event.startswith("Warning")]
+
+
+def test_a_deletion_with_a_shorter_grace_ends_the_wait_for_the_longer_one() -> None:
+    play = Play(hang={"KillPod"}, source="api")
+    play.want(a_pod())
+    play.want(deleted(a_pod(), 30))
+    assert play.log[-1] == "KillPod" and play.stops == []
+    play.wall += 3
+    play.want(deleted(a_pod(), 30))
+    assert play.log[-1] == "KillPod", "the same grace: nothing to decide anew"
+    play.want(deleted(a_pod(), 5))
+    assert "InterruptCall KillPod" in play.log and play.stops == [2], "5 s of which 3 have passed"
 
 
 def test_a_failed_pull_waits_ten_seconds_and_shows_why() -> None:
@@ -210,6 +236,17 @@ def test_a_dead_sandbox_is_replaced_under_the_next_attempt() -> None:
     assert "Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created." in play.events
 
 
+def test_a_container_that_cannot_be_stopped_keeps_its_changed_sandbox_for_some_tries_only() -> None:
+    play = Play(fail_always={"KillPod": ("DeadlineExceeded", "no answer")})
+    play.want(a_pod())
+    play.sandboxes["u1"][0] = replace(play.sandboxes["u1"][0], state=SandboxState.NOTREADY)
+    play.observe("u1")
+    play.run()
+    play.later(60.0)
+    graces = [call.containers[0].grace_seconds for call in play.calls if isinstance(call, KillPod)]
+    assert graces[:3] == [30, 30, 30] and graces[3:] and set(graces[3:]) == {2}
+
+
 def test_a_changed_image_under_the_same_uid_restarts_the_container() -> None:
     play = Play(images={"busybox:1", "busybox:2"})
     play.want(a_pod())
@@ -254,7 +291,7 @@ def test_a_network_that_is_not_ready_holds_pod_networks_back_but_not_host_networ
 
 def test_what_this_agent_cannot_carry_out_is_refused_and_goes_when_it_is_dropped() -> None:
     play = Play()
-    play.want(a_pod(initContainers=[{"name": "i", "image": "busybox:1"}]))
+    play.want(a_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}]))
     assert play.log == []
     assert status_of(play)["reason"] == "PodFeatureUnsupported"
     assert status_of(play)["message"].startswith("Pod was rejected: Pod requires node features")
@@ -268,9 +305,13 @@ def test_no_edge_leads_back() -> None:
         move(record, PodState.SYNC)
 
 
-@pytest.mark.parametrize("step", range(1, 60))
-def test_a_kill_at_any_step_of_a_start_and_an_end_changes_nothing_in_the_end(step: int) -> None:
-    play = Play(kill_at=step)
+@pytest.mark.parametrize("only_urgent", [False, True])
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("step", every_step(59))
+def test_a_kill_at_any_step_of_a_start_and_an_end_changes_nothing_in_the_end(
+    step: int, listed: bool, only_urgent: bool
+) -> None:
+    play = Play(kill_at=step, listed=listed, only_urgent=only_urgent)
     play.want(a_pod())
     play.run()
     play.later(2)
@@ -280,3 +321,57 @@ def test_a_kill_at_any_step_of_a_start_and_an_end_changes_nothing_in_the_end(ste
     play.later(70)
     assert play.running("u1") == [] and play.disk == {}
     assert play.sandboxes["u1"] == [] and play.containers["u1"] == []
+
+
+@pytest.mark.parametrize("only_urgent", [False, True])
+def test_a_start_that_our_death_cut_short_is_no_attempt_and_one_that_failed_is(only_urgent: bool) -> None:
+    play = Play(only_urgent=only_urgent, listed=True)
+    play.tell(PodDesired(uid="u1", source="file", pod=a_pod()))
+    while not play.containers.get("u1"):
+        play._do(play.queue.pop(0))
+    created = play.containers["u1"][0]
+    play.containers["u1"][0] = replace(created, state=ContainerState.EXITED, finished_at=int(play.wall * 1e9))
+    play.wanted["u1"] = a_pod()
+    play.start()
+    play.run()
+    assert play.running("u1") == [("c", 0)]
+
+    failed = Play(only_urgent=only_urgent, listed=True, fail={"StartContainer": ("Unknown", "no such command")})
+    failed.want(a_pod())
+    told = failed.containers["u1"][0]
+    failed.containers["u1"][0] = replace(told, state=ContainerState.EXITED, finished_at=int(failed.wall * 1e9))
+    failed.start()
+    failed.run()
+    failed.later(30)
+    assert failed.running("u1") == [("c", 1)]
+
+
+def test_what_nobody_ever_heard_of_is_not_looked_for_in_the_runtime_but_after_a_restart_it_is() -> None:
+    play = Play(listed=True)
+    play.want(a_pod())
+    play.start()
+    play.run()
+    looks = [call.unheard_of for call in play.calls if isinstance(call, LookAtPod)]
+    assert looks == [True, False]
+
+
+def test_a_back_off_ends_although_the_exit_was_dated_by_a_clock_that_was_set_back_since() -> None:
+    play = Play()
+    play.want(a_pod())
+    play.exit("u1", 1)
+    play.later(1)
+    play.exit("u1", 1)
+    assert play.running("u1") == []
+    exited = play.containers["u1"]
+    play.containers["u1"] = [replace(c, finished_at=c.finished_at + int(3600e9)) for c in exited]
+    play.start()
+    play.run()
+    play.later(30)
+    assert play.running("u1") == [("c", 2)]
+
+
+def test_a_pod_without_containers_makes_no_sandboxes_in_a_circle() -> None:
+    play = Play()
+    play.want(a_pod(containers=[]))
+    play.later(200)
+    assert len(play.sandboxes.get("u1", [])) <= 1

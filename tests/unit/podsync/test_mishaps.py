@@ -108,6 +108,18 @@ def test_a_start_that_is_still_being_undone_is_waited_for_and_then_done_anew_und
     assert play.running("u1") == [("c", 0)]
 
 
+def test_a_start_whose_task_a_killed_runtime_left_behind_is_done_anew_under_the_same_number() -> None:
+    left = ("AlreadyExists", "failed to create containerd task: task c003: already exists")
+    play = Play(fail={"StartContainer": left})
+    play.want(a_pod())
+    assert not [event for event in play.events if "already exists" in event]
+    (container,) = play.containers["u1"]
+    play.containers["u1"] = [replace(container, state=ContainerState.EXITED, exit_code=128, reason="StartError")]
+    play.observe("u1")
+    assert play.made == [("u1", "c", 0), ("u1", "c", 0)]
+    assert status_of(play)["containerStatuses"][0]["restartCount"] == 0
+
+
 def test_a_command_that_cannot_be_run_is_a_failed_attempt() -> None:
     play = Play(fail={"StartContainer": ("Unknown", "runc create failed: no such file or directory")})
     play.want(a_pod())

@@ -92,17 +92,21 @@ def test_subpaths_are_expanded_and_kept_inside_the_volume() -> None:
         {"name": "v", "mountPath": "/c", "subPathExpr": "d-$(P)"},
     ]
     assert wanted_subpaths({"volumeMounts": mounts}, {"P": "p"}) == {1: "x/y", 2: "d-p"}
+    assert wanted_subpaths({"volumeMounts": mounts}, {"P": "p"}, image_volumes=("v",)) == {}
 
 
 @pytest.mark.parametrize(
     ("mount", "text"),
     [
         ({"subPathExpr": "$(A)/$(B)"}, "missing value for A, B"),
-        ({"subPathExpr": "$(ROOT)"}, "error SubPath `/x` must not be an absolute path"),
+        ({"subPathExpr": "$(ROOT)"}, "error SubPath `$(ROOT)` must not be an absolute path"),
+        ({"subPathExpr": "a/$(UP)"}, "unable to provision SubPath `a/$(UP)`: must not contain '..'"),
         ({"subPath": "a/../b"}, "unable to provision SubPath `a/../b`: must not contain '..'"),
     ],
 )
 def test_subpaths_that_lead_out_are_refused(mount: dict[str, str], text: str) -> None:
     with pytest.raises(ContainerConfigError) as refused:
-        wanted_subpaths({"volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}, {"ROOT": "/x", "B": ""})
+        wanted_subpaths(
+            {"volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}, {"ROOT": "/x", "UP": "../s3cret", "B": ""}
+        )
     assert refused.value.message == text

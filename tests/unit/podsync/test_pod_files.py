@@ -1,11 +1,17 @@
 """The files podsync makes for a pod, and the story it tells of it."""
 
+import errno
+import os
 import stat
 from pathlib import Path
 
+import pytest
+
+from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pod_directories import PodDirectories
 from services.podsync.adapters.story import BYTES_PER_FILE, StoryBook
 from services.podsync.core.events import PodDesired, PodUndesired
+from services.podsync.core.node_facts import NodeFacts
 
 
 def mode(path: Path) -> int:
@@ -38,6 +44,32 @@ def test_the_hosts_file_is_rewritten_in_place_because_it_is_mounted(tmp_path: Pa
     first = Path(places.write_etc_hosts("u1", "one\n")).stat().st_ino
     again = Path(places.write_etc_hosts("u1", "two\n"))
     assert again.stat().st_ino == first and again.read_text() == "two\n"
+
+
+def test_on_a_full_disk_running_containers_keep_the_hosts_file_they_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", [])
+    path = Path(places.write_etc_hosts("u1", "one\n"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("posix_fallocate", "pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    places.write_etc_hosts("u1", "one\n")
+    with pytest.raises(OSError, match="No space"):
+        places.write_etc_hosts("u1", "one and two\n")
+    assert path.read_text() == "one\n"
+
+
+def test_what_a_container_wrote_into_its_hosts_file_is_gone_at_the_next_start(tmp_path: Path) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", [])
+    path = Path(places.write_etc_hosts("u1", "one\n"))
+    os.truncate(path, 1 << 40)  # of no blocks: nobody reads that much
+    assert Path(places.write_etc_hosts("u1", "two\n")).read_text() == "two\n"
 
 
 def test_log_links_fit_a_file_name_and_go_with_the_container_and_the_pod(tmp_path: Path) -> None:
@@ -78,6 +110,19 @@ def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_costs_only_the_telling(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "stories")
-    (tmp_path / "stories" / "u1.jsonl").mkdir()
+    (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
     book.tell("u1", 1.0, PodUndesired(uid="u1"))
     book.close()
+
+
+def test_the_hosts_files_are_read_again_when_they_have_changed_and_only_then(tmp_path: Path) -> None:
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text("nameserver 10.0.0.1\n")
+    files, facts = HostFiles(), NodeFacts(node_name="n")
+    first = files.add_to(facts, str(resolv_conf))
+    assert first.resolv_conf == "nameserver 10.0.0.1\n"
+    assert files.add_to(facts, str(resolv_conf)) is first
+    resolv_conf.write_text("nameserver 10.0.0.22\n")
+    assert files.add_to(facts, str(resolv_conf)).resolv_conf == "nameserver 10.0.0.22\n"
+    resolv_conf.unlink()
+    assert "no such file" in files.add_to(facts, str(resolv_conf)).resolv_conf_error

@@ -1,0 +1,73 @@
+"""How many building calls the runtime works on at once: more than the machine has cores for end no sooner.
+
+What finishes a pod goes first, so that of many pods the first are ready while the last are begun. A call that takes
+long is waiting for something else (the network, a slow disk) and holds up nobody after `patience` seconds.
+"""
+
+import asyncio
+import heapq
+import itertools
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from enum import IntEnum
+
+AT_LEAST = 4
+PER_CORE = 2
+PATIENCE = 2.0  # seconds
+
+
+class Rank(IntEnum):
+    """What goes first."""
+
+    START = 0
+    CREATE = 1
+    SANDBOX_OF_NODE = 2  # of a static pod or on the node's own network: the network of all others may wait for it
+    SANDBOX = 3
+
+
+class Pace:
+    """Turns for calls; those of one rank come in the order in which they were asked for."""
+
+    def __init__(self, turns: int = 0, patience: float = PATIENCE) -> None:
+        self._free = turns or max(AT_LEAST, PER_CORE * len(os.sched_getaffinity(0)))
+        self._patience = patience
+        self._waiting: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        self._numbers = itertools.count()
+
+    @asynccontextmanager
+    async def turn(self, rank: Rank) -> AsyncIterator[None]:
+        """Wait for a turn and have it, at most for `patience` seconds of those the block takes."""
+        if self._free:
+            self._free -= 1
+        else:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            heapq.heappush(self._waiting, (rank, next(self._numbers), mine))
+            try:
+                await mine
+            except asyncio.CancelledError:
+                if mine.done() and not mine.cancelled():
+                    self._pass_on()
+                raise
+        had = True
+
+        def give_back() -> None:
+            nonlocal had
+            if had:
+                had = False
+                self._pass_on()
+
+        overdue = asyncio.get_running_loop().call_later(self._patience, give_back)
+        try:
+            yield
+        finally:
+            overdue.cancel()
+            give_back()
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1

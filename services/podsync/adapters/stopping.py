@@ -1,0 +1,158 @@
+"""The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
+
+Which containers, with which grace and after which others is the core's (reference pods.md 8.1-8.3). All of a call is
+tried before its first error is told. A call given up leaves nothing of ours running; the next one begins anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from services.podsync.adapters.hooks import HookFailedError, run_hook
+from services.podsync.adapters.outside import Outside, PodView, unless_absent
+from services.podsync.core.config_errors import ContainerConfigError
+from services.podsync.core.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
+from shared.cri.interface import RuntimeCallError
+from shared.model.runtime import ContainerState
+
+log = logging.getLogger(__name__)
+
+LEAST_GRACE = 2  # seconds: what a container gets whose time is over
+HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and is heard of at once
+LOOK_EVERY = 0.25  # seconds: at a container that somebody else stops, of whose end nothing tells us
+
+Warn = Callable[[str, str, str], None]  # reason, message and container of a Warning event
+
+
+@dataclass
+class Row:
+    """The containers that one call stops, for those that wait for others."""
+
+    ended: dict[str, asyncio.Event] = field(default_factory=dict)  # container id -> its stop has returned
+    failed: set[str] = field(default_factory=set)  # and could not stop it
+
+
+async def stop_container(
+    outside: Outside, view: PodView, stop: ContainerStop, warn: Warn, row: Row | None = None
+) -> None:
+    """preStop, the wait for others, then TERM with what is left of the grace: whole seconds, two at least.
+    Raises RuntimeCallError."""
+    hook: asyncio.Task[None] | None = None
+    grace = stop.grace_seconds
+    try:
+        if stop.pre_stop and grace > 0:
+            began = outside.clock.monotonic()
+            hook = asyncio.create_task(_pre_stop(outside, view, stop, warn), name=f"preStop {stop.container}")
+            await asyncio.wait({hook}, timeout=grace)
+            grace -= int(outside.clock.monotonic() - began)
+        if stop.after and grace > 0:
+            began = outside.clock.monotonic()
+            await _wait_for_others(outside, view, stop.after, row or Row(), grace)
+            grace -= int(outside.clock.monotonic() - began)
+        await unless_absent(outside.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
+        if hook is not None:
+            await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
+    finally:
+        if hook is not None:
+            hook.cancel()
+            await asyncio.gather(hook, return_exceptions=True)
+
+
+async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, warn: Warn) -> None:
+    """Never raises: a hook that fails holds no stop up, and its output belongs into no event and no log."""
+    try:
+        await run_hook(outside, view, view.container(stop.container), stop.container_id, "preStop")
+    except ContainerConfigError:
+        return  # its spec went meanwhile
+    except HookFailedError:
+        log.info("the preStop hook of container %s of pod %s failed", stop.container, view.description)
+    except Exception:
+        log.exception("the preStop hook of container %s of pod %s broke", stop.container, view.description)
+    else:
+        return
+    warn("FailedPreStopHook", "PreStopHook failed", stop.container)
+
+
+async def _wait_for_others(
+    outside: Outside, view: PodView, container_ids: Iterable[str], row: Row, seconds: float
+) -> None:
+    """Until all of these have ended, at most so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*(_ended(outside, view, container_id, row) for container_id in container_ids))
+    except TimeoutError:
+        log.info("containers of pod %s did not end in time for one that stops after them", view.description)
+
+
+async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -> None:
+    if container_id in row.ended:
+        await row.ended[container_id].wait()
+        if container_id not in row.failed:
+            return
+    sandbox = view.sandbox_of.get(container_id, "")
+    while sandbox:
+        try:
+            seen = await outside.runtime.inspect_container(container_id, sandbox)
+            if seen is None or seen.state is ContainerState.EXITED:
+                return
+        except RuntimeCallError:
+            pass  # nothing is known of it
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -> None:
+    """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
+    Raises the first RuntimeCallError."""
+    row = Row(ended={stop.container_id: asyncio.Event() for stop in call.containers})
+
+    async def stop_in_row(stop: ContainerStop) -> None:
+        try:
+            await stop_container(outside, view, stop, warn, row)
+        except RuntimeCallError:
+            row.failed.add(stop.container_id)
+            raise
+        finally:
+            row.ended[stop.container_id].set()
+
+    stopped = await asyncio.gather(*(stop_in_row(stop) for stop in call.containers), return_exceptions=True)
+    failures = [result for result in stopped if isinstance(result, BaseException)]
+    if failures and any(stop.grace_seconds > LEAST_GRACE for stop in call.containers):
+        raise failures[0]  # stopping the sandbox would kill what has time left
+    failures += await _try_all(outside.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
+    if failures:
+        raise failures[0]
+
+
+async def remove_containers(outside: Outside, call: RemoveContainers) -> None:
+    """Each with its logs, unless they are to stay. Raises the first RuntimeCallError."""
+
+    async def remove(container_id: str, log_path: str) -> None:
+        await unless_absent(outside.runtime.remove_container(container_id))
+        if not call.keep_logs:
+            await asyncio.to_thread(outside.directories.remove_container_logs, container_id, log_path)
+
+    if failures := await _try_all(remove(container_id, log_path) for container_id, _, log_path in call.containers):
+        raise failures[0]
+
+
+async def remove_sandboxes(outside: Outside, call: RemoveSandboxes) -> None:
+    """Stop each once more, then remove it. Raises the first RuntimeCallError."""
+
+    async def remove(sandbox_id: str) -> None:
+        await unless_absent(outside.runtime.stop_pod_sandbox(sandbox_id))
+        await unless_absent(outside.runtime.remove_pod_sandbox(sandbox_id))
+
+    if failures := await _try_all(remove(sandbox_id) for sandbox_id in call.sandboxes):
+        raise failures[0]
+
+
+async def _try_all(requests: Iterable[Awaitable[None]]) -> list[BaseException]:
+    """One after the other; what is absent is done."""
+    failures: list[BaseException] = []
+    for request in requests:
+        try:
+            await unless_absent(request)
+        except RuntimeCallError as error:
+            failures.append(error)
+    return failures

@@ -1,0 +1,90 @@
+"""One container instance as the API's `state` shows it, and what is said of one that is lost (pods.md 9.2, 9.3).
+
+Knows instances and states; not which container of a pod they belong to, nor what may be done about them.
+"""
+
+from typing import Any
+
+from shared.model.runtime import Container, ContainerState
+from shared.timestamps import rfc3339
+
+Json = dict[str, Any]
+NANOSECONDS = 1_000_000_000
+UNKNOWN_REASON = "ContainerStatusUnknown"
+RESTARTING_ALL_REASON = "RestartingAllContainers"
+RESTARTING_ALL_MESSAGE = "The container is removed because RestartAllContainers in place"
+KILLED = 137  # exit code of what is not known to have ended otherwise
+POD_MESSAGE_BYTES = 12288  # of the termination messages of all containers of a pod together
+
+DELETED = "deleted.  The container used to be Running"
+TERMINATED = "terminated"
+
+
+def api_state(instance: Container, runtime_name: str) -> Json:
+    """`running`, `terminated` or `waiting`; an instance that is made and not started yet waits without a reason."""
+    if instance.state is ContainerState.RUNNING:
+        return {"running": {"startedAt": rfc3339(instance.started_at / NANOSECONDS)}}
+    if instance.state is not ContainerState.EXITED:
+        return {"waiting": {}}
+    terminated: Json = {"exitCode": instance.exit_code}
+    if instance.reason:
+        terminated["reason"] = instance.reason
+    message = ": ".join(part for part in (instance.message, instance.termination_message) if part)
+    if message:
+        terminated["message"] = message
+    terminated |= {
+        "startedAt": rfc3339(instance.started_at / NANOSECONDS),
+        "finishedAt": rfc3339(instance.finished_at / NANOSECONDS),
+        "containerID": f"{runtime_name}://{instance.id}",
+    }
+    return {"terminated": terminated}
+
+
+def lost(how: str) -> Json:
+    """The `terminated` of a container nobody can find; `how` the pod was coming along: DELETED or TERMINATED."""
+    message = f"The container could not be located when the pod was {how}"
+    return {
+        "exitCode": KILLED,
+        "reason": UNKNOWN_REASON,
+        "message": message,
+        "startedAt": None,
+        "finishedAt": None,
+    }
+
+
+def purged() -> Json:
+    """The `terminated` of a container that was taken away so that the whole pod starts anew (5.7)."""
+    return {
+        "exitCode": KILLED,
+        "reason": RESTARTING_ALL_REASON,
+        "message": RESTARTING_ALL_MESSAGE,
+        "startedAt": None,
+        "finishedAt": None,
+    }
+
+
+def completed_unseen() -> Json:
+    """The `terminated` of an init container the runtime has lost while the containers after it are there."""
+    message = (
+        "Unable to get init container status from container runtime and pod has been initialized, "
+        "treat it as exited normally"
+    )
+    return {"exitCode": 0, "reason": "Completed", "message": message, "startedAt": None, "finishedAt": None}
+
+
+def keep_message(state: Json, earlier: Json) -> None:
+    """The termination message file goes with the pod's directory; what was read from it once stays."""
+    now, then = state.get("terminated"), earlier.get("terminated")
+    if now and then and now.get("containerID") == then.get("containerID") and then.get("message"):
+        now.setdefault("message", then["message"])
+
+
+def with_cut_messages(status: Json, limit: int) -> Json:
+    """The container status with termination messages of at most `limit` bytes."""
+    for key in ("state", "lastState"):
+        terminated = status[key].get("terminated")
+        message = terminated.get("message") if terminated else None
+        if isinstance(message, str) and len(message) * 4 > limit and len(message.encode()) > limit:
+            cut = message.encode()[:limit].decode(errors="ignore")
+            status = status | {key: {"terminated": terminated | {"message": cut}}}
+    return status

@@ -1,0 +1,104 @@
+"""Reads registry credentials as docker writes them: `config.json` and the older `.dockercfg` (reference pods.md 7.4).
+
+Whatever is wrong is told without showing any of it. Knows neither where a text is from nor which image asks.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+
+class DockerConfigError(Exception):
+    """The text is no docker config; says what is wrong, never with a value of it."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A user of a registry. Everything but the type stays out of what is printed."""
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    email: str = field(default="", repr=False)
+
+
+DockerConfig = Mapping[str, Credential]  # place, as it was written -> credential
+
+
+def read_config_json(content: bytes) -> DockerConfig:
+    """`~/.docker/config.json`, or a Secret's `.dockerconfigjson`. Raises DockerConfigError."""
+    document = _object(_decoded(content), "")
+    headers = _member(document, "HttpHeaders")
+    for value in _object(headers, "HttpHeaders").values():
+        _text(value, "a value of HttpHeaders")
+    return _entries(_member(document, "auths"), "auths")
+
+
+def read_dockercfg(content: bytes) -> DockerConfig:
+    """`~/.dockercfg`, or a Secret's `.dockercfg`: the entries alone. Raises DockerConfigError."""
+    return _entries(_decoded(content), "")
+
+
+def _decoded(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        # the error itself holds the whole text
+        raise DockerConfigError(f"not valid JSON at line {error.lineno} column {error.colno}") from None
+
+
+def _entries(value: Any, where: str) -> DockerConfig:
+    entries = {}
+    for number, (place, entry) in enumerate(_object(value, where).items(), start=1):
+        shown = f"entry {number}" + (f" of {where}" if where else "")
+        entries[place] = _credential(_object(entry, shown), shown)
+    return entries
+
+
+def _credential(entry: Mapping[str, Any], shown: str) -> Credential:
+    username, password, email, auth = (
+        _text(_member(entry, name), f"{name} of {shown}") for name in ("username", "password", "email", "auth")
+    )
+    if auth:
+        username, password = _user_and_password(auth, shown)
+    return Credential(username, password, email)
+
+
+def _user_and_password(auth: str, shown: str) -> tuple[str, str]:
+    """Both halves of the base64 text, which may lack its padding."""
+    packed = auth.replace("\r", "").replace("\n", "")
+    if not packed.endswith("="):
+        packed += "=" * (-len(packed) % 4)
+    try:
+        text = base64.b64decode(packed, validate=True).decode(errors="replace")
+    except (binascii.Error, ValueError):
+        raise DockerConfigError(f"auth of {shown} is not base64") from None
+    username, colon, password = text.partition(":")
+    if not colon:
+        raise DockerConfigError(f"auth of {shown} must be base64 of username:password")
+    return username, password
+
+
+def _member(document: Mapping[str, Any], name: str) -> Any:
+    """A member in whatever case; the last one counts."""
+    found = [value for key, value in document.items() if key.lower() == name.lower()]
+    return found[-1] if found else None
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise DockerConfigError(f"{where or 'the document'} must be an object")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DockerConfigError(f"{where} must be a string")
+    return value

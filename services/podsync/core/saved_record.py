@@ -1,0 +1,77 @@
+"""The checkpoint record of a pod: what of a `PodRecord` is saved, when that is urgent, and the way back.
+
+Knows nothing of files.
+"""
+
+from typing import Any
+
+from bus.messages.podsync import PodState
+from services.podsync.core.record import CrashBackoff, ImageBackoff, PodRecord
+
+TOLD_BY_RUNTIME = ("planned", "attempts", "sandbox_attempt")  # of the essential: as long as we remove nothing there
+
+
+def essential(record: PodRecord) -> dict[str, Any]:
+    """What must be on disk before it is published or acted on: ours alone, and not re-derivable."""
+    return {
+        "uid": record.uid,
+        "name": record.name,
+        "namespace": record.namespace,
+        "source": record.source,
+        "pod": record.pod,
+        "state": str(record.state),
+        "deleted": record.deleted,
+        "restart_requested": record.restart_requested,
+        "judged": record.judged,
+        "active_since": record.active_since,
+        "rejected": record.rejected,
+        "rejected_message": record.rejected_message,
+        "victims": list(record.victims),
+        "ending": dict(record.ending),
+        "outcome": record.outcome,
+        "start_time": record.start_time,
+        "terminating_since": record.terminating_since,
+        "grace_seconds": record.grace_seconds,
+        "termination_cause": record.termination_cause,
+        "finished_at": record.finished_at,
+        "sandbox_attempt": record.sandbox_attempt,
+        "attempts": dict(record.attempts),
+        "planned": dict(record.planned),
+        "starting": dict(record.starting),
+        "replacing": dict(record.replacing),
+        "hooks_owed": dict(record.hooks_owed),
+        "hooks_failed": dict(record.hooks_failed),
+        "restarting_all": record.restarting_all,
+        "crash_backoff": {name: vars(entry).copy() for name, entry in record.crash_backoff.items()},
+        "image_backoff": {name: vars(entry).copy() for name, entry in record.image_backoff.items()},
+    }
+
+
+def must_be_saved(record: PodRecord, essentials: dict[str, Any]) -> bool:
+    """Whether something changed that nobody else could tell the next life. What a finished pod looks like in the API
+    server is not of that kind."""
+    told_elsewhere = (*TOLD_BY_RUNTIME, "pod") if record.state is PodState.FINISHED else TOLD_BY_RUNTIME
+    return any(value != record.saved.get(name) for name, value in essentials.items() if name not in told_elsewhere)
+
+
+def persisted(record: PodRecord) -> dict[str, Any]:
+    """The checkpoint record: the essential and the newest status."""
+    return {**essential(record), "status": record.status}
+
+
+def restore(data: dict[str, Any]) -> PodRecord:
+    """The inverse of `persisted`, for records of older and newer versions too: what is unknown is left out, what is
+    missing has its default. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    known = persisted(PodRecord(uid="", name="", namespace=""))
+    fields = {"uid": data["uid"], "name": data["name"], "namespace": data["namespace"], "state": data["state"]}
+    fields |= {name: value for name, value in data.items() if name in known}
+    for name, value in fields.items():
+        if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
+            raise TypeError(f"{name} is a {type(value).__name__}")
+    fields["state"] = PodState(fields["state"])
+    for name, entry in (("crash_backoff", CrashBackoff), ("image_backoff", ImageBackoff)):
+        fields[name] = {key: entry(**value) for key, value in fields.get(name, {}).items()}
+    record = PodRecord(**fields)
+    record.restored = True
+    record.saved = essential(record)
+    return record

@@ -1,0 +1,271 @@
+"""What of all that podsync hears and does is worth telling of a pod, as lines of its story (`shared.story`).
+
+Pure: events and instructions in, lines without their time out. Remembers what it told last, so that the same said twice
+is told once, and a pod that restarts for days has a story of its restarts and not of its relists.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.podsync import AdmittedPod
+from services.podsync.core.events import (
+    CallDone,
+    CallFailed,
+    Event,
+    PodDesired,
+    PodObserved,
+    PodUndesired,
+    ProbesChanged,
+    VolumesChanged,
+)
+from services.podsync.core.instructions import (
+    Call,
+    InspectImage,
+    Instruction,
+    KillContainer,
+    KillPod,
+    LookAtPod,
+    PreparePod,
+    PublishAdmitted,
+    PublishStatus,
+    RecordEvent,
+    RunPostStartHook,
+)
+from shared.model.objects import Object, name, namespace
+from shared.model.runtime import Container, ContainerState, Sandbox
+from shared.story.lines import Kind, Line
+
+NANOSECONDS = 1e9
+LONGEST_TEXT = 2000  # characters of an error or message
+_QUIET = (LookAtPod, InspectImage, PreparePod)  # told only when they fail
+_OVER = ("finished", "terminated")
+
+
+@dataclass
+class _Told:
+    """What was told of one pod last."""
+
+    head: Line = field(default_factory=dict)
+    opened: bool = False  # something was told of it in this life
+    restored: bool = False  # an earlier life told how it began
+    pod: Object = field(default_factory=dict)
+    deletion: Any = None
+    state: tuple[str, str] = ("", "")
+    waits_for: str = ""
+    volumes: dict[str, tuple[str, str]] = field(default_factory=dict)
+    sandboxes: dict[str, str] = field(default_factory=dict)
+    containers: dict[str, str] = field(default_factory=dict)
+    probes: dict[tuple[str, str], str] = field(default_factory=dict)
+    status: tuple[str, bool] = ("", False)
+    event: tuple[str, str, str] = ("", "", "")
+
+
+class Teller:
+    """One per life of podsync. `boot`: the number of this life."""
+
+    def __init__(self, boot: int) -> None:
+        self._boot = boot
+        self._told: dict[str, _Told] = {}
+
+    def head(self, uid: str) -> Line:
+        """What heads each file of the pod's story."""
+        return self._of(uid).head
+
+    def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
+        """Go on with a pod of an earlier life."""
+        told = self._of(uid)
+        told.restored = True
+        told.head.update({"what": Kind.POD, "uid": uid, "name": name, "namespace": namespace, "source": source})
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._told.pop(uid, None)
+
+    def waits(self, uid: str, waits_for: str) -> list[Line]:
+        """What the pod waits for now, "" = nothing."""
+        told = self._of(uid)
+        if waits_for == told.waits_for:
+            return []
+        told.waits_for = waits_for
+        return self._opened(uid, [{"what": Kind.WAITS, "waits_for": waits_for}])
+
+    def tell(self, uid: str, what: Event | Instruction) -> list[Line]:
+        """The lines an event or an instruction is worth."""
+        lines = [line | ({"cause": what.cause} if what.cause else {}) for line in self._lines(uid, what)]
+        return self._opened(uid, lines)
+
+    def _of(self, uid: str) -> _Told:
+        return self._told.setdefault(uid, _Told())
+
+    def _opened(self, uid: str, lines: list[Line]) -> list[Line]:
+        told = self._of(uid)
+        if lines and not told.opened:
+            told.opened = True
+            return [{"what": Kind.LIFE, "boot": self._boot}, *lines]
+        return lines
+
+    def _lines(self, uid: str, what: Event | Instruction) -> list[Line]:
+        told = self._of(uid)
+        match what:
+            case PodDesired():
+                return _desired(told, what)
+            case PodUndesired():
+                return [{"what": Kind.SEEN, "change": "gone"}]
+            case VolumesChanged(volumes=volumes):
+                now = {key: (str(v.state), v.error) for key, v in (volumes.volumes if volumes else {}).items()}
+                changed = {key: value for key, value in now.items() if told.volumes.get(key) != value}
+                told.volumes = now
+                return [
+                    {"what": Kind.VOLUME, "volume": key, "state": state, **({"error": _short(error)} if error else {})}
+                    for key, (state, error) in changed.items()
+                ]
+            case PodObserved(observation=seen):
+                there = {c.id for c in seen.containers}
+                told.containers = {key: state for key, state in told.containers.items() if key in there}
+                told.sandboxes = {s.id: told.sandboxes[s.id] for s in seen.sandboxes if s.id in told.sandboxes}
+                return _seen(told, seen.sandboxes, seen.containers)
+            case ProbesChanged(container_id=container_id, results=results) if results is not None:
+                return _probed(told, container_id, results)
+            case ProbesChanged(container_id=container_id):
+                told.probes = {key: result for key, result in told.probes.items() if key[0] != container_id}
+                return []
+            case CallDone(call=call):
+                return [*_done(call, what), *_looked(told, what)]
+            case CallFailed(call=call):
+                # What a hook wrote belongs into the status alone: it may be a secret, and a story outlives its pod.
+                text = what.description if isinstance(call, RunPostStartHook) else what.text
+                outcome = {"text": _short(text)} if not what.interrupted else {"interrupted": True, "text": ""}
+                return [{"what": Kind.FAILED, **_subject(call), **outcome}]
+            case Call() if not isinstance(what, _QUIET):
+                return [{"what": Kind.BEGUN, **_subject(what)}]
+            case PublishAdmitted(admitted=admitted):
+                return _admitted(told, admitted)
+            case PublishStatus(status=status):
+                return _status(told, status.status)
+            case RecordEvent(event=event):
+                entry = (event.reason, event.message, event.field_path)
+                if entry == told.event:
+                    return []
+                told.event = entry
+                container = event.field_path.partition("{")[2].rstrip("}")
+                line = {"what": Kind.EVENT, "type": event.type, "reason": event.reason}
+                return [line | {"message": _short(event.message)} | ({"container": container} if container else {})]
+            case _:
+                return []
+
+
+def _desired(told: _Told, what: PodDesired) -> list[Line]:
+    metadata = what.pod.get("metadata") or {}
+    head = {"what": Kind.POD, "uid": what.uid, "name": name(what.pod), "namespace": namespace(what.pod)}
+    told.head.update({**head, "source": what.source})
+    deletion = (metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds"))
+    wanted = {"spec": what.pod.get("spec"), "annotations": metadata.get("annotations")}
+    line: Line = {"what": Kind.SEEN, "source": what.source}
+    if deletion[0] is not None:
+        if deletion == told.deletion:
+            return []
+        told.deletion, told.pod = deletion, wanted
+        return [line | {"change": "to be deleted", "grace": deletion[1]}]
+    if wanted == told.pod:
+        return []
+    change = "changed" if told.pod else "new"
+    told.pod, first = wanted, not told.pod
+    if first and told.restored:
+        return []
+    return [line | {"change": change}]
+
+
+def _admitted(told: _Told, admitted: AdmittedPod) -> list[Line]:
+    now = (str(admitted.state), admitted.rejected)
+    if now == told.state:
+        return []
+    told.state = now
+    line: Line = {"what": Kind.STATE, "state": now[0]}
+    if admitted.rejected:
+        line["rejected"] = admitted.rejected
+    if admitted.grace_seconds is not None and now[0] not in _OVER:
+        line["grace"] = admitted.grace_seconds
+    return [line]
+
+
+def _status(told: _Told, status: Object) -> list[Line]:
+    conditions = status.get("conditions") or ()
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    now = (str(status.get("phase") or ""), ready)
+    if now == told.status:
+        return []
+    told.status = now
+    return [{"what": Kind.STATUS, "phase": now[0], "ready": ready}]
+
+
+def _looked(told: _Told, done: CallDone) -> list[Line]:
+    """What our own call showed of sandboxes and containers; what it made itself is told by the call."""
+    if done.observation is not None:
+        return _seen(told, done.observation.sandboxes, done.observation.containers)
+    return _seen(told, (done.sandbox,) if done.sandbox else (), done.containers)
+
+
+def _seen(told: _Told, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
+    lines: list[Line] = []
+    for sandbox in sandboxes:
+        before, told.sandboxes[sandbox.id] = told.sandboxes.get(sandbox.id), str(sandbox.state)
+        if before not in (None, str(sandbox.state)):
+            lines.append({"what": Kind.SANDBOX, "attempt": sandbox.attempt, "state": str(sandbox.state)})
+    for container in sorted(containers, key=lambda c: c.created_at):
+        before, told.containers[container.id] = told.containers.get(container.id), str(container.state)
+        if before == str(container.state) or container.state in (ContainerState.CREATED, ContainerState.RUNNING):
+            continue  # that it runs is told by the start
+        lines.append(_ended(container))
+    return lines
+
+
+def _ended(container: Container) -> Line:
+    line: Line = {
+        "what": Kind.CONTAINER,
+        "container": container.name,
+        "attempt": container.restart_count,
+        "state": str(container.state),
+        "id": container.id[:12],
+    }
+    if container.state is ContainerState.EXITED:
+        line |= {"exit_code": container.exit_code, "reason": container.reason}
+        line |= {"started": container.started_at / NANOSECONDS, "finished": container.finished_at / NANOSECONDS}
+    return line
+
+
+def _probed(told: _Told, container_id: str, results: Any) -> list[Line]:
+    lines: list[Line] = []
+    for kind in ("startup", "liveness", "readiness"):
+        now, key = getattr(results, kind), (container_id, kind)
+        before, told.probes[key] = told.probes.get(key, ""), now
+        if now in ("", before):
+            continue
+        line: Line = {"what": Kind.PROBE, "container": results.container, "probe": kind, "result": now}
+        if now == "failure" and results.failure:
+            line["output"] = _short(results.failure)
+        lines.append(line)
+    return lines
+
+
+def _done(call: Call, done: CallDone) -> list[Line]:
+    if isinstance(call, _QUIET):
+        return []
+    took = {"took": round(done.took, 3)} if done.took else {}
+    return [{"what": Kind.DONE, **_subject(call), **took}]
+
+
+def _subject(call: Call) -> Line:
+    line: Line = {"call": type(call).__name__}
+    if isinstance(call, KillContainer):
+        return line | {"container": call.stop.container, "grace": call.stop.grace_seconds}
+    if isinstance(call, KillPod):
+        return line | {"grace": max((stop.grace_seconds for stop in call.containers), default=0)}
+    for key in ("container", "volume", "attempt", "image"):
+        value = getattr(call, key, None)
+        if isinstance(value, str | int) and value != "":
+            line[key] = value
+    return line
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"

@@ -1,0 +1,115 @@
+"""podsync's calls over a fake runtime, without the core: one pod that runs, and what becomes of a call."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bus.memory import ManualClock
+from services.podsync.adapters.runtime_calls import PodView, RuntimeCalls, calls_over
+from services.podsync.core.events import CallDone, CallFailed
+from services.podsync.core.instructions import Call
+from shared.config.effective import EffectiveConfig
+from shared.model.objects import Object
+from shared.model.runtime import Container, RuntimePod
+from tests.fakes.runtime import FakeRuntime
+
+UID = "u1"
+
+
+def a_pod(*containers: Object, **spec: Any) -> Object:
+    """With these containers."""
+    return {"metadata": {"name": "web", "namespace": "shop", "uid": UID}, "spec": {"containers": [*containers], **spec}}
+
+
+def a_container(name: str = "c", **fields: Any) -> Object:
+    """Of the one image there is."""
+    return {"name": name, "image": "busybox:1", **fields}
+
+
+class Performer:
+    """The calls, and the pod they are about: every container of it is made and started by `run`."""
+
+    def __init__(self, directory: Path, pod: Object, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.runtime = FakeRuntime(self.clock, images=["busybox:1"])
+        config = EffectiveConfig(
+            node_name="node1",
+            root_dir=str(directory / "root"),
+            run_dir=str(directory / "run"),
+            log_dir=str(directory / "log"),
+            cert_dir=str(directory / "pki"),
+            pod_logs_dir=str(directory / "pods"),
+            cgroups_per_qos=False,
+        )
+        self.calls: RuntimeCalls = calls_over(self.runtime, config, self.clock)
+        self.calls.facts = replace(self.calls.facts, node_ips=("127.0.0.1",))
+        self.pod = pod
+        self.ids: dict[str, str] = {}
+        self.sandbox = ""
+
+    async def run(self) -> None:
+        """A sandbox, and all containers of the pod in it, started."""
+        meta = {"name": "web", "namespace": "shop", "uid": UID}
+        sandbox = {"metadata": meta, "labels": {"io.kubernetes.pod.uid": UID}, "log_directory": "/nowhere"}
+        self.sandbox = await self.runtime.run_pod_sandbox(sandbox, "")
+        for spec in self.pod["spec"].get("initContainers", []) + self.pod["spec"]["containers"]:
+            name = spec["name"]
+            message = {"metadata": {"name": name}, "image": {"image": "busybox:1"}, "labels": {}}
+            message["labels"] = {"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": UID}
+            self.ids[name] = await self.runtime.create_container(self.sandbox, message, sandbox)
+            await self.runtime.start_container(self.ids[name])
+        self.runtime.calls.clear()
+
+    def view(self) -> PodView:
+        """The pod as the service would show it to the calls."""
+        return PodView(
+            uid=UID,
+            name="web",
+            namespace="shop",
+            pod=self.pod,
+            volumes=None,
+            active_pods=lambda: [self.pod],
+            wanted=lambda: True,
+            sandbox_of=dict.fromkeys(self.ids.values(), self.sandbox),
+        )
+
+    async def perform(self, call: Call) -> CallDone | CallFailed:
+        """To its end."""
+        return await self.calls.perform(call, self.view())
+
+    def begin(self, call: Call) -> "asyncio.Task[CallDone | CallFailed]":
+        """As a task of its own, which can be given up."""
+        return asyncio.get_running_loop().create_task(self.perform(call))
+
+    async def pass_time(self, seconds: float) -> None:
+        """Timer by timer, on a virtual loop."""
+        loop: Any = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        await self.settle()
+        while (left := end - loop.time()) > 0:
+            self.clock.advance(min(max(loop.next_timer() - loop.time(), 0.000001), left))
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Everything that can go on without time passing has gone on."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    async def seen(self) -> RuntimePod:
+        """The pod as the runtime has it."""
+        return (await self.runtime.observe(UID))[UID]
+
+    async def container(self, name: str) -> Container:
+        """One of its containers, as the runtime has it."""
+        return next(c for c in (await self.seen()).containers if c.name == name)
+
+    def stops(self) -> dict[str, int]:
+        """Name of container -> timeout of its StopContainer, in the order they were asked for."""
+        names = {container_id: name for name, container_id in self.ids.items()}
+        return {names[r["container_id"]]: r.get("timeout", 0) for r in self.runtime.requests("StopContainer")}
+
+
+def ours() -> list[str]:
+    """The names of the tasks that run besides the test's own."""
+    return [t.get_name() for t in asyncio.all_tasks() if t is not asyncio.current_task()]

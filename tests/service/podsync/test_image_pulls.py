@@ -1,0 +1,183 @@
+"""Image pulls as podsync does them: credentials in turn, turns, notes on disk, and who may use what is here."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.podsync.adapters.image_pulls import ImageCallError
+from shared.cri.interface import RuntimeCallError
+from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
+
+MISSING = "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed."
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return PullStage(tmp_path)
+
+
+def only(stage: PullStage, *users: str) -> None:
+    stage.runtime.users = frozenset(users)
+
+
+# Credentials
+
+
+async def test_without_credentials_one_anonymous_pull_is_made(stage: PullStage) -> None:
+    pulled = await stage.pull(pod())
+    assert pulled.image == stage.runtime.images[IMAGE]
+    request = stage.runtime.requests("PullImage")[0]
+    assert request == {"image": {"image": IMAGE}, "sandbox_config": {"hostname": "h"}}
+
+
+async def test_the_request_has_the_pods_annotations_and_the_credential(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann")
+    await stage.pull(pod("a", annotations={"x": "y"}))
+    request = stage.runtime.requests("PullImage")[0]
+    assert request["image"] == {"image": IMAGE, "annotations": {"x": "y"}}
+    assert request["auth"] == {"username": "ann", "password": "ann-word"}
+
+
+async def test_credentials_are_tried_in_the_pods_order_until_one_works(stage: PullStage) -> None:
+    for name in ("a", "b", "c"):
+        stage.cluster.add(name, name)
+    only(stage, "b", "c")
+    await stage.pull(pod("a", "b", "c"))
+    assert (stage.runtime.calls_refused, stage.tried()) == (["a"], ["b"])
+
+
+async def test_what_every_credential_got_is_told_in_brackets_and_nobody_pulls_anonymously(stage: PullStage) -> None:
+    for name in ("a", "b"):
+        stage.cluster.add(name, name)
+    only(stage)
+    with pytest.raises(RuntimeCallError) as error:
+        await stage.pull(pod("a", "b"))
+    assert str(error.value) == f"[{REFUSED} of a, {REFUSED} of b]"
+    assert stage.runtime.calls_refused == ["a", "b"]
+
+
+async def test_one_and_the_same_error_is_told_once(stage: PullStage) -> None:
+    for name in ("a", "b"):
+        stage.cluster.add(name, name)
+    stage.runtime.fail("PullImage", "NotFound", "no such image", times=2)
+    with pytest.raises(RuntimeCallError) as error:
+        await stage.pull(pod("a", "b"))
+    assert str(error.value) == "rpc error: code = NotFound desc = no such image"
+
+
+async def test_secrets_that_do_not_match_are_not_tried(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann", place="other.example")
+    stage.cluster.put("b", "Opaque", ".dockerconfigjson", "not even json")
+    stage.cluster.put("c", "kubernetes.io/dockercfg", ".dockercfg", json.dumps({REGISTRY: {"auth": "Y2g6Yw=="}}))
+    await stage.pull(pod("a", "b", "c"))
+    assert stage.tried() == ["ch"]
+
+
+async def test_the_nodes_own_credentials_come_after_the_pods(stage: PullStage, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"username": "node", "password": "x"}}}))
+    stage.cluster.add("a", "ann")
+    only(stage, "node")
+    await stage.pull(pod("a"))
+    assert (stage.runtime.calls_refused, stage.tried()) == (["ann"], ["node"])
+    assert stage.files("pulled")[0]["credentialMapping"] == {f"{REGISTRY}/app": {"nodePodsAccessible": True}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "call", "told"),
+    [
+        ("IfNotPresent", "inspect", ["a, b"]),
+        ("IfNotPresent", "pull", []),
+        ("Always", "pull", ["a, b"]),
+        ("Never", "inspect", ["a, b"]),
+    ],
+)
+async def test_missing_secrets_are_told_once_and_the_pull_goes_on(
+    stage: PullStage, policy: str, call: str, told: list[str]
+) -> None:
+    stage.cluster.add("good", "ann")
+    found: Any = await getattr(stage, call)(pod("a", "good", "b"), policy=policy)
+    assert [text for _, text in found.warnings] == [MISSING.format(names) for names in told]
+    assert {reason for reason, _ in found.warnings} <= {"FailedToRetrieveImagePullSecret"}
+
+
+async def test_missing_secrets_are_told_with_a_pull_that_fails(stage: PullStage) -> None:
+    only(stage)
+    with pytest.raises(ImageCallError) as error:
+        await stage.pull(pod("a"), policy="Always")
+    assert error.value.warnings == (("FailedToRetrieveImagePullSecret", MISSING.format("a")),)
+
+
+@pytest.mark.parametrize("content", ["{hush", '{"auths": {"r.example": {"auth": "hush"}}}', '["hush"]'])
+async def test_a_secret_that_cannot_be_read_is_the_reason_and_is_not_shown(stage: PullStage, content: str) -> None:
+    stage.cluster.put("bad", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", content)
+    stage.cluster.add("good", "ann")
+    for call in (stage.inspect, stage.pull):
+        with pytest.raises(ImageCallError) as error:
+            await call(pod("good", "bad"))
+        assert error.value.reason == str(error.value)
+        assert error.value.reason.startswith("pull secret ns/bad: .dockerconfigjson is of no use: ")
+        assert "hush" not in error.value.reason
+    assert stage.tried() == []
+
+
+async def test_a_secret_that_cannot_be_read_does_not_matter_for_what_is_never_pulled(stage: PullStage) -> None:
+    stage.cluster.put("bad", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", "{")
+    assert (await stage.inspect(pod("bad"), policy="Never")).image is None
+
+
+# Turns
+
+
+async def test_one_pull_at_a_time_in_the_order_of_asking(stage: PullStage) -> None:
+    stage.runtime.pullable |= {f"{REGISTRY}/{n}:1" for n in range(3)}
+    hung = stage.runtime.hang("PullImage")
+    pulls = [asyncio.create_task(stage.pull(pod(), f"{REGISTRY}/{n}:1")) for n in range(3)]
+    await hung.reached.wait()
+    await asyncio.sleep(0)
+    assert len(stage.runtime.requests("PullImage")) == 1
+    hung.release.set()
+    await asyncio.gather(*pulls)
+    assert len(stage.runtime.requests("PullImage")) == 3
+    assert pulls[2].result().waited >= pulls[2].result().took
+
+
+@pytest.mark.parametrize(("most", "at_once"), [(2, 2), (3, 3), (0, 4)])
+async def test_as_many_pulls_as_allowed_go_side_by_side(tmp_path: Path, most: int, at_once: int) -> None:
+    stage = PullStage(tmp_path, serialize_image_pulls=False, max_parallel_image_pulls=most)
+    stage.runtime.pullable |= {f"{REGISTRY}/{n}:1" for n in range(4)}
+    faults = [stage.runtime.hang("PullImage") for _ in range(4)]
+    pulls = [asyncio.create_task(stage.pull(pod(), f"{REGISTRY}/{n}:1")) for n in range(4)]
+    await asyncio.gather(*(fault.reached.wait() for fault in faults[:at_once]))
+    for _ in range(50):
+        await asyncio.sleep(0.001)
+    assert [fault.reached.is_set() for fault in faults].count(True) == at_once
+    for fault in faults:
+        fault.release.set()
+    await asyncio.gather(*pulls)
+
+
+async def test_pulls_over_the_rate_fail_at_once(tmp_path: Path) -> None:
+    stage = PullStage(tmp_path, registry_pull_qps=1, registry_burst=2)
+    await stage.pull(pod())
+    await stage.pull(pod())
+    with pytest.raises(RuntimeCallError, match=r"^pull QPS exceeded$"):
+        await stage.pull(pod())
+    assert stage.files("pulling") == []
+
+
+async def test_every_credential_counts_for_the_rate(tmp_path: Path) -> None:
+    stage = PullStage(tmp_path, registry_pull_qps=1, registry_burst=1)
+    for name in ("a", "b"):
+        stage.cluster.add(name, name)
+    only(stage)
+    with pytest.raises(RuntimeCallError) as error:
+        await stage.pull(pod("a", "b"))
+    assert str(error.value) == f"[{REFUSED} of a, pull QPS exceeded]"
+
+
+# Who may use what is here

@@ -1,0 +1,286 @@
+"""Who may use an image that is here, and what is noted on disk of each pull: rights, records, intents, kills."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from services.podsync.adapters.image_pulls import ImageCallError
+from services.podsync.core.image_records import file_name
+from shared.cri.interface import RuntimeCallError
+from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PullStage:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return PullStage(tmp_path)
+
+
+def only(stage: PullStage, *users: str) -> None:
+    stage.runtime.users = frozenset(users)
+
+
+async def test_what_was_pulled_with_a_secret_is_not_for_a_pod_without_it(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann")
+    only(stage, "ann")
+    await stage.pull(pod("a"))
+    assert await stage.may_use(pod("a"))
+    assert not await stage.may_use(pod())
+    stage.live()
+    assert await stage.may_use(pod("a", uid="p2"))
+    assert not await stage.may_use(pod(uid="p2"))
+
+
+async def test_what_was_pulled_by_anybody_is_for_everybody(stage: PullStage) -> None:
+    await stage.pull(pod())
+    stage.live()
+    assert await stage.may_use(pod("missing"))
+
+
+async def test_an_image_that_was_here_before_is_for_everybody(stage: PullStage) -> None:
+    stage.runtime.add_image(IMAGE)
+    assert await stage.may_use(pod())
+    assert stage.files("pulled") == []
+
+
+async def test_the_same_credential_in_another_secret_is_a_right_that_is_remembered(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann")
+    only(stage, "ann")
+    await stage.pull(pod("a"))
+    stage.cluster.add("copy", "ann")
+    assert await stage.may_use(pod("copy"))
+    stage.cluster.add("copy", "changed")
+    assert await stage.may_use(pod("copy")), "it was remembered by its name"
+
+
+async def test_the_same_secret_with_another_credential_keeps_the_right(stage: PullStage) -> None:
+    stage.cluster.add("a", "ann")
+    only(stage, "ann")
+    await stage.pull(pod("a"))
+    stage.cluster.add("a", "new")
+    assert await stage.may_use(pod("a"))
+    stage.cluster.add("a", "newer", uid="made-anew")
+    assert not await stage.may_use(pod("a"))
+
+
+async def test_the_registry_decides_where_a_right_is_not_known(stage: PullStage) -> None:
+    for name in ("a", "b"):
+        stage.cluster.add(name, name)
+    only(stage, "a", "b")
+    await stage.pull(pod("a"))
+    assert not await stage.may_use(pod("b"))
+    await stage.pull(pod("b"))
+    assert await stage.may_use(pod("b"))
+    assert await stage.may_use(pod("a"))
+    names = [
+        one["name"] for one in stage.files("pulled")[0]["credentialMapping"][f"{REGISTRY}/app"]["kubernetesSecrets"]
+    ]
+    assert names == ["a", "b"]
+
+
+async def test_a_right_to_one_name_of_an_image_is_none_to_another(stage: PullStage) -> None:
+    stage.runtime.images["other.example/app:1"] = stage.runtime.add_image(IMAGE)
+    await stage.pull(pod())
+    assert await stage.may_use(pod())
+    assert not await stage.may_use(pod(), "other.example/app:1")
+
+
+@pytest.mark.parametrize(
+    ("policy", "preloaded", "pulled"),
+    [
+        ("", True, True),
+        ("NeverVerify", True, True),
+        ("NeverVerifyPreloadedImages", True, False),
+        ("NeverVerifyAllowlistedImages", False, False),
+        ("AlwaysVerify", False, False),
+    ],
+)
+async def test_each_policy(tmp_path: Path, policy: str, preloaded: bool, pulled: bool) -> None:
+    """Whether a pod without a secret may use what was here before, and what somebody has pulled with one."""
+    stage = PullStage(tmp_path, image_verification_policy=policy)
+    stage.cluster.add("a", "ann")
+    stage.runtime.add_image("r.example/before:1")
+    assert await stage.may_use(pod(), "r.example/before:1") is preloaded
+    await stage.pull(pod("a"))
+    assert await stage.may_use(pod()) is pulled
+    assert len(stage.files("pulled")) == (1 if policy else 0)
+
+
+async def test_images_on_the_list_need_no_right(tmp_path: Path) -> None:
+    policy = {"image_verification_policy": "NeverVerifyAllowlistedImages", "preloaded_images": ("r.example/free/*",)}
+    stage = PullStage(tmp_path, **policy)
+    stage.runtime.add_image("r.example/free/one:1")
+    stage.runtime.add_image("r.example/one:1")
+    assert await stage.may_use(pod(), "r.example/free/one:1")
+    assert not await stage.may_use(pod(), "r.example/one:1")
+
+
+# Notes on disk
+
+
+async def test_the_notes_are_those_of_the_kubelet(stage: PullStage, tmp_path: Path) -> None:
+    hung = stage.runtime.hang("PullImage")
+    task = asyncio.create_task(stage.pull(pod()))
+    await hung.reached.wait()
+    assert [note["image"] for note in stage.files("pulling")] == [IMAGE]
+    assert stage.files("pulled") == []
+    hung.release.set()
+    await task
+    assert stage.files("pulling") == []
+    (record,) = stage.files("pulled")
+    assert (record["imageRef"], record["lastUpdatedTime"][-1]) == (stage.runtime.images[IMAGE].id, "Z")
+    paths = [path for path in (tmp_path / "root_dir/image_manager").rglob("*") if path.is_file()]
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600]
+
+
+async def test_two_pulls_of_one_image_share_a_note(tmp_path: Path) -> None:
+    stage = PullStage(tmp_path, serialize_image_pulls=False)
+    first, second = stage.runtime.hang("PullImage"), stage.runtime.hang("PullImage")
+    tasks = [asyncio.create_task(stage.pull(pod(uid=uid))) for uid in ("p1", "p2")]
+    await asyncio.gather(first.reached.wait(), second.reached.wait())
+    first.release.set()
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert len(stage.files("pulling")) == 1
+    second.release.set()
+    await asyncio.gather(*tasks)
+    assert stage.files("pulling") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "notes"), [("NotFound", 0), ("Unknown", 0), ("Unavailable", 1), ("DeadlineExceeded", 1)]
+)
+async def test_a_pull_whose_end_nobody_heard_stays_noted(stage: PullStage, code: str, notes: int) -> None:
+    """The runtime may have the image: a pod without the secret must not get it as one that was here before."""
+    stage.cluster.add("a", "ann")
+    stage.runtime.fail("PullImage", code, "went away", after=True)
+    with pytest.raises(RuntimeCallError):
+        await stage.pull(pod("a"))
+    assert len(stage.files("pulling")) == notes
+    if notes:
+        assert not await stage.may_use(pod())
+        stage.live()
+        assert not await stage.may_use(pod())
+        assert (len(stage.files("pulling")), len(stage.files("pulled"))) == (0, 1)
+        await stage.pull(pod("a"))
+        assert await stage.may_use(pod("a"))
+
+
+async def test_a_pull_that_is_given_up_stays_noted_only_where_it_was_begun(stage: PullStage) -> None:
+    hung = stage.runtime.hang("PullImage")
+    begun = asyncio.create_task(stage.pull(pod()))
+    await hung.reached.wait()
+    queued = asyncio.create_task(stage.pull(pod(), f"{REGISTRY}/later:1"))
+    while len(stage.files("pulling")) < 2:
+        await asyncio.sleep(0.001)
+    for task in (queued, begun):
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [note["image"] for note in stage.files("pulling")] == [IMAGE]
+
+
+@pytest.mark.parametrize("name", [IMAGE, "short:1"])
+async def test_a_kill_between_note_and_record_makes_it_an_image_with_unknown_rights(
+    stage: PullStage, name: str
+) -> None:
+    full = name if name == IMAGE else "docker.io/library/short:1"
+    hung = stage.runtime.hang("PullImage", after=True)
+    stage.runtime.pullable.add(full)
+    task = asyncio.create_task(stage.pull(pod(), full))
+    await hung.reached.wait()
+    note = next((stage.directory / "root_dir/image_manager/pulling").iterdir())
+    kept = note.read_text().replace(full, name)  # as a pod may have named it
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    note.unlink()
+    (note.parent / file_name(name)).write_text(kept)
+    stage.live()
+    assert not await stage.may_use(pod(), full)
+    (record,) = stage.files("pulled")
+    assert record["imageRef"] == stage.runtime.images[full].id
+    assert "credentialMapping" not in record
+    assert stage.files("pulling") == []
+
+
+async def test_a_note_without_an_image_is_kept_and_what_a_kill_half_wrote_goes(stage: PullStage) -> None:
+    await stage.pulls.access.begin(IMAGE)
+    pulling = stage.directory / "root_dir/image_manager/pulling"
+    (pulling / ".sha256-x.12.tmp").write_text("{")
+    stage.live()
+    await stage.pulls.access.recover()
+    assert [path.name[:7] for path in pulling.iterdir()] == ["sha256-"]
+
+
+async def test_notes_are_made_records_once_the_runtime_answers(stage: PullStage) -> None:
+    await stage.pulls.access.begin(IMAGE)
+    stage.runtime.add_image(IMAGE)
+    stage.live()
+    stage.runtime.fail("ListImages")
+    with pytest.raises(RuntimeCallError):
+        await stage.may_use(pod())
+    assert not await stage.may_use(pod())
+    assert len(stage.files("pulled")) == 1
+
+
+async def test_nothing_is_pulled_that_cannot_be_noted(stage: PullStage) -> None:
+    (stage.directory / "root_dir").mkdir()
+    (stage.directory / "root_dir/image_manager").write_text("in the way")
+    with pytest.raises(ImageCallError) as error:
+        await stage.pull(pod())
+    assert error.value.reason.startswith("failed to record image pull intent: ")
+    assert stage.tried() == []
+
+
+async def test_a_pull_that_cannot_be_recorded_stays_noted(stage: PullStage, caplog: pytest.LogCaptureFixture) -> None:
+    (stage.directory / "root_dir/image_manager").mkdir(parents=True)
+    (stage.directory / "root_dir/image_manager/pulled").write_text("in the way")
+    assert (await stage.pull(pod())).image is not None
+    assert len(stage.files("pulling")) == 1
+    assert "cannot be recorded" in caplog.text
+
+
+async def test_a_record_that_cannot_be_read_is_none_and_told_once(
+    stage: PullStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stage.pull(pod())
+    (path,) = (stage.directory / "root_dir/image_manager/pulled").iterdir()
+    path.write_bytes(b"\x00\xff")
+    for _ in range(3):
+        assert await stage.may_use(pod()), "it counts as an image that was here before"
+    assert [record.getMessage().count(str(path)) for record in caplog.records] == [1]
+    await stage.pull(pod())
+    assert stage.files("pulled")[0]["credentialMapping"]
+
+
+async def test_records_of_images_that_are_gone_are_dropped(stage: PullStage) -> None:
+    stage.runtime.pullable.add(f"{REGISTRY}/gone:1")
+    await stage.pull(pod())
+    await stage.pull(pod(), f"{REGISTRY}/gone:1")
+    gone = stage.runtime.images.pop(f"{REGISTRY}/gone:1")
+    stage.runtime.images.pop(gone.id, None)
+    present = [image.id for image in await stage.runtime.list_images()]
+    await stage.pulls.access.prune(present, until=0.0)
+    assert len(stage.files("pulled")) == 2, "touched since"
+    await stage.pulls.access.prune(present, until=stage.runtime.clock.wall() + 60)
+    assert [record["imageRef"] for record in stage.files("pulled")] == present
+
+
+async def test_a_look_at_what_was_just_pulled_may_fail(stage: PullStage) -> None:
+    stage.runtime.fail("ImageStatus")
+    with pytest.raises(RuntimeCallError):
+        await stage.pull(pod())
+    assert (len(stage.files("pulling")), len(stage.files("pulled"))) == (0, 1)
+
+
+async def test_no_secret_is_in_a_log_a_record_or_an_error(stage: PullStage, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(0)
+    stage.cluster.add("a", "ann")
+    only(stage, "nobody")
+    with pytest.raises(RuntimeCallError) as error:
+        await stage.pull(pod("a"))
+    only(stage, "ann")
+    await stage.pull(pod("a"))
+    found = await stage.inspect(pod("a"))
+    files = b"".join(path.read_bytes() for path in stage.directory.rglob("*") if path.is_file()).decode()
+    assert "ann-word" not in f"{caplog.text} {error.value!r} {found!r} {files} {await stage.cluster.secret('ns', 'a')}"

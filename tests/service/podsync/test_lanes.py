@@ -1,0 +1,38 @@
+"""The lane of a pod: what was told before something was under way holds for it all the same."""
+
+import asyncio
+from pathlib import Path
+
+from bus.memory import MemoryNetwork
+from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
+from services.podsync.adapters.lanes import Lanes
+from services.podsync.core.events import CallFailed, Event
+from services.podsync.core.instructions import Call, InterruptCall, PullImage
+from shared.checkpoint import Checkpoint
+
+
+async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(tmp_path: Path) -> None:
+    network = MemoryNetwork()
+    bus = network.bus("podsync")
+    outcome: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+
+    async def never(call: Call) -> Event:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    lanes = Lanes(
+        checkpoint=Checkpoint(tmp_path / "pods", tmp_path / "spare"),
+        admitted=bus.own(PODS_ADMITTED),
+        statuses=bus.own(PODS_STATUS),
+        perform=never,
+        finished=outcome.set_result,
+        trouble=lambda what, line: None,
+        clock=network.clock,
+    )
+    lanes.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
+    lanes.add("u1", InterruptCall(cause="test", uid="u1"))
+    try:
+        event = await asyncio.wait_for(outcome, 2.0)
+    finally:
+        await lanes.close()
+    assert isinstance(event, CallFailed) and event.interrupted

@@ -1,0 +1,122 @@
+"""What of a pod's spec goes through other hands than the core's: ids of user namespaces, files of variables, handlers,
+images as volumes; as the runtime is asked for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bus.messages.pleg import NodeObserved, RuntimeHandler
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from tests.service.podsync.stage import Stage, on_stage
+from tests.service.podsync.test_podsync_service import a_pod, running
+
+NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user namespaces"
+FIRST = [{"host_id": 65536, "length": 65536}]
+
+
+def tell_handlers(stage: Stage, *handlers: RuntimeHandler) -> None:
+    """pleg tells of the runtime's handlers."""
+    told = NodeObserved(
+        observed_at=2.0, runtime_reachable=True, runtime_ready=True, network_ready=True, runtime_handlers=handlers
+    )
+    stage.node.put("node", told)
+
+
+def mounted(stage: Stage, uid: str, path: Path) -> None:
+    """volume has mounted `v`."""
+    path.mkdir(parents=True, exist_ok=True)
+    volumes = {"v": MountedVolume(state=VolumeState.MOUNTED, host_path=str(path))}
+    stage.mounted.put(uid, MountedVolumes(uid=uid, volumes=volumes))
+
+
+def with_container(**fields: Any) -> dict[str, Any]:
+    pod = a_pod(volumes=[{"name": "v", "emptyDir": {}}])
+    pod["spec"]["containers"][0] |= fields
+    return pod
+
+
+def messages(stage: Stage) -> list[str]:
+    return [event.message for event in stage.events.state.values()]
+
+
+async def test_users_of_its_own_are_written_down_before_the_runtime_hears_of_them(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        await stage.network.settle()
+        sandbox = stage.runtime.hang("RunPodSandbox")
+        uid = stage.want(a_pod(hostUsers=False))
+        await stage.until(sandbox.reached.is_set)
+        record = json.loads((tmp_path / "root/pods" / uid / "userns").read_bytes())
+        assert record["uidMappings"] == record["gidMappings"] == [{"hostId": 65536, "containerId": 0, "length": 65536}]
+        sandbox.release.set()
+        await stage.until(lambda: running(stage, uid))
+        asked = stage.runtime.requests("RunPodSandbox")[0]["config"]["linux"]["security_context"]
+        assert asked["namespace_options"]["userns_options"] == {"uids": FIRST, "gids": FIRST}
+        made = stage.runtime.requests("CreateContainer")[0]["config"]
+        assert made["linux"]["security_context"]["namespace_options"]["userns_options"]["uids"] == FIRST
+        assert all(mount["uidMappings"] == mount["gidMappings"] == FIRST for mount in made["mounts"])
+
+
+async def test_a_new_life_of_podsync_gives_nobody_the_same_users(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        await stage.network.settle()
+        first = stage.want(a_pod(hostUsers=False))
+        await stage.until(lambda: running(stage, first))
+        await stage.kill()
+        await stage.start()
+        other = a_pod("u2", hostUsers=False)
+        other["metadata"]["name"] = "other-node1"
+        second = stage.want(other)
+        await stage.until(lambda: running(stage, second))
+        options = stage.runtime.requests("RunPodSandbox")[-1]["config"]["linux"]["security_context"]
+        assert options["namespace_options"]["userns_options"]["uids"] == [{"host_id": 131072, "length": 65536}]
+
+
+async def test_users_are_free_again_when_the_pod_has_ended(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        await stage.network.settle()
+        uid = stage.want(a_pod(hostUsers=False))
+        await stage.until(lambda: running(stage, uid))
+        stage.desired.delete(uid)
+        await stage.until(lambda: not (tmp_path / "root/pods" / uid / "userns").exists())
+
+
+async def test_users_of_its_own_are_refused_where_the_runtime_has_none_and_nothing_is_given(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod(hostUsers=False))
+        await stage.until(lambda: f"Failed to create pod sandbox: {NO_USERS}" in messages(stage))
+        assert not (tmp_path / "root/pods" / uid / "userns").exists()
+        assert stage.runtime.requests("RunPodSandbox") == []
+
+
+async def test_read_only_all_the_way_down_where_the_runtime_told_that_it_can(tmp_path: Path) -> None:
+    mount = {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "IfPossible"}
+    async with on_stage(tmp_path) as stage:
+        tell_handlers(stage, RuntimeHandler(name="", recursive_read_only_mounts=True))
+        uid = stage.want(with_container(volumeMounts=[mount]))
+        mounted(stage, uid, tmp_path / "v")
+        await stage.until(lambda: running(stage, uid))
+        asked = stage.runtime.requests("CreateContainer")[0]["config"]["mounts"][0]
+        assert (asked["readonly"], asked["recursive_read_only"]) == (True, True)
+
+
+async def test_variables_come_from_a_file_in_a_volume(tmp_path: Path) -> None:
+    reference = {"volumeName": "v", "path": "a.env", "key": "A"}
+    pod = with_container(env=[{"name": "E", "valueFrom": {"fileKeyRef": reference}}], volumeMounts=[
+        {"name": "v", "mountPath": "/v"}])  # fmt: skip
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(pod)
+        mounted(stage, uid, tmp_path / "v")
+        (tmp_path / "v" / "a.env").write_text("A='from a file'\n")
+        await stage.until(lambda: running(stage, uid))
+        assert stage.runtime.requests("CreateContainer")[0]["config"]["envs"] == [{"key": "E", "value": "from a file"}]
+
+
+async def test_a_cluster_without_a_name_server_is_told_of_on_pod_and_node(tmp_path: Path) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))
+        await stage.until(lambda: running(stage, uid))
+        told = [(e.kind, e.name) for e in stage.events.state.values() if e.reason == "MissingClusterDNS"]
+        assert sorted(told) == [("Node", "node1"), ("Pod", "web-node1")]

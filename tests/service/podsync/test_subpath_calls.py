@@ -1,0 +1,149 @@
+"""Subpaths are asked for before a container is created and given back once its start has returned (pods.md 6.8)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.memory import MemoryNetwork
+from bus.messages.volume import (
+    MountedVolume,
+    MountedVolumes,
+    PreparedSubpath,
+    PrepareSubpath,
+    ReleaseSubpaths,
+    VolumeState,
+)
+from services.podsync.adapters.subpaths import AskedSubpaths
+from services.podsync.core.config_errors import ContainerConfigError
+from services.podsync.core.events import CallDone, CallFailed
+from services.podsync.core.instructions import CreateContainer, StartContainer
+from shared.model.objects import Object
+from tests.service.podsync.performer import UID, Performer, a_container, a_pod
+
+MOUNTS = [
+    {"name": "data", "mountPath": "/whole"},
+    {"name": "data", "mountPath": "/part", "subPathExpr": "of-$(WHO)"},
+    {"name": "data", "mountPath": "/other", "subPath": "a/b"},
+]
+
+
+class Volume:
+    """Plays volume for the calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[int, str]] = []
+        self.released: list[str] = []
+        self.refuses = ""
+
+    async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]:
+        self.asked.append(dict(wanted))
+        if self.refuses:
+            raise ContainerConfigError(self.refuses)
+        return {index: f"/prepared/{path}" for index, path in wanted.items()}
+
+    async def release(self, uid: str, container: Object) -> None:
+        self.released.append(str(container["name"]))
+
+
+class Begun(Performer):
+    """A pod whose container is about to be created."""
+
+    def __init__(self, directory: Path) -> None:
+        spec = a_container(env=[{"name": "WHO", "value": "me"}], volumeMounts=MOUNTS, terminationMessagePath="")
+        pod = a_pod(spec, enableServiceLinks=True, volumes=[{"name": "data", "emptyDir": {}}])
+        super().__init__(directory, pod)
+        self.volume = Volume()
+        self.calls.subpaths = self.volume
+
+    def view(self) -> Any:
+        data = MountedVolume(state=VolumeState.MOUNTED, host_path="/data")
+        return (
+            super()
+            .view()
+            .__class__(**{**vars(super().view()), "volumes": MountedVolumes(uid=UID, volumes={"data": data})})
+        )
+
+    async def create(self) -> CallDone | CallFailed:
+        self.calls.directories.prepare("shop", "web", UID, ["c"])
+        meta = {"name": "web", "namespace": "shop", "uid": UID}
+        if not self.sandbox:
+            self.sandbox = await self.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
+        image = self.runtime.images["busybox:1"]
+        call = CreateContainer(
+            uid=UID, container="c", attempt=0, sandbox_id=self.sandbox, sandbox_attempt=0, image=image, pod_ips=()
+        )
+        return await self.perform(call)
+
+
+async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    done = await begun.create()
+    assert isinstance(done, CallDone), done
+    assert begun.volume.asked == [{1: "of-me", 2: "a/b"}]
+    [request] = begun.runtime.requests("CreateContainer")
+    mounts = {m["container_path"]: m["host_path"] for m in request["config"]["mounts"]}
+    assert mounts["/whole"] == "/data"
+    assert (mounts["/part"], mounts["/other"]) == ("/prepared/of-me", "/prepared/a/b")
+    assert begun.volume.released == []
+
+
+@pytest.mark.parametrize("start_fails", [False, True])
+async def test_they_are_given_back_once_the_start_has_returned(tmp_path: Path, start_fails: bool) -> None:
+    begun = Begun(tmp_path)
+    done = await begun.create()
+    assert isinstance(done, CallDone)
+    if start_fails:
+        begun.runtime.fail("StartContainer", "Unknown", "no")
+    await begun.perform(StartContainer(uid=UID, container="c", container_id=done.container_id, attempt=0))
+    assert begun.volume.released == ["c"]
+
+
+async def test_they_are_given_back_where_there_will_be_no_start(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.runtime.fail("CreateContainer", "Unknown", "no")
+    assert isinstance(await begun.create(), CallFailed)
+    assert begun.volume.released == ["c"]
+
+
+async def test_what_cannot_be_prepared_is_a_config_error(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    begun.volume.refuses = "failed to prepare subPath"
+    failed = await begun.create()
+    assert isinstance(failed, CallFailed)
+    assert (failed.reason, failed.text) == ("CreateContainerConfigError", "failed to prepare subPath")
+    assert not begun.runtime.requests("CreateContainer")
+
+
+async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
+    network = MemoryNetwork()
+    podsync, volume = network.bus("podsync"), network.bus("volume")
+    heard: list[object] = []
+
+    async def prepare(request: PrepareSubpath) -> PreparedSubpath:
+        heard.append(request)
+        return PreparedSubpath(error="no such thing") if request.path == "bad" else PreparedSubpath(host_path="/here")
+
+    async def release(request: ReleaseSubpaths) -> PreparedSubpath:
+        heard.append(request)
+        return PreparedSubpath()
+
+    volume.answer(PrepareSubpath, prepare)
+    volume.answer(ReleaseSubpaths, release)
+    for bus in (podsync, volume):
+        await bus.start()
+    subpaths = AskedSubpaths(podsync)
+    spec = a_container(volumeMounts=MOUNTS)
+    assert await subpaths.prepare(UID, spec, {2: "a/b"}) == {2: "/here"}
+    with pytest.raises(ContainerConfigError, match="no such thing"):
+        await subpaths.prepare(UID, spec, {1: "bad"})
+    await subpaths.release(UID, spec)
+    await subpaths.release(UID, a_container())  # it has none
+    assert heard == [
+        PrepareSubpath(uid=UID, volume="data", container="c", index=2, path="a/b"),
+        PrepareSubpath(uid=UID, volume="data", container="c", index=1, path="bad"),
+        ReleaseSubpaths(uid=UID, container="c"),
+    ]
+    for bus in (podsync, volume):
+        await bus.stop()

@@ -1,0 +1,118 @@
+"""The full names of images, and which patterns cover them."""
+
+import pytest
+
+from services.podsync.core.image_repository import (
+    Location,
+    is_of_default_registry,
+    location,
+    matches,
+    registry_of,
+    repository,
+)
+
+DIGEST = "@sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("busybox", "docker.io/library/busybox"),
+        ("busybox:1.36", "docker.io/library/busybox"),
+        (f"busybox:1{DIGEST}", "docker.io/library/busybox"),
+        (f"busybox{DIGEST}", "docker.io/library/busybox"),
+        ("team/app:2", "docker.io/team/app"),
+        ("docker.io/busybox:1", "docker.io/library/busybox"),
+        ("index.docker.io/busybox", "docker.io/library/busybox"),
+        ("index.docker.io/team/app", "docker.io/team/app"),
+        ("localhost/app:1", "localhost/app"),
+        ("localhost:5000/app", "localhost:5000/app"),
+        ("127.0.0.1:5000/a/b:3", "127.0.0.1:5000/a/b"),
+        ("gcr.io/a/b/c:x", "gcr.io/a/b/c"),
+        ("[::1]:5000/app:1", "[::1]:5000/app"),
+        (f"registry.example/app{DIGEST}", "registry.example/app"),
+        ("Registry/app:1", "Registry/app"),
+    ],
+)
+def test_an_image_has_one_full_name(image: str, name: str) -> None:
+    assert repository(image) == name
+    assert repository(name) == name
+
+
+def test_the_registry_is_host_and_port() -> None:
+    assert registry_of(repository("127.0.0.1:5000/a/b:3")) == "127.0.0.1:5000"
+    assert registry_of(repository("busybox")) == "docker.io"
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ("registry.example", Location("registry.example", "")),
+        ("https://registry.example", Location("registry.example", "")),
+        ("http://registry.example/", Location("registry.example", "")),
+        ("https://index.docker.io/v1/", Location("index.docker.io", "")),
+        ("https://registry.example/v2/", Location("registry.example", "")),
+        ("registry.example/v1/team", Location("registry.example", "/team")),
+        ("registry.example/v1", Location("registry.example", "/v1")),
+        ("registry.example:5000/team/app", Location("registry.example:5000", "/team/app")),
+        ("user:word@registry.example/x?y#z", Location("registry.example", "/x")),
+        ("*.registry.example", Location("*.registry.example", "")),
+        ("[::1]:5000/a", Location("[::1]:5000", "/a")),
+        ("a b", None),
+        ("registry.example:port/x", None),
+        ("a:1:2", None),
+        ("registry\n", None),
+    ],
+)
+def test_an_entry_of_a_docker_config_is_a_place(entry: str, found: Location | None) -> None:
+    assert location(entry) == found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "covered"),
+    [
+        ("registry.example", "registry.example/app", True),
+        ("registry.example", "registry.example:443/app", False),
+        ("registry.example:5000", "registry.example:5000/app", True),
+        ("registry.example:5000", "registry.example/app", False),
+        ("*.example", "registry.example/app", True),
+        ("*.example", "a.b.example/app", False),
+        ("*.*.example", "a.b.example/app", True),
+        ("*", "localhost/app", True),
+        ("*", "registry.example/app", False),
+        ("reg*.example", "registry.example/app", True),
+        ("r?gistry.example", "registry.example/app", True),
+        ("r[a-f]gistry.example", "registry.example/app", True),
+        ("r[^a-f]gistry.example", "registry.example/app", False),
+        ("r[^x]gistry.example", "registry.example/app", True),
+        ("r[z-a]gistry.example", "registry.example/app", False),
+        ("r[egistry.example", "registry.example/app", False),
+        ("registry.example/team", "registry.example/team/app", True),
+        ("registry.example/team", "registry.example/teamwork", True),
+        ("registry.example/team/", "registry.example/teamwork", False),
+        ("registry.example/other", "registry.example/team/app", False),
+        ("registry.example/t*", "registry.example/team/app", False),
+        ("registry.Example", "registry.example/app", False),
+        ("127.0.0.1:5000/a", "127.0.0.1:5000/a/b", True),
+        ("docker.io", "docker.io/library/busybox", True),
+        ("index.docker.io", "docker.io/library/busybox", False),
+    ],
+)
+def test_a_pattern_covers_names_part_by_part(pattern: str, name: str, covered: bool) -> None:
+    assert matches(pattern, name) is covered
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("busybox", True),
+        ("library/busybox", True),
+        ("docker.io/library/busybox", True),
+        ("index.docker.io/library/busybox", True),
+        ("registry.example/app", False),
+        ("registry:5000/app", False),
+        ("/app", False),
+    ],
+)
+def test_which_names_are_of_the_default_registry(name: str, default: bool) -> None:
+    assert is_of_default_registry(name) is default
