@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
+from bus.beat import next_beat_in
 from bus.interface import Change, Deleted, Put
 from bus.messages.beat import Beat
 from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS, SERVICES
@@ -31,7 +32,6 @@ from shared.model.runtime import RuntimePod
 _LOG = logging.getLogger(__name__)
 
 _LOG_THREADS = 8  # log files read at the same time
-_TURN = 1.0  # seconds between signs of life
 _FLUSH = 60.0  # seconds between flushes of our own log, by which the `log` check is judged
 
 
@@ -138,7 +138,7 @@ class ServerService:
     async def _turn(self) -> None:
         while True:
             self._bus.progress("serve")
-            await asyncio.sleep(_TURN)
+            await asyncio.sleep(next_beat_in(self._clock.monotonic()))
 
     async def _flush_log(self) -> None:
         """Flush our own log where a blocked one blocks only its own thread, and note when that last went through."""

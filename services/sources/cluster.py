@@ -80,6 +80,9 @@ class Cluster:
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")
             return await self._runtime_classes.get(request.name)
+        if request.kind == "ServiceAccount":
+            path = paths.service_account(request.namespace, request.name)
+            return await live_read(self._api, self._clients.objects, path, may_lag=True)
         if request.kind != "Node":
             return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for anybody")
         if request.name != self._config.node_name:

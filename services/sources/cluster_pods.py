@@ -105,7 +105,7 @@ class ClusterPods:
         crash_point("sources.saved")
         for key, mirror in mirrors.items():
             self._mirrors.put(key, mirror, "object added or changed")
-        for key in set(self._mirrors.keys()) - mirrors.keys():
+        for key in sorted(set(self._mirrors.keys()) - mirrors.keys()):
             self._mirrors.delete(key, "object gone")
         self._desired.publish("api", changes, whole=whole, tell=self._tell)
         if whole:

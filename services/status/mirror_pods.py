@@ -63,12 +63,21 @@ class MirrorPods:
         )
         if step is MirrorStep.NOTHING:
             return False
-        if mirror is not None:
-            await self._delete(mirror)
-        if step is not MirrorStep.DELETE:
-            await self._create(static)
-        self._unseen[key] = self._clock.monotonic() + _WATCH_SECONDS
+        try:
+            if mirror is not None:
+                self._expect(key)
+                await self._delete(mirror)
+            if step is not MirrorStep.DELETE:
+                self._expect(key)
+                await self._create(static)
+        except ApiError:
+            self._unseen.pop(key, None)
+            raise
         return True
+
+    def _expect(self, key: str) -> None:
+        """Before the request: the watch may show what it did before the answer is here."""
+        self._unseen[key] = self._clock.monotonic() + _WATCH_SECONDS
 
     async def _delete(self, mirror: MirrorPod) -> None:
         path = paths.pod(mirror.namespace, mirror.name)

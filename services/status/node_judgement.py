@@ -61,6 +61,8 @@ class NodeJudgement:
         self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
+        self._is_ready = False  # nothing spoke against it when the node was judged last
+        self._judged_at = float("-inf")
         self._loaded = False
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -81,7 +83,7 @@ class NodeJudgement:
         self._changed.set()
 
     async def run(self) -> None:
-        """Judge the node at every fact and every beat, until cancelled."""
+        """Judge the node at every fact, once a second, and at every beat while it is not ready; until cancelled."""
         if not self._loaded:
             await self._load()
             self._loaded = True
@@ -101,7 +103,8 @@ class NodeJudgement:
         self._signs[beat.service] = Sign(heard_at=self._ran_now(), turned_at=turned)
         if beat.service == "pleg" and turned is not None:
             self._note_relist(turned)
-        self._changed.set()
+        if not self._is_ready or self._ran_at - self._judged_at >= TURN:  # a sign of life makes nothing worse
+            self._changed.set()
 
     def _ran_now(self) -> float:
         """The present moment. After a gap since the last one, what we hear first was said while we were stopped."""
@@ -143,6 +146,7 @@ class NodeJudgement:
             max_pods=self._config.max_pods,
         )
         reasons = not_ready_reasons(given)
+        self._is_ready, self._judged_at = not reasons, now
         self.verdict = self._with_ready(reasons)
         said = may_be_said(reasons)
         if said is not None:

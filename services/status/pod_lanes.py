@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from bus.beat import next_beat_in
 from services.status.core.key_queue import KeyQueue
 from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
@@ -16,7 +17,6 @@ _log = logging.getLogger(__name__)
 
 PARALLEL = 10
 REQUEST_TIMEOUT = 10.0  # seconds, of one request
-_TURN = 1.0  # seconds
 _MAXIMUM_RETRY_AFTER = 300.0  # seconds: whatever an API server says, statuses are not silent for longer
 
 Work = Callable[[str], Awaitable[bool]]
@@ -47,7 +47,9 @@ class Lanes:
                 while (key := self._queue.take(self._clock.monotonic())) is not None:
                     tasks.create_task(self._attempt(key), name=f"{self._what} {key}")
                 wake_at = self._queue.wake_at()
-                pause = _TURN if wake_at is None else min(_TURN, max(0.001, wake_at - self._clock.monotonic()))
+                now = self._clock.monotonic()
+                turn = next_beat_in(now)
+                pause = turn if wake_at is None else min(turn, max(0.001, wake_at - now))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._changed.wait()

@@ -36,6 +36,7 @@ class PodStatuses:
         self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
         self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
         self._settled: set[str] = set()  # UIDs this life has come to an end with at least once
+        self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> what was known when there was nothing to do
 
     def keys(self) -> set[str]:
         """Every pod there may be something to do for."""
@@ -50,6 +51,16 @@ class PodStatuses:
 
         Returns whether the API server was asked; raises ApiError.
         """
+        known, before = self._known(pod_uid), self._nothing_to_do.pop(pod_uid, None)
+        if before is not None and all(now is then for now, then in zip(known, before, strict=True)):
+            self._nothing_to_do[pod_uid] = known
+            return False
+        asked = await self._compare(pod_uid)
+        if not asked and (known[0] is not None or known[1] is not None):
+            self._nothing_to_do[pod_uid] = self._known(pod_uid)  # less the answers that were let go
+        return asked
+
+    async def _compare(self, pod_uid: str) -> bool:
         asked = False
         try:
             status = self._followed.statuses.state.get(pod_uid)
@@ -67,6 +78,24 @@ class PodStatuses:
             return asked
         finally:
             self._let_go(pod_uid)
+
+    def _known(self, pod_uid: str) -> tuple[object, ...]:
+        """All that a comparison rests on; the same objects lead to the same end."""
+        followed = self._followed
+        status = followed.statuses.state.get(pod_uid)
+        mirror = followed.mirror_of(status) if status is not None else None
+        api_uid = mirror.uid if mirror is not None else pod_uid
+        return (
+            status,
+            followed.desired.state.get(pod_uid),
+            followed.admitted.state.get(pod_uid),
+            mirror,
+            self._answers.get(api_uid),
+            api_uid in self._doubtful,
+            followed.desired_is_all,
+            followed.admitted_is_all,
+            followed.mirrors_are_all,
+        )
 
     def settle(self, pod_uid: str) -> None:
         """The pod was brought up to date, or is out of reach. Once all are, the confirmations are complete."""

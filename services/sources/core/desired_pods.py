@@ -52,6 +52,7 @@ class DesiredPods:
     _seen: dict[str, str] = field(default_factory=dict)  # UID -> first seen, for UIDs an earlier life published
     _told: set[str] = field(default_factory=set)
     _dropped: dict[str, list[Object]] = field(default_factory=dict)  # source -> duplicates of its last update
+    _given: dict[str, Object] = field(default_factory=dict)  # UID -> the very object that was merged last
 
     @property
     def complete(self) -> bool:
@@ -75,7 +76,10 @@ class DesiredPods:
         return None if known is None or known.source != source else known.pod
 
     def merge(self, source: str, pods: Iterable[Object], *, seen: str) -> list[MergeChange]:
-        """Take a source's complete set. `seen`: now, RFC3339 with nine digits, for UIDs that are new."""
+        """Take a source's complete set, whose objects nobody changes any more: the very object merged last is no news.
+
+        `seen`: now, RFC3339 with nine digits, for UIDs that are new.
+        """
         wanted: dict[str, Object] = {}
         names: set[str] = set()
         duplicates: list[Duplicate] = []
@@ -94,6 +98,9 @@ class DesiredPods:
         added: list[Wanted] = []
         updated: list[Wanted] = []
         for uid, pod in wanted.items():
+            if self._given.get(uid) is pod:
+                continue
+            self._given[uid] = pod
             desired = DesiredPod(uid=uid, source=source, pod=self._annotated(uid, pod, source, seen))
             if uid not in self._pods:
                 added.append(Wanted(desired, added=True))
@@ -104,7 +111,7 @@ class DesiredPods:
             self._pods[uid] = desired
         added.sort(key=_created)  # so that whoever admits them judges older ones first (pods.md 1.7)
         for uid in before - wanted.keys():
-            del self._pods[uid]
+            del self._pods[uid], self._given[uid]
         said = {objects.describe(pod) for pod in self._dropped.get(source, ())}
         self._dropped[source] = [duplicate.pod for duplicate in duplicates]
         fresh = [duplicate for duplicate in duplicates if objects.describe(duplicate.pod) not in said]

@@ -5,6 +5,8 @@ Pure; statuses are raw PodStatus objects, and odd ones raise nothing.
 
 from typing import Any
 
+import orjson
+
 from services.status.core.strategic_patch import POD, two_way_patch, without_nulls
 from shared.model.objects import Object
 
@@ -90,7 +92,10 @@ def status_patch(api: Object, wanted: Object, *, now: str) -> Object | None:
     """The `status` of the patch that makes the API object show `wanted`; None when it does already. Conditions in
     another order are no difference worth a request."""
     before = status_of(api)
-    patch = two_way_patch({"status": before}, {"status": merged_status(before, wanted, now=now)}, POD)
+    merged = merged_status(before, wanted, now=now)
+    if orjson.dumps(before, option=orjson.OPT_SORT_KEYS) == orjson.dumps(merged, option=orjson.OPT_SORT_KEYS):
+        return None
+    patch = two_way_patch({"status": before}, {"status": merged}, POD)
     changes: Object = patch.get("status") or {}
     return changes if any(not key.startswith(_ORDER) for key in changes) else None
 

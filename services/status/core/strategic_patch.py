@@ -84,6 +84,8 @@ def _by_name(elements: list[Any], name: str) -> dict[str, Object] | None:
 
 def _same(one: Any, other: Any) -> bool:
     """Equal as JSON: true is not 1."""
+    if one is other:
+        return True
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -277,6 +277,17 @@ async def test_runtime_classes_are_listed_when_somebody_asks(tmp_path: Path) -> 
 
 
 @on_virtual_time
+async def test_service_accounts_are_asked_of_the_api_server_which_may_not_let_nodes_read_them(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.put(paths.service_account("default", "robot"), {})
+        await node.start()
+        found = await node.ask("ServiceAccount", "robot", namespace="default")
+        assert found.object is None
+        assert 'cannot get resource "serviceaccounts"' in found.error
+        assert node.asked("GET", "/serviceaccounts/robot") == 4, "its authorizer may lag behind"
+
+
+@on_virtual_time
 async def test_the_node_is_read_from_memory_or_live(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.down()

@@ -7,6 +7,8 @@ import pytest
 
 from bus.memory import Delivery, Fate
 from bus.messages.podsync import PodState
+from services.status import pod_statuses
+from services.status.core.pod_status_merge import status_patch
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_20
 from tests.fakes.virtual_time import on_virtual_time, until
@@ -52,6 +54,27 @@ async def test_a_status_is_written_once_and_confirmed(tmp_path: Path) -> None:
     assert cluster.is_written(uid) and cluster.written.complete
     await cluster.live(40)
     assert len(cluster.sent()) == 2, "what is equal costs nothing"
+    await cluster.stop()
+
+
+@on_virtual_time
+async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Object] = []
+
+    def counted(api: Object, wanted: Object, *, now: str) -> Object | None:
+        compared.append(wanted)
+        return status_patch(api, wanted, now=now)
+
+    monkeypatch.setattr(pod_statuses, "status_patch", counted)
+    cluster = await begun(tmp_path)
+    uid = await running_pod(cluster)
+    await cluster.live(1)
+    compared.clear()
+    await cluster.live(40)
+    assert compared == []
+    cluster.say(uid, ready=False)
+    await cluster.live(1)
+    assert compared and ready(cluster.shown()) == "False"
     await cluster.stop()
 
 

@@ -119,8 +119,8 @@ def test_metadata_that_means_nothing_to_a_node_changes_nothing() -> None:
     touched = pod("a")
     touched["metadata"] |= {"resourceVersion": "7", "finalizers": ["x"], "ownerReferences": []}
     assert desired.merge("api", [touched], seen="t1") == []
-    touched["metadata"] |= {"deletionTimestamp": "2030-01-01T00:00:00Z"}
-    assert told(desired.merge("api", [touched], seen="t1")) == ["changed a"]
+    deleted = {**touched, "metadata": {**touched["metadata"], "deletionTimestamp": "2030-01-01T00:00:00Z"}}
+    assert told(desired.merge("api", [deleted], seen="t1")) == ["changed a"]
 
 
 def test_without_any_source_the_set_is_complete_at_once() -> None:
