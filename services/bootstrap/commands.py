@@ -25,6 +25,33 @@ def version() -> None:
     click.echo(f"bulkhead {version_of('bulkhead-kubelet')}")
 
 
+@main.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", default="", help="Of the pod; without it, any.")
+@click.option("--root-dir", default="", help="The agent's root directory; without it, as its configuration says.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
+    """Tell what happened to a pod on this node, in order and with causes, and why its containers were restarted.
+
+    POD is a name, namespace/name or UID; a static pod's manifest name will do. Reads the agent's own record, which
+    survives restarts and is there while the agent is not; pods that are gone are kept for a while.
+    """
+    from services.bootstrap.commands_explain import explain_pod
+
+    try:
+        root = root_dir or _root_dir()
+    except (ConfigurationRefusedError, OperatorError) as error:
+        click.echo(f"{error}\nname the agent's root directory with --root-dir", err=True)
+        sys.exit(1)
+    sys.exit(explain_pod(root, pod, namespace, output, _say, lambda line: click.echo(line, err=True)))
+
+
+def _root_dir() -> str:
+    from shared.config.loader import evaluate
+
+    return evaluate(find_arguments(find_places())).config.root_dir
+
+
 @main.group()
 def config() -> None:
     """The kubelet configuration."""

@@ -11,6 +11,7 @@ from shared.timestamps import rfc3339
 from tests.process.supervised import alive
 from tests.unit.bootstrap.kubeconfigs import encoded, inline, kubeconfig, plugin, says, write
 from tests.unit.kube.tls_world import Authority, write_pair
+from tools.leftovers import wait_until
 
 CA = Authority()
 NODE, OTHER = CA.issue("system:node:a"), CA.issue("system:node:b")
@@ -186,7 +187,8 @@ def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     assert report.not_yet
     assert "exec: " in line
     assert "did not end in time" in line
-    assert not alive(int((tmp_path / "pid").read_text()))
+    pid = int((tmp_path / "pid").read_text())
+    assert wait_until(lambda: not alive(pid), 5)  # it was killed, and the kernel takes its moment
 
 
 def test_a_plugin_is_left_alone_when_only_the_shape_is_asked(tmp_path: Path) -> None:
