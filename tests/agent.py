@@ -153,7 +153,7 @@ class Agent:
             print(self.tail_of_logs(), file=sys.stderr)
         if self._bus is not None:
             await self._bus.stop()
-        leftovers.end_processes(leftovers.agent_processes_of(self.home.path))
+        leftovers.end_agent(self.home.path)
         if self._supervisord is not None:
             self._supervisord.wait()
         if self._containerd is not None:

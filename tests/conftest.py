@@ -6,10 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.lacking import lack
 from tools.prerequisites import missing_packages
+
+# A machine that does other things as well makes no example wrong.
+hypothesis.settings.register_profile("bulkhead", deadline=None)
+hypothesis.settings.load_profile("bulkhead")
 
 _TESTS = Path(__file__).resolve().parent
 _seconds: dict[str, float] = defaultdict(float)

@@ -24,7 +24,7 @@ def network_of_our_own() -> tuple[str, str]:
     taken = {path.name for path in Path("/sys/class/net").iterdir()}
     for number in itertools.count(os.getpid() % 199 + next(_numbers)):
         bridge = f"bkt{os.getpid() % 100000}x{number % 200}"
-        if bridge not in taken:
+        if not any(name.startswith("bkt") and name.endswith(f"x{number % 200}") for name in taken):
             return bridge, f"10.91.{number % 200}.0/24"
     raise AssertionError("unreachable")
 
@@ -45,6 +45,7 @@ class PrivateContainerd:
             bridge=bridge,
             pod_cidr=subnet,
         )
+        self.further_config = ""  # TOML that follows what the embedded one is told
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,7 +63,8 @@ class PrivateContainerd:
         facts = machine.look(self.embedded)
         cni = Path(self.embedded.cni_conf_dir)
         cni.mkdir(exist_ok=True)
-        Path(self.embedded.config_file).write_text(render_config(self.embedded, facts, systemd_cgroup=False))
+        told = render_config(self.embedded, facts, systemd_cgroup=False)
+        Path(self.embedded.config_file).write_text(told + self.further_config)
         (cni / "10-bulkhead.conflist").write_text(render_network(self.embedded, facts))
         self._process = containerd.start(self.embedded, self.log)
 

@@ -26,6 +26,7 @@ NODE = NodeFacts(
     memory_capacity=24 << 30,
     page_sizes=("2MB", "1GB"),
     cgroup_v2=False,
+    swap_controller=True,
 )
 
 IMAGE_USERS = {"run-as-nonroot-image": 1234}

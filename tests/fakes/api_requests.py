@@ -1,6 +1,5 @@
 """What one request does to the objects of the API server's double: registry and admission, no faults, no waiting."""
 
-import copy
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from tests.fakes import api_node_rules as node_rules
 from tests.fakes.api_resources import OlderServer, Resource, Target, selector_of, target_of
 from tests.fakes.api_store import ApiStore
 from tests.fakes.api_strategic_merge import merge_patch, strategic_merge
+from tests.fakes.json_copy import json_copy
 
 Answer = Callable[[Object], Object]  # the request as sent -> its status
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -60,7 +60,7 @@ class ApiRequests:
     def create(self, user: str, target: Target, body: Object) -> Object:
         """POST: to a list, to a subresource, or a review."""
         self._authorize(user, "create", target, {})
-        obj, resource = copy.deepcopy(body), target.resource
+        obj, resource = json_copy(body), target.resource
         if target.subresource == "token":
             node = node_rules.node_of(user)
             if node:
@@ -97,7 +97,7 @@ class ApiRequests:
         """PUT."""
         self._authorize(user, "update", target, {})
         present = self._present(target)
-        obj = copy.deepcopy(body)
+        obj = json_copy(body)
         version = obj.get("metadata", {}).get("resourceVersion")
         if not version and not target.resource.unconditional_update:
             what = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
@@ -111,7 +111,7 @@ class ApiRequests:
         if not isinstance(body, dict) or kind is PatchType.JSON:
             message = "the body of the request was in an unknown format"
             raise ApiStatusError(415, "UnsupportedMediaType", message)
-        body = copy.deepcopy(body)
+        body = json_copy(body)
         try:
             if kind is PatchType.MERGE:
                 obj = merge_patch(present, body)
@@ -146,7 +146,7 @@ class ApiRequests:
 
     def _write(self, user: str, verb: str, target: Target, present: Object, obj: Object) -> Object:
         """A changed object on its way to the store."""
-        obj = copy.deepcopy(obj)  # a patched one shares what it left alone with the present one
+        obj = json_copy(obj)  # a patched one shares what it left alone with the present one
         new: Object = obj.setdefault("metadata", {})
         old: Object = present["metadata"]
         if new.get("uid") and new["uid"] != old["uid"]:

@@ -6,7 +6,6 @@ loop: on a VirtualLoop that is the ManualClock's (`tests.fakes.virtual_time`).
 
 import asyncio
 import contextlib
-import copy
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from shared.model.objects import Object
 from tests.fakes.api_requests import Answer, ApiRequests
 from tests.fakes.api_resources import NEWEST, OlderServer, selector_of, target_of
 from tests.fakes.api_store import ApiStore, WatchStream
+from tests.fakes.json_copy import json_copy
 
 ADMIN = "system:admin"
 _NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
@@ -279,7 +279,7 @@ class FakeClient:
     ) -> Object:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (_PATIENCE if timeout is None else timeout)
-        received = Received(method, path, self._user, dict(query or {}), copy.deepcopy(body))
+        received = Received(method, path, self._user, dict(query or {}), json_copy(body))
         for attempt in range(_TRIES):
             try:
                 await self._server.arrive(received, deadline - loop.time())

@@ -1,7 +1,6 @@
 """What etcd and the watch cache are to the API server: objects by path, one revision, the history of watches."""
 
 import asyncio
-import copy
 import itertools
 import uuid
 from collections import deque
@@ -13,6 +12,7 @@ from shared.kube.interface import ApiStatusError, ApiUnreachableError, WatchEven
 from shared.model.objects import Object
 from shared.timestamps import rfc3339
 from tests.fakes.api_resources import Selector, Target
+from tests.fakes.json_copy import json_copy
 
 _HISTORY = 100_000
 
@@ -34,7 +34,7 @@ class ApiStore:
         self.clock = clock
         self.revision = 1
         self.compacted = 0
-        self.streams: set[WatchStream] = set()
+        self.streams: dict[WatchStream, None] = {}  # in the order they were opened
         self._objects: dict[str, Object] = {}
         self._history: deque[Change] = deque(maxlen=_HISTORY)
         self._uids = itertools.count(1)
@@ -42,7 +42,7 @@ class ApiStore:
     def get(self, key: str) -> Object | None:
         """The object at this path."""
         found = self._objects.get(key)
-        return copy.deepcopy(found) if found is not None else None
+        return json_copy(found) if found is not None else None
 
     def below(self, target: Target) -> Iterator[tuple[str, Object]]:
         """The objects a list path names, in the order of their paths, not copied."""
@@ -57,7 +57,7 @@ class ApiStore:
 
     def selected(self, target: Target, selector: Selector) -> list[Object]:
         """Copies of the selected objects."""
-        return [copy.deepcopy(obj) for _, obj in self.below(target) if selector.matches(obj)]
+        return [json_copy(obj) for _, obj in self.below(target) if selector.matches(obj)]
 
     def identity(self) -> Object:
         """The metadata a new object gets."""
@@ -69,16 +69,16 @@ class ApiStore:
     def put(self, key: str, obj: Object) -> Object:
         """Write; an object equal to the present one is no write."""
         before = self._objects.get(key)
-        obj = copy.deepcopy(obj)
+        obj = json_copy(obj)
         if before is not None:
             obj["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
             if obj == before:
-                return copy.deepcopy(before)
+                return json_copy(before)
         self.revision += 1
         obj["metadata"]["resourceVersion"] = str(self.revision)
         self._objects[key] = obj
         self._changed(Change(self.revision, key, before, obj))
-        return copy.deepcopy(obj)
+        return json_copy(obj)
 
     def remove(self, key: str) -> Object:
         """Delete; the last state with the revision of the deletion."""
@@ -102,12 +102,12 @@ class ApiStore:
 
     def _changed(self, change: Change) -> None:
         self._history.append(change)
-        for stream in self.streams:
+        for stream in list(self.streams):
             stream.take(change)
 
 
 def _at(obj: Object, revision: int) -> Object:
-    obj = copy.deepcopy(obj)
+    obj = json_copy(obj)
     obj["metadata"]["resourceVersion"] = str(revision)
     return obj
 
@@ -123,7 +123,7 @@ class WatchStream:
         self._woken = asyncio.Event()
         self._deadline = asyncio.get_running_loop().time() + seconds
         self._prefix = target.key + "/"
-        store.streams.add(self)
+        store.streams[self] = None
 
     def begin(self, resource_version: str) -> None:
         """Read the history from here; "" or "0" begins with what there is."""
@@ -148,7 +148,7 @@ class WatchStream:
         before, after = self._selector.matches(change.before), self._selector.matches(change.after)
         if after:
             assert change.after is not None
-            self._push(WatchEvent("MODIFIED" if before else "ADDED", copy.deepcopy(change.after)))
+            self._push(WatchEvent("MODIFIED" if before else "ADDED", json_copy(change.after)))
         elif before:
             assert change.before is not None
             self._push(WatchEvent("DELETED", _at(change.before, change.revision)))
@@ -173,7 +173,7 @@ class WatchStream:
 
     def close(self) -> None:
         """The client is gone."""
-        self._store.streams.discard(self)
+        self._store.streams.pop(self, None)
 
     def __aiter__(self) -> "WatchStream":
         return self

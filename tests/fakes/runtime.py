@@ -24,7 +24,7 @@ from shared.cri.interface import (
     RuntimeVersion,
     StreamOptions,
 )
-from shared.model.runtime import RuntimePod
+from shared.model.runtime import Container, RuntimePod, Sandbox
 from tests.fakes.faults import Faults
 from tests.fakes.runtime_world import RuntimeWorld
 
@@ -69,6 +69,7 @@ class FakeRuntime(Faults, RuntimeWorld):
         self.event_stream = events
         self.runtime_version = version or RuntimeVersion(name="containerd", version="1.6.20~ds1", api_version="v1")
         self.runtime_features = RuntimeFeatures()
+        self.cgroup_driver: str | None = None  # what RuntimeConfig answers; None = it is not implemented
         # What ExecSync answers: given container id and command; may raise RuntimeCallError.
         self.execute: Callable[[str, tuple[str, ...]], ExecResult] = lambda container_id, command: ExecResult(
             exit_code=0
@@ -98,9 +99,18 @@ class FakeRuntime(Faults, RuntimeWorld):
     async def features(self) -> RuntimeFeatures:
         return await self._do("Status", {}, lambda: self.runtime_features)
 
+    async def runtime_config(self) -> str | None:
+        return await self._do("RuntimeConfig", {}, lambda: self.cgroup_driver)
+
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
         observed_at = self.clock.monotonic()
         return await self._do("Observe", {"uid": uid} if uid else {}, lambda: self._observed(uid, observed_at))
+
+    async def inspect_sandbox(self, sandbox_id: str) -> Sandbox | None:
+        return await self._do("Observe", {"pod_sandbox_id": sandbox_id}, lambda: self._sandbox(sandbox_id))
+
+    async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
+        return await self._do("Observe", {"container_id": container_id}, lambda: self._container(container_id))
 
     async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
         fill("RunPodSandbox", api_pb2.PodSandboxConfig(), config)
@@ -128,6 +138,9 @@ class FakeRuntime(Faults, RuntimeWorld):
 
     async def remove_container(self, container_id: str) -> None:
         await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
+
+    async def reopen_container_log(self, container_id: str) -> None:
+        await self._do("ReopenContainerLog", {"container_id": container_id}, lambda: self.open_log_anew(container_id))
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
         request: Message = {
@@ -219,6 +232,7 @@ _READS = frozenset(
     {
         "Version",
         "Status",
+        "RuntimeConfig",
         "Observe",
         "ImageStatus",
         "ListImages",

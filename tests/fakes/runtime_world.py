@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from shared.clock import Clock
 from shared.cri.decode import ANNOTATION_HASH, LABEL_CONTAINER_NAME, restart_count
@@ -138,6 +139,18 @@ class RuntimeWorld:
         """How many streams of GetContainerEvents are open."""
         return len(self._readers)
 
+    def open_log_anew(self, container_id: str) -> None:
+        """The log file is made, where its directory is."""
+        held = self._containers.get(container_id)
+        if held is None:
+            what = f'an error occurred when try to find container "{container_id}": not found'
+            raise _not_found("ReopenContainerLog", what)
+        if held.container.state is not ContainerState.RUNNING:
+            raise RuntimeCallError("ReopenContainerLog", "Unknown", "container is not running")
+        path = Path(held.container.log_path)
+        if held.container.log_path and path.parent.is_dir():
+            path.touch()
+
     def refuse_exec(self, container_id: str) -> None:
         """Raise what containerd answers an ExecSync into a container that is not there or does not run."""
         held = self._containers.get(container_id)
@@ -176,6 +189,14 @@ class RuntimeWorld:
                 containers=tuple(sorted(containers, key=lambda c: (-c.created_at, -c.attempt, c.id))),
             )
         return pods
+
+    def _sandbox(self, sandbox_id: str) -> Sandbox | None:
+        pod = self._sandboxes.get(sandbox_id)
+        return pod.sandbox if pod is not None else None
+
+    def _container(self, container_id: str) -> Container | None:
+        held = self._containers.get(container_id)
+        return held.container if held is not None else None
 
     def _run_sandbox(self, config: Message, runtime_handler: str) -> str:
         meta = config["metadata"]

@@ -1,0 +1,142 @@
+"""A run of a recorded pod on our agent, put into the words of the recording: which pod, machine and moment it was is
+taken out on both sides, and nothing else.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.model.objects import Object
+
+Call = tuple[str, Any]  # method and request, "<method> failed" where the runtime refused
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a pod ran. `words`: text of this place -> text that is the same in every place, longest first; `patterns`:
+    what else the two sides are not to be compared in."""
+
+    uid: str
+    words: tuple[tuple[str, str], ...]
+    patterns: tuple[tuple[re.Pattern[str], str], ...] = ()
+
+    def plain(self, text: str) -> str:
+        """The text as it would be in any place."""
+        for ours, anywhere in ((self.uid, "UID"), *self.words):
+            if ours in text:
+                text = re.sub(rf"(?<![\d.]){re.escape(ours)}(?!\d)", anywhere, text)
+        for pattern, anywhere in (*_RANDOM, *self.patterns):
+            text = pattern.sub(anywhere, text)
+        return text.removesuffix(": unknown")  # a word some versions of containerd add
+
+
+_RANDOM = (
+    (re.compile(r"kube-api-access-[a-z0-9]{5}"), "kube-api-access-XXXXX"),
+    (re.compile(r"(/containers/[^/]+)/[0-9a-f]{8}$"), r"\1/XXXXXXXX"),
+    (re.compile(r"\b(containerd://)?[0-9a-f]{64}\b"), "ID"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
+)
+
+
+def plain_value(value: Any, place: Place, without: frozenset[str] = frozenset()) -> Any:
+    """A message or object in plain words, less the fields named."""
+    if isinstance(value, dict):
+        plain = {place.plain(str(k)): plain_value(v, place, without) for k, v in value.items() if k not in without}
+        only_tokens = [key for key, item in plain.items() if item == [] and value.get(key)]
+        return {key: item for key, item in plain.items() if key not in only_tokens}
+    if isinstance(value, list):
+        return [plain_value(item, place, without) for item in value if not ("token" in without and _is_token(item))]
+    return place.plain(value) if isinstance(value, str) else value
+
+
+def _is_token(item: Any) -> bool:
+    """A mount of the service account's token, in a spec, a status or a request."""
+    if not isinstance(item, dict):
+        return False
+    return "/var/run/secrets/kubernetes.io/serviceaccount" in (item.get("mountPath"), item.get("container_path"))
+
+
+def plain_status(status: Object, place: Place, without: frozenset[str] = frozenset()) -> Any:
+    """A pod's status; conditions by type, for their order is the API server's."""
+    plain = plain_value(status, place, without)
+    return plain | {"conditions": {c["type"]: c for c in plain.get("conditions") or ()}}
+
+
+def plain_event(event: Object, place: Place) -> tuple[str, ...]:
+    """Type, reason, message and field path; how often it was counted is chance."""
+    return (
+        event["type"],
+        event["reason"],
+        place.plain(str(event["message"])),
+        event["involvedObject"].get("fieldPath", ""),
+    )
+
+
+class Calls:
+    """The changing calls about one pod, with ids by what they are of: `c/0` is the first container c."""
+
+    def __init__(self, place: Place, without: frozenset[str], *, base64_values: bool) -> None:
+        self._place, self._without, self._base64 = place, without, base64_values
+        self._names: dict[str, str] = {}
+
+    def told(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+        """`calls` have method, code, request and response, as in the recordings. Stops that run side by side are put in
+        the order of their containers."""
+        plain = [self._plain(call) for call in calls]
+        return in_groups(plain, lambda call: call[0] in ("StopContainer", "RemoveContainer"))
+
+    def _plain(self, call: Mapping[str, Any]) -> Call:
+        request, response = dict(call["request"]), call.get("response") or {}
+        if call["method"] == "RunPodSandbox" and response:
+            attempt = request["config"]["metadata"].get("attempt", 0)
+            self._names[response["pod_sandbox_id"]] = f"sandbox/{attempt}"
+        if call["method"] == "CreateContainer" and response:
+            metadata = request["config"]["metadata"]
+            self._names[response["container_id"]] = f"{metadata['name']}/{metadata.get('attempt', 0)}"
+        for field in ("container_id", "pod_sandbox_id"):
+            if field in request:
+                request[field] = self._names.get(request[field], "unknown")
+        refused = "" if call["code"] == "OK" else " failed"
+        return call["method"] + refused, self._config(plain_value(request, self._place, self._without))
+
+    def _config(self, request: Any) -> Any:
+        for name in ("config", "sandbox_config"):
+            config = request.get(name)
+            if config and "envs" in config:
+                envs = [(e["key"], self._value(e.get("value", ""))) for e in config["envs"]]
+                config["envs"] = sorted(envs)
+            if config and "dns_config" in config:
+                config["dns_config"]["options"] = sorted(config["dns_config"].get("options", ()))
+        return request
+
+    def _value(self, text: str) -> str:
+        return self._place.plain(base64.b64decode(text).decode() if self._base64 else text)
+
+
+def in_groups(calls: list[Call], belongs: Callable[[Call], bool]) -> list[Call]:
+    """Neighbours of one method for which their order is chance, in the order of their requests."""
+    ordered: list[Call] = []
+    group: list[Call] = []
+    for call in [*calls, ("", None)]:
+        if group and (call[0] != group[0][0] or not belongs(call)):
+            ordered += sorted(group, key=lambda c: json.dumps(c[1], sort_keys=True))
+            group = []
+        if belongs(call):
+            group.append(call)
+        elif call[0]:
+            ordered.append(call)
+    return ordered
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
+    """Where two plain values differ, one line each."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        keys = sorted({*ours, *theirs}, key=str)
+        return [line for key in keys for line in differences(ours.get(key), theirs.get(key), f"{path}.{key}")]
+    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [line for i, (a, b) in pairs for line in differences(a, b, f"{path}[{i}]")]
+    return [] if ours == theirs else [f"{path}: ours {ours!r}, recorded {theirs!r}"]
