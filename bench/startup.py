@@ -1,7 +1,7 @@
 """How long a start takes: from the exec of `kubelet` until all seven services have been heard on the bus.
 
-`python -m tests.bench.startup [RUNS]`, on an otherwise idle machine; prints each run and the median, in seconds, and
-beside it the CPU seconds of all its processes, which a busy machine changes little.
+`python -m bench.startup [RUNS]`, without a cluster, on an otherwise idle machine; prints each run and the median, in
+seconds, and beside it the CPU seconds of all its processes, which a busy machine changes little.
 """
 
 import asyncio

@@ -1,0 +1,184 @@
+"""The two agents under test as processes: laid out in a home of their own, started, stopped, killed, taken away.
+
+Knows where each keeps its files and which flags only it has; knows nothing of pods or figures.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.configuration import common_flags, kubelet_configuration
+from bench.errors import BenchError
+from bench.processes import AgentProcesses
+from tests.agent import BIN, free_ports
+from tools import leftovers
+
+GO, BULKHEAD = "go", "bulkhead"
+ENDS_WITHIN = 40.0  # seconds
+_HIERARCHIES = Path("/sys/fs/cgroup")
+_SYSCTLS: tuple[str, ...] = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops")
+_SYSCTLS += ("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
+_LEFT_BY_GO = (Path("/var/lib/kubelet"), Path("/var/log/pods"), Path("/var/log/containers"))
+
+
+class Agent:
+    """One kubelet with a home, its own or a given one; `name` is the column it stands in. Started in a session of its
+    own."""
+
+    name = ""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        kubeconfig: Path,
+        client_ca: Path,
+        endpoint: str,
+        equal_rates: bool = False,
+        home: Path | None = None,
+    ) -> None:
+        self.node = node
+        self.home = home or Path(tempfile.mkdtemp(prefix="bb", dir="/tmp"))
+        self.port, healthz_port = free_ports(2)
+        config = self.home / "kubelet.yaml"
+        document = kubelet_configuration(
+            home=self.home,
+            client_ca=client_ca,
+            port=self.port,
+            healthz_port=healthz_port,
+            equal_rates=equal_rates,
+        )
+        config.write_text(yaml.safe_dump(document))
+        self._flags = common_flags(home=self.home, config=config, kubeconfig=kubeconfig, node=node, endpoint=endpoint)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def processes(self) -> AgentProcesses:
+        """Everything that came from the newest start."""
+        assert self._process is not None, "the agent was not started"
+        return AgentProcesses(self._process.pid)
+
+    @property
+    def log(self) -> Path:
+        """Its standard output and error."""
+        return self.home / "console.log"
+
+    def start(self) -> float:
+        """Start it; the moment (CLOCK_MONOTONIC) just before."""
+        with self.log.open("ab") as log:
+            began = time.monotonic()
+            self._process = subprocess.Popen(
+                self._command(),
+                env=self._environment(),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return began
+
+    def check_alive(self) -> None:
+        """BenchError with its last line when it has ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            lines = self.log.read_text(errors="replace").strip().splitlines() or ["no reason given"]
+            raise BenchError(f"{self.name} ended with {self._process.returncode}: {lines[-1][:300]}")
+
+    def stop(self) -> None:
+        """TERM, as a service manager does; KILL for what does not end in time."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ENDS_WITHIN)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, all of it."""
+        if self._process is not None:
+            self.processes.kill()
+            self._process.wait()
+
+    def remove(self) -> None:
+        """End it and take its home, mounts and cgroups away; its sandboxes are the caller's."""
+        self.stop()
+        leftovers.unmount_below(self.home)
+        leftovers.remove_empty_cgroups(self.home.name)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _environment(self) -> dict[str, str]:
+        left_out = ("BULKHEAD", "KUBELET", "NOTIFY", "WATCHDOG", "CRASH_AT")
+        return {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
+
+
+class Bulkhead(Agent):
+    """This checkout's `kubelet` executable."""
+
+    name = BULKHEAD
+
+    def _command(self) -> list[str]:
+        return [str(BIN / "kubelet"), *self._flags]
+
+    def _environment(self) -> dict[str, str]:
+        return {**super()._environment(), "BULKHEAD_HOME": str(self.home)}
+
+
+class GoKubelet(Agent):
+    """The kubelet beside the control plane's programs. Changes sysctls and folders of the machine: put back after."""
+
+    name = GO
+
+    def __init__(self, *, folder: Path, **given: Any) -> None:
+        super().__init__(**given)
+        self._program = folder / "kubelet"
+        self._sysctls = {name: (Path("/proc/sys") / name).read_text() for name in _SYSCTLS}
+        self._there_before = {path for path in _LEFT_BY_GO if path.exists()}
+        self._make_cgroup()
+
+    def remove(self) -> None:
+        """As every agent, and the machine as it was before."""
+        super().remove()
+        for name, value in self._sysctls.items():
+            path = Path("/proc/sys") / name
+            if path.read_text() != value:
+                path.write_text(value)
+        for path in _LEFT_BY_GO:
+            if path not in self._there_before:
+                leftovers.unmount_below(path)
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _command(self) -> list[str]:
+        told = subprocess.run([self._program, "--help"], capture_output=True, text=True, check=False).stdout
+        remote = ["--container-runtime=remote"] if "--container-runtime " in told else []
+        return [str(self._program), *self._flags, *remote]
+
+    def _make_cgroup(self) -> None:
+        """The Go kubelet wants its cgroup root to be there, in every hierarchy."""
+        for top in (_HIERARCHIES, *_HIERARCHIES.iterdir()):
+            if top.is_symlink() or not (top / "cgroup.procs").exists():
+                continue
+            (top / self.home.name).mkdir(exist_ok=True)
+            for name in ("cpuset.cpus", "cpuset.mems"):  # a new one has none, and no process may enter it
+                if (top / name).exists():
+                    (top / self.home.name / name).write_text((top / name).read_text())
+
+
+def go_version(folder: Path) -> str:
+    """What the Go kubelet says to --version: `1.20.2`; "" when there is none."""
+    program = folder / "kubelet"
+    if not program.exists():
+        return ""
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return told.strip().rpartition("v")[2]

@@ -1,0 +1,89 @@
+"""What a figure and a scenario are, and how a scenario hands its samples over. `bench.table` lists all of them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.statistics import Better, Goal
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row. `go_136`: what the Go kubelet 1.36 was measured at elsewhere, as text. `optional`: may be absent."""
+
+    key: str
+    title: str
+    unit: str
+    goals: tuple[Goal, ...] = ()
+    go_136: str = ""
+    better: Better = "lower"
+    optional: bool = False
+
+    @property
+    def family(self) -> str:
+        """The chart it stands in."""
+        return self.key.partition(".")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is measured in one session of one agent."""
+
+    rounds: int = 2
+    one_by_one: int = 8
+    burst: int = 30
+    large: int = 0
+    exits: int = 10
+    probes: int = 6
+    secrets: int = 3
+    starts: int = 2
+    settle: float = 15.0  # seconds before an idle node is measured
+    idle: float = 60.0  # seconds
+    scrapes: int = 10
+    execs: int = 5  # batches of 10
+    log_mib: int = 64
+    kills: tuple[str, ...] | None = None  # which services; None = all seven
+    standing: int = 5  # pods that stand by while processes are killed
+    floor: int = 10
+    equal_rates: bool = False
+
+
+QUICK = Plan(
+    rounds=1, one_by_one=2, exits=3, probes=2, secrets=1, starts=1, settle=5.0, idle=15.0, scrapes=3, execs=2,
+    log_mib=16, kills=("podsync", "server"), standing=2, floor=3,
+)  # fmt: skip
+
+
+@dataclass
+class Samples:
+    """What one session of one agent took. `details` are figures beside the table, by title and name."""
+
+    agent: str
+    round: int
+    values: dict[str, list[float]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)  # figure -> why
+    details: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def sample(self, key: str, value: float) -> None:
+        """One sample of a figure, in its unit."""
+        self.values.setdefault(key, []).append(value)
+
+    def is_absent(self, key: str, why: str) -> None:
+        """The agent has not got what the figure measures."""
+        self.absent[key] = why
+
+    def detail(self, title: str, name: str, value: float) -> None:
+        """A figure beside the table."""
+        self.details.setdefault(title, {})[name] = float(value)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Takes the samples of some figures: `run(node, samples, plan)`; for the floor, where no agent runs, `node` is
+    the site. Raises BenchError where a sample cannot be had."""
+
+    name: str
+    run: Callable[[Any, Samples, Plan], Awaitable[None]]
+    figures: tuple[Figure, ...]
+    floor: bool = False
+    large: bool = False  # only with --large

@@ -1,0 +1,136 @@
+"""What an agent's processes cost: CPU seconds and proportional memory of everything that came from one started process.
+
+Reads /proc. A process belongs to an agent by its session or its ancestors, never by its name: what was started in a
+session of its own stays in it when its parent dies.
+"""
+
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Process:
+    """One line of /proc/<pid>/stat. `ticks`: user and system time, its own and that of children it has waited for."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    session: int
+    ticks: int
+
+
+def parse_stat(text: str) -> Process:
+    """Read a stat line; the name in parentheses may hold anything."""
+    head, _, rest = text.rpartition(")")
+    number, _, name = head.partition(" (")
+    fields = rest.split()
+    return Process(
+        pid=int(number),
+        name=name,
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        ticks=sum(int(ticks) for ticks in fields[11:15]),
+    )
+
+
+def family(processes: Iterable[Process], root: int) -> dict[int, Process]:
+    """Those of the session that `root` began, and all their descendants, by pid; zombies, which cost nothing, left out
+    unless somebody's time still stands in them."""
+    everyone = {process.pid: process for process in processes}
+    found = {pid for pid, process in everyone.items() if pid == root or process.session == root}
+    while new := {p.pid for p in everyone.values() if p.parent in found and p.pid not in found}:
+        found |= new
+    return {pid: everyone[pid] for pid in sorted(found)}
+
+
+def cpu_seconds(processes: Mapping[int, Process], ticks_per_second: int = TICKS) -> float:
+    """What they and the children they waited for have used."""
+    return sum(process.ticks for process in processes.values()) / ticks_per_second
+
+
+def parse_pss(rollup: str) -> float:
+    """MiB, from the text of /proc/<pid>/smaps_rollup."""
+    for line in rollup.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError("no line Pss: in smaps_rollup")
+
+
+def label(name: str, arguments: list[str]) -> str:
+    """What to call a process in a table: the service that runs in it, else the program's name."""
+    for argument in arguments:
+        if argument.startswith("services."):
+            return argument.split(".")[1]
+    return name
+
+
+class AgentProcesses:
+    """Everything that came from the process `root`, which was started in a session of its own."""
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+
+    def all(self) -> dict[int, Process]:
+        """Those there are now."""
+        return family(_everyone(), self.root)
+
+    def cpu(self) -> float:
+        """CPU seconds so far."""
+        return cpu_seconds(self.all())
+
+    def memory(self) -> dict[str, float]:
+        """MiB of proportional memory by label; processes with one label are added up."""
+        found: dict[str, float] = {}
+        for pid, process in self.all().items():
+            try:
+                arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                rollup = (PROC / str(pid) / "smaps_rollup").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # ended meanwhile
+            if rollup:
+                name = label(process.name, arguments)
+                found[name] = found.get(name, 0.0) + parse_pss(rollup)
+        return found
+
+    def pids(self) -> dict[str, int]:
+        """The root and its own children by label; a child of theirs is none of them."""
+        found: dict[str, int] = {}
+        for pid, process in self.all().items():
+            try:
+                arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if process.state != "Z" and self.root in (pid, process.parent):
+                found.setdefault(label(process.name, arguments), pid)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL all of them, the root first so that it restarts nobody."""
+        for _ in range(20):
+            left = [pid for pid, process in self.all().items() if process.state != "Z"]
+            if not left:
+                return
+            for pid in sorted(left, key=lambda pid: pid != self.root):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+
+
+def _everyone() -> list[Process]:
+    found = []
+    for entry in PROC.iterdir():
+        if entry.name.isdigit():
+            try:
+                found.append(parse_stat((entry / "stat").read_text(errors="replace")))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    return found

@@ -1,0 +1,102 @@
+"""Runs the scenarios: floor, then one agent and the other, each with a fresh node, as many rounds as asked for.
+
+Says what it does while it runs. A scenario that fails is told and the run goes on, to fail at its end.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from bench.errors import BenchError
+from bench.figure import Plan, Samples, Scenario
+from bench.site import Node, Site
+from bench.statistics import summarize
+from shared.cri.interface import RuntimeCallError
+from shared.kube.interface import ApiError
+
+Tell = Callable[[str], None]  # says a line of progress
+FLOOR = "floor"
+SCENARIO_LIMIT = 900.0  # seconds
+
+
+@dataclass
+class Run:
+    """What was taken: the samples of every session, and a line for each scenario that failed."""
+
+    plan: Plan
+    agents: tuple[str, ...]
+    sessions: list[Samples] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+async def measure(folder: Path, plan: Plan, agents: Sequence[str], scenarios: Sequence[Scenario]) -> Run:
+    """Run them all, with the programs in `folder`."""
+    run, began = Run(plan, tuple(agents)), time.monotonic()
+
+    def tell(text: str) -> None:
+        print(f"[{time.monotonic() - began:6.0f} s] {text}", flush=True)
+
+    tell("starting control plane and containerd")
+    async with Site(folder, equal_rates=plan.equal_rates) as site:
+        for number in range(1, plan.rounds + 1):
+            for agent in (FLOOR, *agents):
+                wanted = [one for one in scenarios if one.floor == (agent == FLOOR) and (plan.large or not one.large)]
+                if wanted:
+                    await _session(site, run, agent, number, wanted, tell)
+    run.seconds = time.monotonic() - began
+    return run
+
+
+async def _session(site: Site, run: Run, agent: str, number: int, wanted: list[Scenario], tell: Tell) -> None:
+    samples = Samples(agent, number)
+    run.sessions.append(samples)
+    where = f"round {number}/{run.plan.rounds} {agent}"
+    if agent == FLOOR:
+        await run_scenario(site, wanted[0], samples, run, where, tell)
+        return
+    try:
+        async with site.node(agent) as node:
+            for scenario in wanted:
+                if not await run_scenario(node, scenario, samples, run, where, tell):
+                    await _clear(node)
+    except (BenchError, ApiError) as error:
+        run.failures.append(f"{where}: {error}")
+        tell(run.failures[-1])
+
+
+async def run_scenario(
+    place: "Node | Site", scenario: Scenario, samples: Samples, run: Run, where: str, tell: Tell
+) -> bool:
+    """Run one; whether all of its figures were taken."""
+    tell(f"{where}: {scenario.name} …")
+    try:
+        await asyncio.wait_for(scenario.run(place, samples, run.plan), SCENARIO_LIMIT)
+    except (BenchError, ApiError, RuntimeCallError, aiohttp.ClientError, OSError) as error:
+        run.failures.append(f"{where}: {scenario.name}: {str(error) or type(error).__name__}")
+        tell(run.failures[-1])
+        return False
+    for figure in scenario.figures:
+        if figure.key in samples.absent:
+            tell(f"{where}:   {figure.title}: absent ({samples.absent[figure.key]})")
+            continue
+        try:
+            taken = summarize(samples.values.get(figure.key, []), figure.better)
+        except ValueError as error:
+            run.failures.append(f"{where}: {scenario.name}: {figure.title}: {error}")
+            tell(run.failures[-1])
+        else:
+            tell(f"{where}:   {figure.title}: {taken.p50:.3g} {figure.unit} (max {taken.max:.3g}, n {taken.count})")
+    return True
+
+
+async def _clear(node: Node) -> None:
+    """Take the pods of a failed scenario away, so that the next one begins with none."""
+    try:
+        await node.delete_all()
+    except (BenchError, ApiError):
+        await node.force_away()

@@ -1,0 +1,51 @@
+"""Logs and commands through the API server, one client, one after another."""
+
+import time
+
+from bench.errors import BenchError
+from bench.figure import Figure, Plan, Samples, Scenario
+from bench.site import PATIENCE, Node
+from bench.streams import Through
+from bench.watch import terminated
+
+LOG = Figure("streaming.log", "log through the API server", "MB/s", better="higher")
+EXEC = Figure("streaming.exec", "exec through the API server, one after another", "1/s", better="higher")
+LINE = 100  # bytes with its end
+READS = 3
+BATCH = 10  # commands to a sample
+
+
+async def log(node: Node, samples: Samples, plan: Plan) -> None:
+    """A log that is complete is read some times; its size is checked."""
+    lines = plan.log_mib * 2**20 // LINE
+    [name] = node.new_names("log", 1)
+    ended = node.watch.pod(name, terminated, "to write its log and end")
+    command = f"yes {'x' * (LINE - 1)} | head -n {lines}"
+    await node.post(node.pod(name, "sh", "-c", command, restartPolicy="Never"))
+    await ended.within(PATIENCE)
+    async with Through(node.site.plane) as api:
+        for _ in range(READS):
+            began = time.monotonic()
+            size = await api.log_bytes(name)
+            took = time.monotonic() - began
+            if size != lines * LINE:
+                raise BenchError(f"the log of {name} came with {size} bytes of {lines * LINE}")
+            samples.sample(LOG.key, size / 1e6 / took)
+    await node.delete_all()
+
+
+async def commands(node: Node, samples: Samples, plan: Plan) -> None:
+    """`true` in a container, time and again."""
+    [name] = node.new_names("exec", 1)
+    await node.create(node.pod(name))
+    async with Through(node.site.plane) as api:
+        for _ in range(plan.execs):
+            began = time.monotonic()
+            for _ in range(BATCH):
+                if not await (await api.exec(name, "true")).succeeded():
+                    raise BenchError(f"exec in {name} did not succeed")
+            samples.sample(EXEC.key, BATCH / (time.monotonic() - began))
+    await node.delete_all()
+
+
+SCENARIOS = (Scenario("log", log, (LOG,)), Scenario("exec", commands, (EXEC,)))

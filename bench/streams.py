@@ -1,0 +1,85 @@
+"""Requests that reach a kubelet through the API server and stay open: a log, a command in a container."""
+
+import json
+import ssl
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+
+from bench.errors import BenchError
+from tests.control_plane import ControlPlane
+
+_PROTOCOL = "v4.channel.k8s.io"
+_STDIN, _STDOUT, _ERROR = 0, 1, 3
+PATIENCE = 30.0  # seconds
+
+
+class Through:
+    """`async with Through(plane) as api:` a client of the API server, as an administrator."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        context = ssl.create_default_context(cafile=str(plane.ca_file))
+        context.load_cert_chain(*plane.kubelet_client_pair)  # its group is system:masters
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE, sock_read=PATIENCE)
+        self._session = aiohttp.ClientSession(plane.url, connector=aiohttp.TCPConnector(ssl=context), timeout=timeout)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def log_bytes(self, pod: str) -> int:
+        """Read the pod's whole log; how many bytes it had."""
+        read = 0
+        async with self._session.get(f"/api/v1/namespaces/default/pods/{pod}/log") as answer:
+            if answer.status != 200:
+                raise BenchError(f"the log of {pod} answers {answer.status}: {(await answer.text())[:200]}")
+            async for chunk in answer.content.iter_any():
+                read += len(chunk)
+        return read
+
+    async def exec(self, pod: str, *command: str, stdin: bool = False) -> "Command":
+        """Start the command in the pod's container."""
+        query = [*(("command", word) for word in command), ("stdout", "1"), *([("stdin", "1")] if stdin else [])]
+        try:
+            socket = await self._session.ws_connect(
+                f"/api/v1/namespaces/default/pods/{pod}/exec", params=query, protocols=(_PROTOCOL,), max_msg_size=0
+            )
+        except aiohttp.ClientError as error:
+            raise BenchError(f"exec in {pod}: {error}") from error
+        return Command(socket)
+
+
+class Command:
+    """A command in a container, its streams in one WebSocket."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self._socket = socket
+
+    async def succeeded(self) -> bool:
+        """Read to its end; whether it ended well."""
+        status = b""
+        async for message in self._socket:
+            if isinstance(message.data, bytes) and message.data[:1] == bytes([_ERROR]):
+                status += message.data[1:]
+        return bool(status) and json.loads(status).get("status") == "Success"
+
+    async def echoes(self, line: bytes, seconds: float = 5.0) -> bool:
+        """Whether a line sent to it comes back: the session lives. The command must be `cat`."""
+        wanted, got = line + b"\n", b""
+        try:
+            await self._socket.send_bytes(bytes([_STDIN]) + wanted)
+            while wanted not in got:
+                data = await self._socket.receive_bytes(timeout=seconds)
+                got += data[1:] if data[:1] == bytes([_STDOUT]) else b""
+        except (TimeoutError, TypeError, OSError, aiohttp.ClientError):  # TypeError: it was closed
+            return False
+        return True
+
+    async def close(self) -> None:
+        """End it."""
+        await self._socket.close()

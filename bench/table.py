@@ -1,0 +1,21 @@
+"""The one list of scenarios, in the order in which a session runs them; the figures they take are the report's rows."""
+
+from bench.figure import Figure, Scenario
+from bench.scenarios import changes, exits, floor, idle, node, pods, streaming
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *floor.SCENARIOS,
+    *idle.SCENARIOS[:1],  # before the first pod
+    *node.SCENARIOS,
+    *pods.SCENARIOS,
+    *exits.SCENARIOS,
+    *changes.SCENARIOS,
+    *idle.SCENARIOS[1:],
+    *streaming.SCENARIOS,
+    *node.KILLS,  # last: what it leaves behind disturbs no other
+)
+
+
+def figures(scenarios: tuple[Scenario, ...] = SCENARIOS) -> dict[str, Figure]:
+    """Every figure of the scenarios by its key, in the order of the report."""
+    return {figure.key: figure for scenario in scenarios for figure in scenario.figures}

@@ -1,1 +1,0 @@
-"""Measurements beside the tests: they print figures and judge nothing. `make bench` runs them."""

@@ -1,0 +1,40 @@
+"""The benchmark finds real processes of an agent by session and descent, whatever they are called."""
+
+import os
+import subprocess
+import sys
+import time
+
+from bench.processes import AgentProcesses
+
+
+def test_a_real_tree_is_found_measured_and_killed() -> None:
+    child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).wait()"
+    root = subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+    try:
+        processes = AgentProcesses(root.pid)
+        deadline = time.monotonic() + 30
+        while len(processes.all()) < 2:
+            assert time.monotonic() < deadline
+        assert sum(processes.memory().values()) > 1
+        assert os.getpid() not in processes.all()
+    finally:
+        processes.kill()
+        root.wait()
+    assert not [one for one in processes.all().values() if one.state != "Z"]
+
+
+def test_processes_by_label_are_the_root_and_its_children_and_nobody_deeper() -> None:
+    command = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {0!r}, 'services.{1}']).wait()"
+    deeper = command.format("import time; time.sleep(600)", "deeper")
+    root = subprocess.Popen([sys.executable, "-c", command.format(deeper, "child")], start_new_session=True)
+    processes = AgentProcesses(root.pid)
+    try:
+        deadline = time.monotonic() + 30
+        while "deeper" not in processes.memory():
+            assert time.monotonic() < deadline
+        assert set(processes.pids()) - {"child"} == {"python"}
+        assert processes.pids()["python"] == root.pid
+    finally:
+        processes.kill()
+        root.wait()
