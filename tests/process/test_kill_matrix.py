@@ -1,0 +1,58 @@
+"""The kill matrix in small: what a kill must not cost, on a real cluster, asserted cell by cell; `make chaos` runs all.
+
+Zero containers restarted, zero Ready flaps of pods and node, no exec session lost (the server's own kill excepted), an
+end state equal to the undisturbed run's, a lease at most two intervals old, and a new pod Ready within three seconds of
+the kill. Where the machine is so busy that a killed process alone takes that long to be back, the new pod has a second
+more than this took and twice the time that a pod takes without a kill, both measured in the same run.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from bus.messages.streams import SERVICES
+from tests.chaos.cells import SUPERVISORD, UNDISTURBED, Cell, Hit, Moment, Trigger
+from tests.chaos.costs import complaints
+from tests.chaos.report import Row, line
+from tests.chaos.runner import Runner
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+PODS = 12  # that start and stop in the cells in mid-flight
+
+CELLS = [
+    *(Cell((service,)) for service in SERVICES),
+    *(Cell((service,), moment=Moment.MID_FLIGHT) for service in ("podsync", "status")),
+    Cell(("status",), Hit.STOP),
+    Cell((SUPERVISORD, *SERVICES)),
+    *(
+        Cell((point.split(".")[0],), moment=Moment.POINT, point=point, trigger=trigger)
+        for point, trigger in (
+            ("sources.published", Trigger.START),
+            ("podsync.calling.RunPodSandbox", Trigger.START),
+            ("podsync.acted.StartContainer", Trigger.START),
+            ("podsync.calling.KillPod", Trigger.END),
+            ("volume.acted.MountVolume", Trigger.START),
+            ("volume.writer.data_link", Trigger.UPDATE),
+        )
+    ),
+]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def runner() -> AsyncIterator[Runner]:
+    async with Runner("supervisord", PODS, lenient=True) as runner:
+        for cell in UNDISTURBED:
+            costs = await runner.measure(cell)
+            told = Row(runner.front, cell, costs, tuple(complaints(cell, costs, runner.limits)))
+            assert not told.complaints, line(told)
+        yield runner
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.name)
+async def test_a_kill_costs_nothing_but_a_few_seconds(runner: Runner, cell: Cell) -> None:
+    costs = await runner.measure(cell)
+    told = Row(runner.front, cell, costs, tuple(complaints(cell, costs, runner.limits)))
+    print(line(told))
+    assert not told.complaints, line(told)

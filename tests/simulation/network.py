@@ -1,0 +1,131 @@
+"""The in-memory bus on a clock that jumps: every frame takes its way of some milliseconds, and faults lie on the way.
+
+Streams and requests only; who lives and who dies is the node's business.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bus import frames
+from bus.beat import BEAT_SECONDS
+from bus.frames import AnswerHead, Frames
+from bus.interface import NoAnswerError
+from bus.memory import Delivery, MemoryBus, MemoryNetwork
+from tests.simulation.loop import Life, NodeClock
+from tests.simulation.story import Story
+
+WAY = 0.001  # seconds from one service to another
+RESEND = 0.25  # seconds until a request without an answer is sent again
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of one frame: how many copies arrive, and how much later than it should."""
+
+    copies: int = 1
+    seconds: float = 0.0
+
+
+ARRIVES = Fate()
+
+
+class SimulationNetwork(MemoryNetwork):
+    """`judge` decides the fate of each publication, request and answer (`ask`: stream "requests" and "answers")."""
+
+    def __init__(self, clock: NodeClock, story: Story, judge: Callable[[str, str, str], Fate]) -> None:
+        super().__init__(clock)
+        self._story, self._judge = story, judge
+        self._contexts: dict[str, contextvars.Context] = {}
+        self._heard: dict[tuple[str, str, str, bytes], bool] = {}
+        self.on_publish: Callable[[str, Frames], None] = lambda _service, _frames: None
+
+    def bus_of(self, life: Life) -> MemoryBus:
+        """The bus of a new life; it beats once it is started."""
+        self._contexts[life.service] = life.context
+        return self.bus(life.service)
+
+    def kill(self, service: str) -> None:
+        """As the network sees a SIGKILL: what is under way to it is lost. Runs nothing of the dead."""
+        bus = self._buses.pop(service, None)
+        if bus is not None:
+            bus._dead = True
+
+    def beats(self, bus: MemoryBus) -> None:
+        """Beat and judge silence every second from now on; called in the bus's own life."""
+        bus.beat()
+        bus.tick()
+        asyncio.get_running_loop().call_later(BEAT_SECONDS, self.beats, bus)
+
+    def publish(self, sender: MemoryBus, published: Frames) -> None:
+        if self._buses.get(sender.service) is not sender:
+            return
+        stream = frames.stream_of(published[0])
+        if stream != "beats":
+            self._story.note(sender.service, stream, published[-1])
+            self.on_publish(sender.service, published)
+        for bus in list(self._buses.values()):
+            if bus is not sender and bus.started and self._hears(bus, sender.service, published[0]):
+                self._send(Delivery(sender.service, bus.service, stream, published), bus)
+
+    def _hears(self, bus: MemoryBus, service: str, topic: bytes) -> bool:
+        """A started bus follows nothing new."""
+        key = (bus.service, bus.incarnation, service, topic)
+        if key not in self._heard:
+            self._heard[key] = bus.hears(service, topic)
+        return self._heard[key]
+
+    def joined(self, joined: MemoryBus) -> None:
+        for bus in list(self._buses.values()):
+            if bus.started and (bus is joined or joined.hears(bus.service, frames.BEATS_TOPIC)):
+                asyncio.get_running_loop().call_soon(bus.beat_soon, context=self._contexts[bus.service])
+
+    async def exchange(self, service: str, message: Frames, timeout: float, what: str) -> tuple[AnswerHead, bytes]:
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[tuple[AnswerHead, bytes]] = loop.create_future()
+        asker = frames.read_request(message)[0].client.partition("/")[0]
+        try:
+            async with asyncio.timeout(timeout):
+                while not answered.done():
+                    self._ask(asker, service, message, answered)
+                    await asyncio.wait([answered], timeout=RESEND)
+        except TimeoutError:
+            raise NoAnswerError.within(service, what, timeout) from None
+        return answered.result()
+
+    def _ask(
+        self, asker: str, service: str, message: Frames, answered: asyncio.Future[tuple[AnswerHead, bytes]]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def arrive() -> None:
+            bus = self._buses.get(service)
+            if bus is None or not bus.started:
+                return
+            on_the_way: asyncio.Future[tuple[AnswerHead, bytes]] = loop.create_future()
+            on_the_way.add_done_callback(answer, context=contextvars.Context())
+            self._contexts[service].run(bus.take_request, message, on_the_way)
+
+        def answer(given: asyncio.Future[tuple[AnswerHead, bytes]]) -> None:
+            fate = self._judge(service, asker, "answers")
+            for _ in range(fate.copies):
+                loop.call_later(WAY + fate.seconds, deliver, given.result(), context=contextvars.Context())
+
+        def deliver(result: tuple[AnswerHead, bytes]) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        fate = self._judge(asker, service, "requests")
+        for _ in range(fate.copies):
+            loop.call_later(WAY + fate.seconds, arrive, context=contextvars.Context())
+
+    def _send(self, delivery: Delivery, bus: MemoryBus) -> None:
+        fate = self._judge(delivery.sender, delivery.receiver, delivery.stream)
+        loop = asyncio.get_running_loop()
+        for _ in range(fate.copies):
+            loop.call_later(WAY + fate.seconds, self._arrive, delivery, bus, context=self._contexts[bus.service])
+
+    def _arrive(self, delivery: Delivery, bus: MemoryBus) -> None:
+        if self._buses.get(bus.service) is bus:
+            bus.receive(delivery.frames)

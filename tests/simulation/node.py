@@ -1,0 +1,224 @@
+"""The node: the real services on the simulated world, their lives and deaths, and what users do to it."""
+
+import asyncio
+import contextvars
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+
+from services.launch import Context
+from services.pleg.service import Pleg
+from services.podsync.service import PodSyncService
+from services.sources.clients import Clients as SourcesClients
+from services.sources.service import Sources
+from services.status.clients import Clients as StatusClients
+from services.status.core.ready import MAIN_LOOPS
+from services.status.service import Status
+from services.volume.service import Volume
+from shared.config.effective import EffectiveConfig
+from shared.kube import paths
+from tests.service.pleg.world import READING
+from tests.service.status.node_stage import StillHost
+from tests.simulation.api import SimulationApi
+from tests.simulation.faults import SERVICES, BusJudge, ClockStep, Fault, Kill
+from tests.simulation.loop import LIFE, ApiClock, Killed, Life, SimulationLoop
+from tests.simulation.network import Fate, SimulationNetwork
+from tests.simulation.oracle import Oracle
+from tests.simulation.pidfds import SimulationPidfds
+from tests.simulation.runtime import SimulationRuntime
+from tests.simulation.story import Story
+from tests.simulation.users import NAME, Users
+from tests.simulation.volumes import Directories, VolumeActions, Volumes
+from tests.simulation.workload import IMAGES, Workload
+
+USER = f"system:node:{NAME}"
+STUBS = ("bootstrap", "server")
+ARMED_SECONDS = 5.0  # a kill that waits for a crash point waits no longer
+
+
+class Node:
+    """One run, in an empty working directory: paths are relative, so that none of them tells two runs apart."""
+
+    def __init__(self, loop: SimulationLoop, workload: Workload, faults: tuple[Fault, ...], seed: int) -> None:
+        self.clock, self.loop, self.workload, self.faults = loop.clock, loop, workload, faults
+        self.story = Story(lambda: self.clock.now)
+        self.oracle = Oracle(self.story)
+        self.root = Path("root")
+        self.manifests = Path("manifests")
+        self.manifests.mkdir(parents=True, exist_ok=True)
+        self.host = StillHost()
+        self.volumes = Volumes(self.root, self.story, self.oracle)
+        self.api = SimulationApi(ApiClock(self.clock), self.story, Random(f"{seed} api"), faults)
+        self.users = Users(workload, self.story, self.oracle, self.api, self.manifests)
+        self.runtime = SimulationRuntime(
+            self.clock,
+            self.story,
+            self.oracle,
+            Random(f"{seed} runtime"),
+            run_of=self.users.run_of,
+            faults=faults,
+            images=[image for image in IMAGES if image not in workload.late_images],
+            pullable=IMAGES,
+            events=workload.runtime_events,
+        )
+        self.oracle.runtime = self.users.runtime = self.runtime
+        self._judge = BusJudge(faults)
+        self.network = SimulationNetwork(self.clock, self.story, self._fate)
+        self.network.on_publish = self.oracle.published
+        changed = self.api.store._changed
+
+        def observed(change: Any) -> None:
+            self.oracle.changed(change)
+            self.story.note("api", change.key, orjson.dumps(change.after, option=orjson.OPT_SORT_KEYS))
+            changed(change)
+
+        self.api.store._changed = observed  # type: ignore[method-assign]
+        self.lives: dict[str, Life] = {}
+        self.dead: list[Life] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.services: dict[str, Any] = {}
+        self.mutate: Callable[[str, Any], None] = lambda _name, _service: None
+        self._numbers: dict[str, int] = {}
+        self._down: dict[str, int] = {}
+        self.config = EffectiveConfig(
+            node_name=NAME,
+            root_dir=str(self.root),
+            run_dir="run",
+            log_dir="",
+            cert_dir="",
+            kubeconfig="kubeconfig",
+            pod_logs_dir="logs",
+            container_log_max_size=-1,  # there are no files to rotate
+            cgroups_per_qos=False,
+            static_pod_path=str(self.manifests) if any(pod.static for pod in workload.pods) else "",
+        )
+
+    # -- lives -----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start everything and plan what will happen."""
+        self.api.put(paths.node(NAME), {"metadata": {"name": NAME}})
+        for service in (*STUBS, *SERVICES):
+            self.live(service)
+        self.api.begin()
+        self.users.begin()
+        for fault in self.faults:
+            if isinstance(fault, Kill):
+                self._later(fault.at, self._arm, fault)
+            elif isinstance(fault, ClockStep):
+                self._later(fault.at, self._set_clock, fault)
+
+    def live(self, service: str) -> None:
+        """A new life."""
+        if service in self.lives:
+            return
+        number = self._numbers[service] = self._numbers.get(service, 0) + 1
+        life = Life(service, number, self._died)
+        self.lives[service] = life
+        self.tasks.append(self.loop.create_task(self._live(life), name=f"{service} {number}", context=life.context))
+
+    async def _live(self, life: Life) -> None:
+        bus = self.network.bus_of(life)
+        context = Context(life.service, self.config, bus, self.clock, asyncio.Event())
+        if life.service in STUBS:
+            await bus.start()
+            self.network.beats(bus)
+            while True:
+                bus.progress(MAIN_LOOPS[life.service])
+                await asyncio.sleep(5.0)
+        try:
+            service = self._build(context)
+            await bus.start()
+            self.network.beats(bus)
+            await service.run()
+        except Killed:
+            raise
+        except BaseException as error:
+            if not life.dead:
+                text = "".join(traceback.format_exception(error)[-12:])
+                self.oracle.violated(f"{life.service} ended by itself: {type(error).__name__}: {error}\n{text}")
+            raise
+
+    def _build(self, context: Context) -> Any:
+        service: Any
+        match context.service:
+            case "sources":
+                client = self.api.client(USER)
+                service = Sources(context, SourcesClients(node=client, objects=client))
+            case "podsync":
+                service = PodSyncService(context, self.runtime)
+            case "pleg":
+                service = Pleg(
+                    context,
+                    self.runtime,
+                    watches=lambda on_exit: SimulationPidfds(self.runtime, on_exit),
+                    machine=lambda nodefs, imagefs: READING,
+                )
+            case "volume":
+                service = Volume(context)
+                service._directories = Directories(self.volumes)
+                actions = VolumeActions(self.volumes, self.story, self.oracle)
+                service._operations.actions = actions
+            case _:
+                clients = StatusClients(*(self.api.client(USER) for _ in range(3)))
+                service = Status(context, clients, host=self.host, generation="g", chance=lambda: 0.5)
+        self.services[context.service] = service
+        self.mutate(context.service, service)
+        return service
+
+    def _died(self, life: Life) -> None:
+        if self.lives.get(life.service) is life:
+            del self.lives[life.service]
+        self.dead.append(life)
+        self.network.kill(life.service)
+        self.runtime.bury(life)
+        self.api.bury(life)
+        self.story.tell("fault", f"{life.service} {life.number} is killed")
+        self._later(self._down.pop(life.service, 1) or 0.05, self._again, life.service)
+
+    def _again(self, service: str) -> None:
+        self.story.tell("fault", f"{service} begins again")
+        self.live(service)
+
+    def _arm(self, kill: Kill) -> None:
+        life = self.lives.get(kill.service)
+        if life is None:
+            return
+        self._down[kill.service] = kill.down  # type: ignore[assignment]
+        if kill.crash_at:
+            life.crash_at = kill.crash_at
+            self._later(ARMED_SECONDS, life.die)
+        else:
+            life.lines = kill.lines
+            life.kill_in = kill.steps
+            self._later(ARMED_SECONDS, life.die)
+
+    def crash_point(self, name: str) -> bool:
+        """A life comes to a named point; it may be its last."""
+        life = LIFE.get()
+        if life is None:
+            return False
+        if life.dead:
+            raise Killed
+        if life.crash_at and (name == life.crash_at or name.startswith(life.crash_at + ".")):
+            self.story.tell("fault", f"at {name}")
+            life.die()
+            raise Killed
+        return False
+
+    def _fate(self, sender: str, receiver: str, stream: str) -> Fate:
+        fate, fault = self._judge.fate(self.story.seconds, sender, receiver, stream)
+        if fault is not None:
+            self.story.tell("fault", f"{stream} from {sender} to {receiver}: {fault.kind} {fault.delay or ''}")
+        return fate
+
+    def _set_clock(self, fault: ClockStep) -> None:
+        self.story.tell("fault", f"the clock is set by {fault.seconds:+g} s")
+        self.clock.step(fault.seconds)
+
+    def _later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:
+        self.loop.call_later(seconds, do, *args, context=contextvars.Context())

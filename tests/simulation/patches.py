@@ -1,0 +1,107 @@
+"""Puts still facts in the place of what services read of the machine: memory, cgroups, host files, inotify, mounts."""
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from services.pleg.core.probe_memory import ProbeMemory
+from services.podsync.adapters import cgroups, node_facts_reader
+from services.podsync.adapters.story import StoryBook
+from shared.config.effective import EffectiveConfig
+
+_watches: list["ManifestWatch"] = []
+
+
+class ManifestWatch:
+    """In place of sources' inotify: told by the user who writes."""
+
+    def __init__(self, path: str, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._context = contextvars.copy_context()
+        _watches.append(self)
+
+    def arm(self) -> str | None:
+        """Heard from now on."""
+        return None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.Event().wait()
+
+    def close(self) -> None:
+        """Heard no more."""
+
+    def changed(self) -> None:
+        """A file was written or removed."""
+        asyncio.get_running_loop().call_later(0.001, self._on_change, context=self._context)
+
+
+def manifests_changed() -> None:
+    """A user wrote or removed a manifest."""
+    for watch in _watches:
+        watch.changed()
+
+
+class ProbeCounts:
+    """In place of pleg's ProbeFiles: kept for one run, whoever is killed."""
+
+    def __init__(self, kept: dict[str, list[ProbeMemory]]) -> None:
+        self.kept = kept
+
+    def load(self) -> dict[str, list[ProbeMemory]]:
+        """As saved."""
+        return dict(self.kept)
+
+    def save(self, uid: str, memories: Iterable[ProbeMemory]) -> None:
+        """Replace the pod's."""
+        self.kept[uid] = list(memories)
+
+    def forget(self, uid: str) -> None:
+        """Drop the pod's."""
+        self.kept.pop(uid, None)
+
+
+_hierarchies = functools.cache(cgroups.find_hierarchies)
+
+
+class _Once:
+    """One value for all configurations of this process."""
+
+    def __init__(self, read: Callable[[EffectiveConfig], Any]) -> None:
+        self._read = read
+        self._value: Any = None
+
+    def __call__(self, config: EffectiveConfig, **_: Any) -> Any:
+        if self._value is None:
+            self._value = self._read(config)
+        return self._value
+
+
+_FACTS = _Once(lambda c: replace(node_facts_reader.read_node_facts(c, cgroup_v2=False), node_ips=("192.0.2.7",)))
+_RESOURCES = _Once(node_facts_reader.read_node_resources)
+_MACHINE = _Once(node_facts_reader.read_machine_facts)
+
+
+@contextlib.contextmanager
+def machine() -> Iterator[None]:
+    """For the time of one run."""
+    _watches.clear()
+    counts = ProbeCounts({})
+    with (
+        mock.patch("services.pleg.probes.ProbeFiles", lambda directory: counts),
+        mock.patch.object(StoryBook, "tell", lambda *_: None),
+        mock.patch.object(StoryBook, "tell_wait", lambda *_: None),
+        mock.patch.object(StoryBook, "keep_newest", lambda *_: None),
+        mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
+        mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
+        mock.patch("services.podsync.adapters.runtime_calls.read_node_facts", _FACTS),
+        mock.patch("services.podsync.adapters.cgroups.find_hierarchies", _hierarchies),
+        mock.patch("services.sources.static_pods.ManifestWatch", ManifestWatch),
+        mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
+    ):
+        yield

@@ -1,0 +1,21 @@
+"""Two hundred seeds: whatever fails on the way, a node comes to the end of its undisturbed run."""
+
+import multiprocessing
+import os
+
+import pytest
+
+from tests.simulation.run import clear_memory, in_memory
+from tests.simulation.seeds import work
+
+SEEDS = 200
+PARTS = 8
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+def test_a_disturbed_node_ends_as_an_undisturbed_one(part: int) -> None:
+    seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), in_memory, ("test",)) as pool:
+        told = [text for _, text, failed in pool.imap_unordered(work, seeds) if failed]
+    clear_memory("test")
+    assert not told, "\n".join(told)

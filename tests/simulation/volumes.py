@@ -1,0 +1,114 @@
+"""Volumes without mounts: what volume's adapter does to the disk, in memory, and the pod directories of podsync."""
+
+import shutil
+from pathlib import Path
+
+from services.volume.core.files_source import Files
+from services.volume.core.operations import (
+    MakePodDirectories,
+    MountVolume,
+    Operation,
+    RemovePodDirectory,
+    UnmountVolume,
+)
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered, make_payload
+from tests.simulation.oracle import Oracle
+from tests.simulation.story import Story
+
+Shown = dict[str, bytes]
+
+
+class Volumes:
+    """The disk's truth over all lives of volume: uid -> volume -> its files (None for an emptyDir)."""
+
+    def __init__(self, root: Path, story: Story, oracle: Oracle) -> None:
+        self.root, self._story, self._oracle = root, story, oracle
+        self.mounted: dict[str, dict[str, tuple[str, Shown]]] = {}
+        self.bound: dict[str, set[tuple[str, str, int]]] = {}  # uid -> volume, container, index of each subpath
+
+    def uids(self) -> list[str]:
+        """Every pod that has a directory."""
+        pods = self.root / "pods"
+        on_disk = [path.name for path in pods.iterdir()] if pods.is_dir() else []
+        return sorted({*on_disk, *self.mounted})
+
+
+class Directories:
+    """In place of volume's PodDirectories."""
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+        self.pods = volumes.root / "pods"
+
+    def uids(self) -> list[str]:
+        """Every pod that has a directory."""
+        return self._volumes.uids()
+
+
+class Subpaths:
+    """In place of volume's Subpaths."""
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+
+    def prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
+        """As the real one; the host path."""
+        self._volumes.bound.setdefault(uid, set()).add((volume, container, index))
+        return str(self._volumes.root / "pods" / uid / "volume-subpaths" / volume / container / str(index))
+
+    def release(self, uid: str, container: str) -> None:
+        """As the real one."""
+        self._volumes.bound[uid] = {bound for bound in self._volumes.bound.get(uid, set()) if bound[1] != container}
+
+
+class VolumeActions:
+    """In place of volume's Actions."""
+
+    def __init__(self, volumes: Volumes, story: Story, oracle: Oracle) -> None:
+        self._volumes, self._story, self._oracle = volumes, story, oracle
+        self.subpaths = Subpaths(volumes)
+
+    def perform(self, operation: Operation, gathered: Gathered) -> str:
+        """As the real one; the host path."""
+        mounted = self._volumes.mounted
+        match operation:
+            case MakePodDirectories(uid):
+                mounted.setdefault(uid, {})
+            case MountVolume(uid, volume, source):
+                plugin, shown = "", {}
+                if isinstance(source, Files):
+                    plugin = source.plugin
+                    shown = {path: file.content for path, file in make_payload(source, gathered).items()}
+                if mounted.get(uid, {}).get(volume) != (plugin, shown):
+                    self._story.tell("volume", f"mounts {volume} of {uid[-12:]}")
+                mounted.setdefault(uid, {})[volume] = (plugin, shown)
+                return str(self._volumes.root / "pods" / uid / "volumes" / volume)
+            case UnmountVolume(uid, volume):
+                self._volumes.bound[uid] = {
+                    bound for bound in self._volumes.bound.get(uid, set()) if bound[0] != volume
+                }
+                if volume in mounted.get(uid, {}):
+                    self._story.tell("volume", f"unmounts {volume} of {uid[-12:]}")
+                    self._oracle.unmounted(uid, volume)
+                mounted.get(uid, {}).pop(volume, None)
+            case RemovePodDirectory(uid):
+                if mounted.get(uid) or self._volumes.bound.get(uid):
+                    raise OSError(16, "Orphaned pod found, but volumes are not cleaned up")
+                self._story.tell("volume", f"removes the directory of {uid[-12:]}")
+                self._oracle.unmounted(uid, "its directory")
+                mounted.pop(uid, None)
+                self._volumes.bound.pop(uid, None)
+                shutil.rmtree(self._volumes.root / "pods" / uid, ignore_errors=True)
+        return ""
+
+    def found(self, uid: str) -> list[FoundVolume]:
+        """Every volume of the pod, after a restart."""
+        here = self._volumes.mounted.get(uid, {})
+        path = self._volumes.root / "pods" / uid / "volumes"
+        bound = {volume for volume, _, _ in self._volumes.bound.get(uid, set())}
+        whole = [
+            FoundVolume(name, plugin, str(path / name) if plugin else "", whole=bool(plugin), subpaths=name in bound)
+            for name, (plugin, _) in sorted(here.items())
+        ]
+        return [*whole, *(FoundVolume(n, on_disk=False, subpaths=True) for n in sorted(bound - here.keys()))]

@@ -1,0 +1,104 @@
+"""The matrix is whole: every service alone, in pairs, with supervisord, and every crash point there is."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from bus.messages.streams import SERVICES
+from tests.chaos.__main__ import main
+from tests.chaos.cells import (
+    POINTS,
+    SUPERVISORD,
+    UNDISTURBED,
+    Cell,
+    Hit,
+    Moment,
+    Trigger,
+    chosen,
+    matrix,
+    pairs,
+    points,
+    singles,
+    specials,
+)
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+# Reached only while certificates are asked for, which tests/process/test_csr_kills.py does, or credentials change.
+OF_OTHER_TESTS = (
+    *("bootstrap.request", "bootstrap.key", "bootstrap.certificate", "bootstrap.kubeconfig"),
+    *("podsync.image.", "podsync.logs.", "volume.subpath."),
+)
+OF_CREDENTIALS = "bootstrap.credentials"
+
+
+def test_names_say_who_how_and_when() -> None:
+    assert Cell(("podsync",)).name == "podsync/kill/idle"
+    assert Cell(("pleg", "status"), moment=Moment.MID_FLIGHT).name == "pleg+status/kill/mid-flight"
+    assert Cell(("server",), Hit.STOP).name == "server/stop/idle"
+    assert Cell((SUPERVISORD, *SERVICES)).name == "everything/kill/idle"
+    assert UNDISTURBED[0].name == "nobody/none/idle"
+    update = Cell(("volume",), moment=Moment.POINT, point="volume.writer.rename", trigger=Trigger.UPDATE)
+    assert update.name == "volume/point/volume.writer.rename/update"
+
+
+def test_no_two_cells_have_one_name() -> None:
+    names = [cell.name for cell in matrix(with_points=True, with_pairs=True)]
+    assert len(names) == len(set(names))
+
+
+def test_each_service_is_killed_idle_and_in_the_middle_and_is_stopped() -> None:
+    told = {cell.name for cell in singles()}
+    assert told == {f"{s}/{how}" for s in SERVICES for how in ("kill/idle", "kill/mid-flight", "stop/idle")}
+
+
+def test_all_pairs_are_there() -> None:
+    idle = [cell for cell in pairs() if cell.moment is Moment.IDLE and not cell.hits(SUPERVISORD)]
+    assert len({frozenset(cell.victims) for cell in idle}) == 21
+    assert {"containerd", "api-server", SUPERVISORD} <= {victim for cell in specials() for victim in cell.victims}
+
+
+def test_every_crash_point_in_the_code_has_a_cell_or_tests_of_its_own() -> None:
+    named = set()
+    for path in (CHECKOUT / "services").rglob("*.py"):
+        named |= set(re.findall(r'crash_point\(f?"([a-z._]+)', path.read_text()))
+    covered = tuple(point for point, _ in POINTS)
+    missing = [
+        name
+        for name in sorted(named)
+        if not name.startswith((*OF_OTHER_TESTS, OF_CREDENTIALS)) and not any(p.startswith(name) for p in covered)
+    ]
+    assert not missing
+
+
+def test_a_point_belongs_to_the_service_it_is_named_after() -> None:
+    assert {cell.victims[0] for cell in points()} <= set(SERVICES)
+    assert all(cell.is_one_process for cell in points())
+
+
+def test_choosing_by_name_keeps_what_to_compare_with() -> None:
+    cells = matrix(with_points=False, with_pairs=False)
+    idle = chosen(cells, "podsync/kill/idle")
+    assert [cell.name for cell in idle] == ["nobody/none/idle", "podsync/kill/idle"]
+    both = chosen(cells, "podsync/kill/*")
+    assert [cell.name for cell in both] == [
+        "nobody/none/idle",
+        "nobody/none/mid-flight",
+        "podsync/kill/idle",
+        "podsync/kill/mid-flight",
+    ]
+
+
+def test_the_brief_matrix_has_what_depends_on_who_starts_the_services() -> None:
+    names = {cell.name for cell in matrix(with_points=True, with_pairs=True, brief=True)}
+    assert {"supervisord/kill/idle", "everything/kill/mid-flight", "pleg/kill/idle"} <= names
+    assert not {name for name in names if "/stop/" in name or "/point/" in name}
+
+
+def test_a_name_that_no_cell_has_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["chaos", "--only", "podsinc/*", "--list"])
+    assert main() == 2
+    assert "no cell is named podsinc/*" in capsys.readouterr().err
