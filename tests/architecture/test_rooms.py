@@ -27,6 +27,10 @@ WHO_MAY_IMPORT = {
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/launch.py",),
+    "h2": ("shared/http_get/http2.py",),
+    "hpack": (),
+    "hyperframe": ("shared/http_get/http2.py",),
+    "dbus_fast": ("services/podsync/adapters/systemd_units.py",),
     "click": ("services/bootstrap/commands",),
     "rich": (),
 }
@@ -80,7 +84,7 @@ def test_every_third_party_package_is_a_declared_dependency_with_a_reason() -> N
     imported = {module.split(".")[0] for name in python_files(*PRODUCT) for module in imports_of(name)}
     third_party = imported - ours - set(sys.stdlib_module_names)
     named = {"yaml": "pyyaml", "zmq": "pyzmq", "grpc": "grpcio", "cri_api": "container-runtime-interface-api"}
-    named["google"] = "protobuf"
+    named |= {"google": "protobuf", "dbus_fast": "dbus-fast"}
     text = (CHECKOUT / "ARCHITECTURE.md").read_text()
     assert not [package for package in third_party if f"`{named.get(package, package)}`" not in text]
 

@@ -1,108 +1,205 @@
-"""Real pulls: a registry on loopback, a pod whose image only it has, and what is told when it is away or lacks it."""
+"""Real pulls on a node that runs alone: a registry that is away, one with TLS, credential plugins, kills on the way."""
 
-import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.agent import free_ports
+from shared.model.objects import Object
+from tests.containerd import PrivateContainerd
+from tests.control_plane_certificates import Authority
+from tests.plugin_scripts import API, answering, asked, plugin_flags, write_plugin
+from tests.registry import Registry, password
 from tests.world import World, busybox_pod
-from tools.oci_image import BUSYBOX_IMAGE
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
-
-CONFIG = """version: 0.1
-storage: {{filesystem: {{rootdirectory: {directory}}}}}
-http: {{addr: "127.0.0.1:{port}"}}
-"""
+pytestmark = [pytest.mark.root, pytest.mark.timeout(240)]
 
 
-@contextmanager
-def registry(directory: Path, port: int) -> Iterator[None]:
-    """Debian's docker-registry on a loopback port."""
-    directory.mkdir(exist_ok=True)
-    config = directory / "config.yml"
-    config.write_text(CONFIG.format(directory=directory / "data", port=port))
-    with (directory / "log").open("ab") as log:
-        process = subprocess.Popen(["docker-registry", "serve", str(config)], stdout=log, stderr=log)
-    try:
-        deadline = time.monotonic() + 15
-        while not _answers(port):
-            assert process.poll() is None and time.monotonic() < deadline, (directory / "log").read_text()
-            time.sleep(0.05)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _answers(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v2/", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
-
-
-def push(world: World, image: str) -> None:
-    """Put the busybox image into the registry under this name, and out of containerd again."""
-    ctr = ["ctr", "--address", world.containerd_socket, "--namespace", "k8s.io", "images"]
-    subprocess.run([*ctr, "tag", BUSYBOX_IMAGE, image], check=True, capture_output=True)
-    subprocess.run([*ctr, "push", "--plain-http", image], check=True, capture_output=True)
-    subprocess.run([*ctr, "remove", "--sync", image], check=True, capture_output=True)
-
-
-def pod_of(name: str, image: str, policy: str = "IfNotPresent") -> dict[str, Any]:
+def pod_of(name: str, image: str, policy: str = "IfNotPresent") -> Object:
     pod = busybox_pod(name)
     pod["spec"]["containers"][0] |= {"image": image, "imagePullPolicy": policy}
     return pod
 
 
-async def waiting_reason(world: World, name: str) -> str:
+async def waiting(world: World, name: str) -> Object:
+    """What the container of the static pod waits for; {} where it does not."""
     pod = await world.pod(name)
     statuses = (pod or {}).get("status", {}).get("containerStatuses") or [{}]
-    return str(statuses[0].get("state", {}).get("waiting", {}).get("reason", ""))
+    return dict(statuses[0].get("state", {}).get("waiting") or {})
+
+
+async def wait_waiting(world: World, name: str, *reasons: str) -> str:
+    """Wait until the container waits for one of these reasons; returns the message."""
+
+    async def waits() -> Object | None:
+        found = await waiting(world, name)
+        return found if found.get("reason") in reasons else None
+
+    return str((await world.wait_for(waits, f"pod {name} to wait for {reasons}", 60))["message"])
+
+
+def records(world: World, kind: str = "pulled") -> list[Object]:
+    directory = world.home.path / "kubelet/image_manager" / kind
+    return [json.loads(path.read_text()) for path in directory.glob("sha256-*")]
+
+
+def access(world: World, image: str) -> list[Object | None]:
+    """What the records say of this image, None in one that says nothing."""
+    name = image.rpartition(":")[0]
+    return [record.get("credentialMapping", {}).get(name) for record in records(world)]
 
 
 async def test_an_image_is_pulled_from_a_real_registry_and_a_registry_that_is_away_is_waited_for(
     tmp_path: Path,
 ) -> None:
-    (port,) = free_ports(1)
-    image = f"127.0.0.1:{port}/test/busybox:7"
+    registry = Registry(tmp_path / "registry")
     async with World() as world:
-        with registry(tmp_path / "registry", port):
-            push(world, image)
+        with registry:
+            image = registry.push("test/busybox:7")
             world.put_manifest("pulled", pod_of("pulled", image))
             await world.wait_running("pulled", 30)
             pulled = [line for line in world.log_of("status").splitlines() if "reason=Pulled" in line]
             assert any(f'Successfully pulled image "{image}" in' in line for line in pulled), pulled
 
-            world.put_manifest("absent", pod_of("absent", f"127.0.0.1:{port}/test/absent:1"))
-
-            async def told() -> bool:
-                return await waiting_reason(world, "absent") in ("ErrImagePull", "ImagePullBackOff")
-
-            await world.wait_for(told, "the missing image to be told")
+            world.put_manifest("absent", pod_of("absent", registry.name("test/absent:1")))
+            await wait_waiting(world, "absent", "ErrImagePull", "ImagePullBackOff")
 
             world.put_manifest("always", pod_of("always", image, "Always"))
             await world.wait_running("always", 30)
 
-        world.put_manifest("away", pod_of("away", f"127.0.0.1:{port}/test/other:1"))
+        world.put_manifest("away", pod_of("away", registry.name("test/other:1")))
+        await wait_waiting(world, "away", "ImagePullBackOff")
+        world.put_manifest("never", pod_of("never", "127.0.0.1:1/test/never:1", "Never"))
+        await wait_waiting(world, "never", "ErrImageNeverPull")
 
-        async def backing_off() -> bool:
-            return await waiting_reason(world, "away") == "ImagePullBackOff"
 
-        await world.wait_for(backing_off, "the absent registry to be told")
-        never = pod_of("never", "127.0.0.1:1/test/never:1", "Never")
-        world.put_manifest("never", never)
+async def test_a_kill_at_any_point_of_a_pull_ends_in_one_record_and_no_note(tmp_path: Path) -> None:
+    points = ("intent", "pulled", "recorded")
+    async with World() as world:
+        with Registry(tmp_path / "registry") as registry:
+            for point in points:
+                image = registry.push(f"killed/{point}:1")
+                pid = world.pid_of("podsync")
+                world.crash_at(f"podsync.image.{point}")
+                world.put_manifest(point, pod_of(point, image))
+                await world.wait_for(lambda: world.crashed, f"podsync to die at {point}", 30)
+                noted = [note["image"] for note in records(world, "pulling")]
+                assert noted == [image], point
+                assert len(access(world, image)) - access(world, image).count(None) == (point == "recorded")
+                await world.wait_back("podsync", pid, 30)
+                await world.wait_running(point, 60)
+                assert {"nodePodsAccessible": True} in access(world, image), point
+                assert records(world, "pulling") == []
+            assert len(records(world)) == len(points)
 
-        async def refused() -> bool:
-            return await waiting_reason(world, "never") == "ErrImageNeverPull"
 
-        await world.wait_for(refused, "ErrImageNeverPull")
+@asynccontextmanager
+async def trusting_containerd(registry: Registry, authority: Authority) -> AsyncIterator[PrivateContainerd]:
+    """A containerd that knows the registry's authority."""
+    with tempfile.TemporaryDirectory(prefix="bkc", dir="/tmp") as directory:
+        containerd = PrivateContainerd(Path(directory))
+        hosts = Path(directory) / "certs.d" / registry.address / "hosts.toml"
+        hosts.parent.mkdir(parents=True)
+        url = f"https://{registry.address}"
+        trusted = f'capabilities = ["pull", "resolve"]\nca = "{authority.certificate_file}"\n'
+        hosts.write_text(f'server = "{url}"\n[host."{url}"]\n{trusted}')
+        containerd.further_config = (
+            f'\n[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "{directory}/certs.d"\n'
+        )
+        containerd.start()
+        try:
+            containerd.import_images()
+            yield containerd
+        finally:
+            await containerd.stop()
+
+
+async def test_a_registry_with_tls_is_opened_by_the_nodes_own_credentials(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "authority")
+    with Registry(tmp_path / "registry", users=True, authority=authority) as registry:
+        image, other = registry.push("tls/app:1"), registry.push("tls/other:1")
+        async with (
+            trusting_containerd(registry, authority) as containerd,
+            World(containerd=containerd, start=False) as world,
+        ):
+            config = world.home.path / "kubelet/config.json"
+            config.parent.mkdir(exist_ok=True)
+            config.write_text(json.dumps({"auths": registry.auths("bob", place=f"{registry.address}/tls/app")}))
+            await world.start()
+            world.put_manifest("app", pod_of("app", image))
+            world.put_manifest("other", pod_of("other", other))
+            await world.wait_running("app", 60)
+            assert access(world, image) == [{"nodePodsAccessible": True}]
+            message = await wait_waiting(world, "other", "ErrImagePull", "ImagePullBackOff")
+            assert "authoriz" in message
+            assert password("bob") not in world.log_of("podsync")
+
+
+async def test_credentials_come_from_plugins_and_those_that_fail_are_told(tmp_path: Path) -> None:
+    plugins = tmp_path / "plugins"
+    with Registry(tmp_path / "registry", users=True) as registry:
+        place = registry.address
+        auth = {place: {"username": "ann", "password": password("ann")}}
+        write_plugin(plugins, "good", answering(auth))
+        write_plugin(plugins, "crash", "echo hush >&2; kill -9 $$")
+        write_plugin(plugins, "huge", "yes hush")
+        write_plugin(plugins, "old", answering(auth, apiVersion=f"{API}beta1"))
+        flags = plugin_flags(
+            plugins,
+            {"name": "crash", "matchImages": [place]},
+            {"name": "huge", "matchImages": [f"{place}/bad"]},
+            {"name": "old", "matchImages": [f"{place}/bad"]},
+            {"name": "good", "matchImages": [f"{place}/good"], "env": [{"name": "WORD", "value": "hush"}]},
+        )
+        async with World(flags=flags) as world:
+            for name in ("good/one", "good/two", "bad/one"):
+                world.put_manifest(name.replace("/", "-"), pod_of(name.replace("/", "-"), registry.push(f"{name}:1")))
+            await world.wait_running("good-one", 60)
+            await world.wait_running("good-two", 60)
+            assert {request["image"].rpartition("/")[0] for request in asked(plugins, "good")} == {f"{place}/good"}
+            assert access(world, registry.name("good/one:1")).count({"nodePodsAccessible": True}) == 1
+            message = await wait_waiting(world, "bad-one", "ErrImagePull", "ImagePullBackOff")
+            assert "authoriz" in message
+            log = world.log_of("podsync")
+            assert f"credential plugin crash is of no help for {place}/bad/one: it ended with signal 9" in log
+            assert f"credential plugin huge is of no help for {place}/bad/one: it wrote more than" in log
+            assert f"credential plugin old is of no help for {place}/bad/one: its apiVersion is not {API}" in log
+            assert "hush" not in log
+            assert password("ann") not in log
+            assert not await asyncio.to_thread(processes_of, plugins / "huge"), "it outlived its answer"
+
+
+def processes_of(program: Path) -> list[bytes]:
+    """Command lines of what runs of it."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_bytes())
+    return [line for line in lines if str(program).encode() in line]
+
+
+@pytest.mark.parametrize(("policy", "guest"), [("AlwaysVerify", False), ("NeverVerify", True)])
+async def test_who_needs_no_secret_is_a_matter_of_the_policy(tmp_path: Path, policy: str, guest: bool) -> None:
+    """AlwaysVerify asks for a right even to what was here before any pull, NeverVerify for none."""
+    async with World(config={"imagePullCredentialsVerificationPolicy": policy}) as world:
+        world.put_manifest("before", pod_of("before", busybox_pod("x")["spec"]["containers"][0]["image"], "Never"))
+        if guest:
+            await world.wait_running("before", 30)
+        else:
+            await wait_waiting(world, "before", "ErrImageNeverPull")
+
+
+async def test_pulls_over_the_rate_are_refused_and_tried_again(tmp_path: Path) -> None:
+    config = {"registryPullQPS": 1, "registryBurst": 1, "serializeImagePulls": False, "maxParallelImagePulls": 4}
+    with Registry(tmp_path / "registry") as registry:
+        images = [registry.push(f"many/{number}:1") for number in range(4)]
+        async with World(config=config) as world:
+            for number, image in enumerate(images):
+                world.put_manifest(f"many{number}", pod_of(f"many{number}", image))
+            for number in range(4):
+                await world.wait_running(f"many{number}", 90)
+            assert "pull QPS exceeded" in world.log_of("status")

@@ -1,0 +1,280 @@
+"""Where the processes of a pod are, what the cgroups around them were given, and what is left when the pod is gone."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from services.podsync.adapters.cgroups import Hierarchies, find_hierarchies
+from shared.model.objects import Object
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.quantity import ZERO
+from shared.podspec.resources import pod_requests, shares, weight
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of, status_of
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+
+BOTH = {"cpu": "100m", "memory": "32Mi"}
+NO_LIMIT = str(2**63 - 4096)  # memory, as v1 shows it
+TREES: Hierarchies = find_hierarchies()
+
+
+def asking(name: str, **resources: dict[str, str]) -> Object:
+    """A container with these requests and limits."""
+    return container(name, resources=resources)
+
+
+def sidecar(name: str, cpu: str) -> Object:
+    return asking(name, requests={"cpu": cpu}) | {"restartPolicy": "Always"}
+
+
+PODS = {
+    "cgroups-sure": pod_of("cgroups-sure", asking("c", requests=BOTH, limits=BOTH)),
+    "cgroups-burst": pod_of("cgroups-burst", asking("c", requests={"cpu": "250m"}), container("d")),
+    "cgroups-best": pod_of("cgroups-best", container("c")),
+    "cgroups-limited": pod_of(
+        "cgroups-limited",
+        asking("c", requests={"cpu": "50m"}, limits={"cpu": "300m"}),
+        asking("d", limits={"cpu": "100m", "memory": "16Mi"}),
+    ),
+    "cgroups-memory": pod_of("cgroups-memory", asking("c", requests={"memory": "8Mi"}, limits={"memory": "24Mi"})),
+    "cgroups-start": pod_of(
+        "cgroups-start",
+        asking("c", requests={"cpu": "20m"}),
+        initContainers=[sidecar("s", "30m"), asking("i", requests={"cpu": "400m"}) | {"command": ["true"]}],
+    ),
+    "cgroups-level": pod_of(
+        "cgroups-level",
+        asking("c", requests={"cpu": "20m"}),
+        resources={"requests": {"cpu": "200m"}, "limits": {"cpu": "500m", "memory": "40Mi"}},
+    ),
+    "cgroups-again": pod_of("cgroups-again", container("c")),
+    "cgroups-end": pod_of("cgroups-end", asking("c", requests={"cpu": "10m"})),
+    "cgroups-leftover": pod_of("cgroups-leftover", container("c")),
+    "cgroups-away": pod_of("cgroups-away", asking("c", requests=BOTH, limits=BOTH)),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def pods(node: Node) -> AsyncIterator[None]:
+    node.put(PODS)
+    for name in PODS:
+        await node.agent.wait_running(name, 60)
+    yield
+    here = [name for name in PODS if (node.agent.home.manifests / f"{name}.yaml").exists()]
+    await node.take_away(here)
+
+
+def kubepods(node: Node) -> str:
+    return f"/{node.agent.home.path.name}/kubepods"
+
+
+async def cgroup_of(node: Node, name: str, qos: str = "") -> str:
+    """The pod's cgroup, from the top."""
+    pod = await node.agent.runtime_pod(name)
+    assert pod is not None
+    return "/".join((kubepods(node), *([qos] if qos else []), f"pod{pod.uid}"))
+
+
+def value(cgroup: str, controller: str, v1: str, v2: str) -> str:
+    """The text of the file of either version."""
+    if TREES.unified is not None:
+        return (TREES.unified / cgroup.strip("/") / v2).read_text().strip()
+    return (TREES.by_controller[controller] / cgroup.strip("/") / v1).read_text().strip()
+
+
+def cpu_share(cgroup: str) -> str:
+    return value(cgroup, "cpu", "cpu.shares", "cpu.weight")
+
+
+def share_of(cpu_shares: int) -> str:
+    """Of so many shares, as this machine writes it."""
+    return str(cpu_shares if TREES.unified is None else weight(cpu_shares))
+
+
+def quota(cgroup: str) -> str:
+    """Microseconds of 100 000, "" for no limit."""
+    text = value(cgroup, "cpu", "cpu.cfs_quota_us", "cpu.max").split()[0]
+    return "" if text in ("-1", "max") else text
+
+
+def memory(cgroup: str) -> str:
+    text = value(cgroup, "memory", "memory.limit_in_bytes", "memory.max")
+    return "" if text in (NO_LIMIT, "max") else text
+
+
+def left_of(cgroup: str) -> list[Path]:
+    return [place for place in TREES.places(cgroup) if place.exists()]
+
+
+@pytest.mark.parametrize(
+    ("name", "qos"), [("cgroups-sure", ""), ("cgroups-burst", "burstable"), ("cgroups-best", "besteffort")]
+)
+async def test_a_containers_processes_are_below_its_pods_cgroup_in_every_tree(node: Node, name: str, qos: str) -> None:
+    cgroup = await cgroup_of(node, name, qos)
+    [instance] = await node.instances(name, "c")
+    lines = Path(f"/proc/{instance.pid}/cgroup").read_text().splitlines()
+    places = {controllers: path for _, controllers, path in (line.split(":", 2) for line in lines)}
+    trees = {"cpu", "cpuacct", "cpuset", "memory", "pids", "name=systemd"} if TREES.unified is None else {""}
+    seen = {tree: path for named, path in places.items() for tree in named.split(",") if tree in trees}
+    assert seen.keys() == trees
+    assert set(seen.values()) == {f"{cgroup}/{instance.id}"}
+
+
+async def test_a_guaranteed_pod_is_held_to_its_limits(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-sure")
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(102), "10000", str(32 << 20))
+
+
+async def test_a_burstable_pod_without_limits_has_shares_alone(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-burst", "burstable")
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(256), "", "")
+
+
+async def test_a_limit_of_every_container_is_one_of_the_pod_and_a_limit_of_some_is_none(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-limited", "burstable")
+    assert (quota(cgroup), memory(cgroup)) == ("40000", "")
+
+
+async def test_a_memory_limit_holds_without_one_of_cpu(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-memory", "burstable")
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(2), "", str(24 << 20))
+
+
+async def test_a_best_effort_pod_gets_what_others_leave(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-best", "besteffort")
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(2), "", "")
+
+
+async def test_the_start_of_a_pod_may_need_more_than_its_run(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-start", "burstable")
+    assert cpu_share(cgroup) == share_of(440)  # 30m of the sidecar beside 400m
+
+
+async def test_resources_of_the_pod_win_over_those_of_its_containers(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-level", "burstable")
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(204), "50000", str(40 << 20))
+
+
+async def burstable_share(node: Node) -> str:
+    """What Burstable pods together should have now."""
+    listed = [pod for pod in await node.agent.pods() if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+    requests = (pod_requests(pod).get("cpu", ZERO) for pod in listed if qos_class(pod) is QosClass.BURSTABLE)
+    return share_of(shares(sum(amount.milli() for amount in requests)))
+
+
+async def test_the_qos_classes_share_by_what_their_pods_ask_for(node: Node) -> None:
+    async def right() -> bool:
+        return cpu_share(f"{kubepods(node)}/burstable") == await burstable_share(node)
+
+    await node.agent.wait_for(right, "the shares of burstable", 75)
+    assert cpu_share(f"{kubepods(node)}/besteffort") == share_of(2)
+
+
+async def test_the_shares_of_burstable_go_up_and_down_with_its_pods(node: Node) -> None:
+    node.put({"cgroups-big": pod_of("cgroups-big", asking("c", requests={"cpu": "500m"}))})
+    await node.agent.wait_running("cgroups-big", 60)
+    up = int(cpu_share(f"{kubepods(node)}/burstable"))
+    assert up > int(share_of(512))
+    await node.take_away(["cgroups-big"])
+    node.put({"cgroups-next": pod_of("cgroups-next", container("c"))})
+    await node.agent.wait_running("cgroups-next", 60)
+
+    async def down() -> bool:
+        return int(cpu_share(f"{kubepods(node)}/burstable")) < up
+
+    await node.agent.wait_for(down, "the shares to come down", 75)
+    await node.take_away(["cgroups-next"])
+
+
+async def test_all_pods_together_are_held_to_the_machine(node: Node) -> None:
+    capacity = (await node.node())["status"]["capacity"]
+    assert memory(kubepods(node)) == str(int(capacity["memory"].removesuffix("Ki")) * 1024)
+    assert cpu_share(kubepods(node)) == share_of(1024 * int(capacity["cpu"]))
+
+    async def told() -> list[str]:
+        events = await node.events_of(NODE)
+        return [event["message"] for event in events if event["reason"] == "NodeAllocatableEnforced"]
+
+    messages = await node.agent.wait_for(told, "the event", 30)
+    assert set(messages) == {"Updated Node Allocatable limit across pods"}
+
+
+async def test_a_container_that_restarts_stays_in_the_cgroup_of_its_pod(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-again", "besteffort")
+    before = left_of(cgroup)[0].stat().st_ino
+    [first] = await node.instances("cgroups-again", "c")
+    os.kill(first.pid, signal.SIGKILL)
+    await node.wait_static(
+        "cgroups-again", lambda pod: status_of(pod, "c").get("restartCount") == 1 and status_of(pod, "c")["ready"],
+        "to run again", 60,
+    )  # fmt: skip
+    second = (await node.instances("cgroups-again", "c"))[0]
+    assert f"{cgroup}/{second.id}" in Path(f"/proc/{second.pid}/cgroup").read_text()
+    assert left_of(cgroup)[0].stat().st_ino == before
+
+
+async def test_nothing_is_left_of_a_pod_that_was_taken_away(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-end", "burstable")
+    assert left_of(cgroup)
+    await node.take_away(["cgroups-end"])
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    assert left_of(f"{kubepods(node)}/burstable")
+
+
+async def test_a_process_that_is_left_in_the_cgroup_is_killed(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-leftover", "besteffort")
+    stray = await a_process_in(f"{cgroup}/stray")
+    await node.take_away(["cgroups-leftover"])
+    assert await asyncio.wait_for(stray.wait(), 30) == -signal.SIGKILL
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+
+
+@pytest.mark.parametrize("parent", ["", "/burstable", "/besteffort"])
+async def test_a_cgroup_of_no_pod_goes_with_what_runs_in_it(node: Node, parent: str) -> None:
+    cgroup = f"{kubepods(node)}{parent}/pod5eed0000-0000-4000-8000-00000000000{len(parent)}"
+    stray = await a_process_in(f"{cgroup}/container")
+    assert await asyncio.wait_for(stray.wait(), 30) == -signal.SIGKILL
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+
+
+async def test_what_is_no_pods_is_left_alone(node: Node) -> None:
+    cgroup = f"{kubepods(node)}/system"
+    other = f"{kubepods(node)}/pod5eed0000-0000-4000-8000-0000000000ff"
+    stray = await a_process_in(cgroup)
+    orphan = await a_process_in(other)
+    await asyncio.wait_for(orphan.wait(), 30)  # by then both were looked at
+    assert stray.returncode is None
+    stray.kill()
+    await stray.wait()
+    for place in left_of(cgroup):
+        place.rmdir()
+
+
+async def test_a_podsync_that_is_killed_finds_cgroups_as_they_were_and_takes_them_away(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-away")
+    [before] = await node.instances("cgroups-away", "c")
+    pid = node.agent.kill("podsync")
+    node.agent.remove_manifest("cgroups-away")
+    await node.agent.wait_for(lambda: node.agent.pid_of("podsync") not in (0, pid), "podsync to come back", 30)
+    assert await cgroup_of(node, "cgroups-best", "besteffort")
+    await node.agent.wait_gone("cgroups-away", 60)
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    assert not Path(f"/proc/{before.pid}").exists()
+    kept = await cgroup_of(node, "cgroups-sure")
+    assert (cpu_share(kept), quota(kept), memory(kept)) == (share_of(102), "10000", str(32 << 20))
+    assert (await node.instances("cgroups-sure", "c"))[0].attempt == 0
+
+
+async def a_process_in(cgroup: str) -> asyncio.subprocess.Process:
+    """A process of ours, in a cgroup that is made for it in one tree."""
+    sleeper = await asyncio.create_subprocess_exec("sleep", "1000")
+    place = TREES.places(cgroup)[0]
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "cgroup.procs").write_text(str(sleeper.pid))
+    return sleeper

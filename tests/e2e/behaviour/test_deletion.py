@@ -1,0 +1,146 @@
+"""Pods deleted through a real API server: with a grace of their own, by force, twice, in the middle of something."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of, status_of
+from tests.e2e.behaviour.notes import Notes, stops_of
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def notes(tmp_path_factory: pytest.TempPathFactory) -> Notes:
+    return Notes(Path(tmp_path_factory.mktemp("notes")))
+
+
+async def api_pod(node: Node, notes: Notes, name: str, script: str, grace: int, **fields: Any) -> str:
+    """A pod of the API server that runs; its UID."""
+    made = pod_of(name, notes.container("c", script, file=name, **fields), grace=grace, volumes=[notes.volume()])
+    made["spec"] |= {"nodeName": NODE}
+    await node.create(made)
+    await asyncio.to_thread(notes.wait, name, "up")
+    await node.wait_ready(name)
+    return str((await node.get_pod(name) or {})["metadata"]["uid"])
+
+
+async def alive(node: Node, uid: str) -> int:
+    """How many containers of the pod the runtime has running."""
+    pod = (await node.agent.runtime.observe(uid)).get(uid)
+    return len([c for c in (pod.containers if pod else ()) if c.state is ContainerState.RUNNING])
+
+
+async def nothing_runs(node: Node, uid: str, seconds: float) -> None:
+    async def gone() -> bool:
+        return await alive(node, uid) == 0
+
+    await node.wait_for(gone, "its containers to end", seconds)
+
+
+async def test_a_deletion_with_a_grace_of_its_own_ends_the_pod_within_it(node: Node, notes: Notes) -> None:
+    uid = await api_pod(node, notes, "deleted-short", "stubborn", 300)
+    instance = (await node.agent.runtime.observe(uid))[uid].containers[0].id
+    await node.delete_pod("deleted-short", 3)
+    await node.wait_gone("deleted-short", seconds=20)
+    assert await alive(node, uid) == 0
+    assert stops_of(node.agent.home.log_dir / "containerd.out")[instance].timeout == 3
+
+
+async def test_the_object_goes_after_the_containers(node: Node, notes: Notes) -> None:
+    await api_pod(node, notes, "deleted-slow", "dying 2", 30)
+    await node.delete_pod("deleted-slow")
+    pod = await node.get_pod("deleted-slow")
+    assert pod is not None and pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    await node.wait_gone("deleted-slow")
+    assert notes.words("deleted-slow") == ["up", "term", "end"]
+
+
+async def test_a_forced_deletion_takes_the_object_at_once_and_leaves_the_process_its_grace(
+    node: Node, notes: Notes
+) -> None:
+    hooks = {"preStop": notes.hook("note pre; sleep 1; note pre-end", "forced")}
+    uid = await api_pod(node, notes, "forced", "dying 1", 20, lifecycle=hooks)
+    await node.delete_pod("forced", 0)
+    assert await node.get_pod("forced") is None
+    assert await alive(node, uid) == 1
+    await nothing_runs(node, uid, 20)
+    assert notes.words("forced") == ["up", "pre", "pre-end", "term", "end"]
+
+
+async def test_a_second_deletion_with_less_grace_counts(node: Node, notes: Notes) -> None:
+    uid = await api_pod(node, notes, "hurried", "stubborn", 300)
+    await node.delete_pod("hurried")
+    await asyncio.to_thread(notes.wait, "hurried", "term")
+    await node.delete_pod("hurried", 1)
+    await node.wait_gone("hurried", seconds=20)
+    assert await alive(node, uid) == 0
+
+
+async def test_a_pod_is_deleted_in_the_middle_of_its_post_start(node: Node, notes: Notes) -> None:
+    hooks = {"postStart": notes.hook("note hooked; sleep 1000", "in-hook")}
+    made = pod_of("in-hook", container("c", lifecycle=hooks), volumes=[notes.volume()])
+    made["spec"]["nodeName"] = NODE
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "out", "mountPath": "/out"}]
+    await node.create(made)
+    await asyncio.to_thread(notes.wait, "in-hook", "hooked")
+    began = time.monotonic()
+    await node.delete_pod("in-hook")
+    await node.wait_gone("in-hook", seconds=20)
+    assert time.monotonic() - began < 15
+
+
+async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes) -> None:
+    asked = asyncio.Event()
+
+    async def never_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()  # until the other side gives up
+        writer.close()
+
+    registry = await asyncio.start_server(never_answers, "127.0.0.1", 0)
+    image = f"127.0.0.1:{registry.sockets[0].getsockname()[1]}/endless:1"
+    made = pod_of("in-pull", {"name": "c", "image": image})
+    made["spec"]["nodeName"] = NODE
+    await node.create(made)
+    await asyncio.wait_for(asked.wait(), 30)
+    await node.delete_pod("in-pull")
+    await node.wait_gone("in-pull", seconds=20)
+    registry.close()
+
+
+async def test_a_pod_is_deleted_while_an_init_container_runs(node: Node, notes: Notes) -> None:
+    made = pod_of("in-init", container("c"), initContainers=[container("i")])
+    made["spec"]["nodeName"] = NODE
+    await node.create(made)
+
+    def runs(pod: Object) -> object:
+        return "running" in status_of(pod, "i").get("state", {})
+
+    pod = await node.wait_pod("in-init", runs, "to run its init container")
+    await node.delete_pod("in-init")
+    await node.wait_gone("in-init", seconds=20)
+    assert await alive(node, pod["metadata"]["uid"]) == 0
+
+
+async def test_a_pod_is_deleted_while_it_waits_for_its_next_restart(node: Node, notes: Notes) -> None:
+    made = pod_of("in-back-off", container("c", "exit 1"))
+    made["spec"]["nodeName"] = NODE
+    await node.create(made)
+
+    def waits(pod: Object) -> bool:
+        waiting = status_of(pod, "c").get("state", {}).get("waiting") or {}
+        return bool(waiting.get("reason") == "CrashLoopBackOff")
+
+    await node.wait_pod("in-back-off", waits, "to back off")
+    began = time.monotonic()
+    await node.delete_pod("in-back-off")
+    await node.wait_gone("in-back-off", seconds=20)
+    assert time.monotonic() - began < 9

@@ -1,0 +1,294 @@
+"""Lifecycle hooks on a real runtime: what they run, when, what they hold up, and what a failure costs (pods.md 8.4)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState
+from shared.story.files import directory_of
+from tests.behaviour import Node, pod_of, status_of
+from tests.e2e.behaviour.notes import Notes
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+
+UP, IDLE = "dying 0", "note up; exec sleep 1000000"
+ENDING = (
+    *("pre-order", "pre-fails", "pre-missing", "pre-http", "pre-http-nobody", "pre-sleep", "pre-sleep-0", "pre-tcp"),
+    *("pre-literal", "pre-two"),
+)
+
+
+@dataclass
+class Server:
+    """On the node's own loopback, where hooks with a host reach it."""
+
+    port: int = 0
+    heads: list[str] = field(default_factory=list)
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
+            path = head.split()[1]
+            status = "404 Not Found" if path.startswith("/missing") else "200 OK"
+            if path.startswith("/redirect"):
+                status = "302 Found\r\nLocation: /redirected"
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    def paths(self) -> list[str]:
+        return [head.split()[1] for head in self.heads]
+
+
+@dataclass
+class Lives:
+    """The node, and what the pods of this module have written."""
+
+    node: Node
+    notes: Notes
+    server: Server
+
+
+def hooked(notes: Notes, name: str, script: str = UP, **hooks: Object) -> Object:
+    """A pod with one container that has these hooks."""
+    fields: Object = {"lifecycle": hooks, "ports": [{"name": "web", "containerPort": 8080}]}
+    main = notes.container("c", script, file=name, **fields)
+    return pod_of(f"hooks-{name}", main, grace=6, volumes=[notes.volume()])
+
+
+def pods_of(notes: Notes, port: int) -> dict[str, Object]:
+    """By manifest name."""
+
+    def get(path: str, **fields: object) -> Object:
+        return {"httpGet": {"host": "127.0.0.1", "port": port, "path": path, **fields}}
+
+    def run(script: str, name: str) -> Object:
+        return notes.hook(script, name)
+
+    served = "mkdir /www; echo hello > /www/bye; note up; exec httpd -f -vv -p 8080 -h /www 2>> /out/pre-http.requests"
+    header = [{"name": "X-Hook", "value": "yes"}]
+    two = [
+        notes.container(name, UP, file="pre-two", lifecycle={"preStop": run(f"note pre-{name}; sleep 1.5", "pre-two")})
+        for name in ("a", "b")
+    ]
+    slow = notes.container(
+        "a", "note a; exec sleep 1000000", file="order", lifecycle={"postStart": run("sleep 1.5; note hooked", "order")}
+    )
+    pods = [
+        hooked(notes, "exec", postStart=run("note hooked", "exec")),
+        hooked(notes, "literal", postStart=run('note "$(FILE)"; echo', "literal")),
+        hooked(notes, "exec-fails", IDLE, postStart=run("note hooked; echo out; echo err >&2; exit 7", "exec-fails")),
+        hooked(notes, "exec-missing", IDLE, postStart={"exec": {"command": ["/no/such/thing"]}}),
+        hooked(notes, "get", postStart=get("/get", httpHeaders=header)),
+        hooked(notes, "get-404", postStart=get("/missing")),
+        hooked(notes, "get-redirect", postStart=get("/redirect")),
+        hooked(notes, "get-https", postStart=get("/plain", scheme="HTTPS")),
+        hooked(notes, "get-nobody", IDLE, postStart={"httpGet": {"port": 1, "path": "/x"}}),
+        hooked(notes, "get-no-port", IDLE, postStart={"httpGet": {"port": "nope", "path": "/x"}}),
+        hooked(notes, "sleep-0", postStart={"sleep": {"seconds": 0}}),
+        hooked(notes, "tcp", IDLE, postStart={"tcpSocket": {"port": 8080}}),
+        hooked(notes, "fails-pre", IDLE, postStart=run("exit 1", "fails-pre"), preStop=run("note pre", "fails-pre")),
+        hooked(notes, "endless", IDLE, postStart=run("note hooked; sleep 1000000", "endless")),
+        hooked(notes, "by-itself", "note up; sleep 1; exit 0", preStop=run("note pre", "by-itself")),
+        pod_of(
+            "hooks-order",
+            slow,
+            notes.container("b", "note b; exec sleep 1000000", file="order"),
+            volumes=[notes.volume()],
+        ),
+        hooked(notes, "pre-order", preStop=run("note pre; sleep 0.5; note pre-end", "pre-order")),
+        hooked(notes, "pre-fails", preStop=run("note pre; exit 3", "pre-fails")),
+        hooked(notes, "pre-missing", preStop={"exec": {"command": ["/no/such/thing"]}}),
+        hooked(notes, "pre-http", served, preStop={"httpGet": {"port": "web", "path": "/bye"}}),
+        hooked(notes, "pre-http-nobody", preStop={"httpGet": {"port": 1, "path": "/bye"}}),
+        hooked(notes, "pre-sleep", preStop={"sleep": {"seconds": 2}}),
+        hooked(notes, "pre-sleep-0", preStop={"sleep": {"seconds": 0}}),
+        hooked(notes, "pre-tcp", preStop={"tcpSocket": {"port": 1}}),
+        hooked(notes, "pre-literal", preStop=run('note "$(FILE)"; echo', "pre-literal")),
+        pod_of("hooks-pre-two", *two, grace=6, volumes=[notes.volume()]),
+    ]
+    found = {pod["metadata"]["name"]: pod for pod in pods}
+    found["hooks-by-itself"]["spec"]["restartPolicy"] = "Never"
+    return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def lives(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lives]:
+    """All pods are up; those that show how pods end have ended."""
+    notes: Notes = Notes(Path(tmp_path_factory.mktemp("notes")))
+    server = Server()
+    listening = await asyncio.start_server(server.connected, "127.0.0.1", 0)
+    server.port = listening.sockets[0].getsockname()[1]
+    pods = pods_of(notes, server.port)
+    node.put(pods)
+    ending = [f"hooks-{name}" for name in ENDING]
+    for name in ending:
+        await node.wait_phase(name, "Running", 60)
+    for name in ENDING:
+        await asyncio.to_thread(notes.wait, name, "up")
+    await node.take_away(ending)
+    yield Lives(node, notes, server)
+    await node.take_away(name for name in pods if (node.agent.home.manifests / f"{name}.yaml").exists())
+    listening.close()
+
+
+async def gone_wrong(lives: Lives, name: str) -> str:
+    """The story of a pod whose postStart failed, once it was told in events and the container was restarted."""
+    path = "spec.containers{c}"
+    told = await lives.node.wait_event(name, "FailedPostStartHook")
+    assert told == ("FailedPostStartHook", "PostStartHook failed", path)
+    assert await lives.node.wait_event(name, "Killing") == ("Killing", "FailedPostStartHook", path)
+
+    def restarted(pod: Object) -> object:
+        return status_of(pod, "c").get("restartCount", 0) >= 1 and status_of(pod, "c").get("lastState")
+
+    await lives.node.wait_static(name, restarted, "to be restarted", 40)
+    uid = (await lives.node.agent.pod(name) or {})["metadata"]["uid"]
+    story = directory_of(str(lives.node.agent.home.path / "kubelet")).glob(f"{uid}*.jsonl")
+    return "\n".join(path.read_text() for path in story)
+
+
+# postStart
+
+
+async def test_a_command_runs_in_the_container_once_it_has_started(lives: Lives) -> None:
+    await asyncio.to_thread(lives.notes.wait, "exec", "hooked")
+    pod = await lives.node.wait_static("hooks-exec", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0
+    assert sorted(lives.notes.words("exec")) == ["hooked", "up"]
+
+
+async def test_variables_are_the_shells_and_not_expanded_before(lives: Lives) -> None:
+    await lives.node.wait_phase("hooks-literal", "Running")
+    # $(FILE) is a command to the shell, and there is none of that name
+    await asyncio.to_thread(lives.notes.wait, "literal", "")
+
+
+async def test_a_command_that_fails_costs_the_container_and_is_told(lives: Lives) -> None:
+    story = await gone_wrong(lives, "hooks-exec-fails")
+    assert "exited with 7" in story and "Exec lifecycle hook ([sh -c" in story
+    events = await lives.node.events("hooks-exec-fails")
+    assert not any("err" in message or "out" in message for reason, message, _ in events if "Hook" in reason)
+
+
+async def test_a_command_that_is_not_there(lives: Lives) -> None:
+    assert "/no/such/thing" in await gone_wrong(lives, "hooks-exec-missing")
+
+
+async def test_a_get_is_the_kubelets(lives: Lives) -> None:
+    await lives.node.wait_phase("hooks-get", "Running")
+    await lives.node.wait_for(_soon(lambda: "/get" in lives.server.paths()), "the request", 20)
+    head = next(head for head in lives.server.heads if head.split()[1] == "/get")
+    assert f"Host: 127.0.0.1:{lives.server.port}\r\n" in head
+    assert "User-Agent: kube-lifecycle/1.36\r\n" in head and "X-Hook: yes\r\n" in head
+
+
+async def test_any_answer_is_good_enough(lives: Lives) -> None:
+    pod = await lives.node.wait_static("hooks-get-404", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0 and "/missing" in lives.server.paths()
+
+
+async def test_a_redirect_to_the_same_host_is_followed(lives: Lives) -> None:
+    await lives.node.wait_for(_soon(lambda: "/redirected" in lives.server.paths()), "the second request", 20)
+
+
+async def test_https_to_a_server_without_tls_falls_back(lives: Lives) -> None:
+    pod = await lives.node.wait_static("hooks-get-https", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0
+
+
+async def test_a_get_where_nobody_listens(lives: Lives) -> None:
+    story = await gone_wrong(lives, "hooks-get-nobody")
+    pod = await lives.node.agent.pod("hooks-get-nobody")
+    assert pod is not None and f"dial tcp {pod['status']['podIP']}:1: connect: connection refused" in story
+
+
+async def test_a_get_at_a_port_that_has_no_such_name(lives: Lives) -> None:
+    assert "invalid syntax" in await gone_wrong(lives, "hooks-get-no-port")
+
+
+async def test_a_sleep_of_nothing(lives: Lives) -> None:
+    pod = await lives.node.wait_static("hooks-sleep-0", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0
+
+
+async def test_a_tcp_hook_is_none(lives: Lives) -> None:
+    assert "invalid handler" in await gone_wrong(lives, "hooks-tcp")
+
+
+async def test_a_container_that_its_post_start_costs_has_its_pre_stop(lives: Lives) -> None:
+    await gone_wrong(lives, "hooks-fails-pre")
+    assert "pre" in lives.notes.words("fails-pre")
+
+
+async def test_the_next_container_starts_after_the_hook(lives: Lives) -> None:
+    await asyncio.to_thread(lives.notes.wait, "order", "b")
+    assert lives.notes.words("order") == ["a", "hooked", "b"]
+
+
+async def test_a_container_that_ends_by_itself_has_no_pre_stop(lives: Lives) -> None:
+    await lives.node.wait_phase("hooks-by-itself", "Succeeded")
+    assert lives.notes.words("by-itself") == ["up"]
+
+
+async def test_a_pod_is_taken_away_in_the_middle_of_its_post_start(lives: Lives) -> None:
+    await asyncio.to_thread(lives.notes.wait, "endless", "hooked")
+    [instance] = await lives.node.instances("hooks-endless", "c")
+    assert instance.state is ContainerState.RUNNING
+    lives.node.agent.remove_manifest("hooks-endless")
+    await lives.node.agent.wait_gone("hooks-endless", 15)
+
+
+# preStop
+
+
+async def test_a_pre_stop_ends_before_the_process_is_told(lives: Lives) -> None:
+    assert lives.notes.words("pre-order") == ["up", "pre", "pre-end", "term", "end"]
+
+
+@pytest.mark.parametrize("name", ["pre-fails", "pre-missing", "pre-http-nobody", "pre-tcp"])
+async def test_a_pre_stop_that_fails_is_told_and_holds_nothing_up(lives: Lives, name: str) -> None:
+    told = await lives.node.wait_event(f"hooks-{name}", "FailedPreStopHook")
+    assert told == ("FailedPreStopHook", "PreStopHook failed", "spec.containers{c}")
+    assert lives.notes.words(name)[-2:] == ["term", "end"]
+
+
+async def test_a_pre_stop_gets_the_pods_own_server_by_the_name_of_its_port(lives: Lives) -> None:
+    asked = (lives.notes.directory / "pre-http.requests").read_text()
+    assert "/bye" in asked and "200" in asked
+    assert "FailedPreStopHook" not in [reason for reason, _, _ in await lives.node.events("hooks-pre-http")]
+
+
+async def test_a_pre_stop_that_sleeps(lives: Lives) -> None:
+    killing = await lives.node.wait_event("hooks-pre-sleep", "Killing")
+    assert killing[1] == "Stopping container c"
+    assert lives.notes.words("pre-sleep") == ["up", "term", "end"]
+    # both were taken away at the same moment
+    difference = lives.notes.moment("pre-sleep", "term") - lives.notes.moment("pre-sleep-0", "term")
+    assert 1.0 < difference < 6.0
+
+
+async def test_the_command_of_a_pre_stop_is_not_expanded_either(lives: Lives) -> None:
+    assert lives.notes.words("pre-literal") == ["up", "", "term", "end"]
+
+
+async def test_the_pre_stops_of_a_pod_run_side_by_side(lives: Lives) -> None:
+    begun = [lives.notes.moment("pre-two", f"pre-{name}") for name in ("a", "b")]
+    assert abs(begun[0] - begun[1]) < 1.4  # each takes 1.5 s
+    assert lives.notes.words("pre-two").count("end") == 2
+
+
+def _soon(look: Callable[[], object]) -> Callable[[], Awaitable[object]]:
+    async def found() -> object:
+        return look()
+
+    return found

@@ -1,0 +1,302 @@
+"""Images from real registries, one open and one for two users: pull secrets, what is told, who may use what is here."""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.kube import paths
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of, status_of
+from tests.cluster import is_ready
+from tests.registry import Registry, password, pull_secret
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(240)]
+
+SECONDS = 60.0  # a pod of many that start at once, one pull at a time
+PRESENT = "already present on machine and can be accessed by the pod"
+
+
+class Shelf:
+    """Both registries, and what was made of them on the node."""
+
+    def __init__(self, node: Node, open_to_all: Registry, locked: Registry) -> None:
+        self.node, self.open, self.locked = node, open_to_all, locked
+        self.pods: list[str] = []
+        self.secrets: list[str] = []
+        self._pushed: set[str] = set()
+
+    def image(self, path: str, *, locked: bool = True) -> str:
+        """An image of this path, in the registry."""
+        registry = self.locked if locked else self.open
+        if registry.name(path) not in self._pushed:
+            self._pushed.add(registry.push(path))
+        return registry.name(path)
+
+    async def secret(self, name: str, auths: Object, **how: Any) -> None:
+        self.secrets.append(name)
+        await self.node.create(pull_secret(name, auths, **how))
+
+    async def pod(self, name: str, image: str, *secrets: str, policy: str = "IfNotPresent", **spec: Any) -> None:
+        """Make a pod of the API with one container `c` of this image."""
+        references = [{"name": secret} for secret in secrets]
+        own = {"nodeName": NODE, "imagePullSecrets": references, "automountServiceAccountToken": False, **spec}
+        self.pods.append(name)
+        await self.node.create(pod_of(name, container("c", image=image, imagePullPolicy=policy), **own))
+
+    async def ready(self, name: str) -> Object:
+        return await self.node.wait_pod(name, is_ready, "to be ready", SECONDS)
+
+    async def waiting(self, name: str, *reasons: str) -> str:
+        """Wait until the container waits for one of these reasons; returns the message."""
+
+        def waits(pod: Object) -> bool:
+            return state(pod).get("reason") in reasons
+
+        return str(state(await self.node.wait_pod(name, waits, f"to wait for {reasons}", SECONDS)).get("message"))
+
+    async def told(self, name: str, reason: str, text: str = "") -> str:
+        """Wait for an Event of this reason about the pod; returns its message."""
+
+        async def found() -> str | None:
+            events = await self.node.events_of(name)
+            return next((e["message"] for e in events if e["reason"] == reason and text in e["message"]), None)
+
+        return str(await self.node.wait_for(found, f"event {reason} {text!r} of {name}", SECONDS))
+
+    @property
+    def root(self) -> Path:
+        """The kubelet's root directory."""
+        return self.node.agent.home.path / "kubelet"
+
+    def record_of(self, image: str) -> Object:
+        """What the record of the pull says of this image; {} where there is none."""
+        name = image.rpartition(":")[0]
+        records = [json.loads(path.read_text()) for path in (self.root / "image_manager/pulled").glob("sha256-*")]
+        found = [r["credentialMapping"][name] for r in records if name in (r.get("credentialMapping") or {})]
+        return dict(found[0]) if found else {}
+
+
+def state(pod: Object) -> Object:
+    """What the container waits for; {} where it does not."""
+    return dict(status_of(pod, "c").get("state", {}).get("waiting") or {})
+
+
+@pytest.fixture(scope="module")
+def registries(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, Registry]]:
+    directory = tmp_path_factory.mktemp("registries")
+    with Registry(directory / "open") as open_to_all, Registry(directory / "locked", users=True) as locked:
+        yield open_to_all, locked
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncIterator[Shelf]:
+    """Everything that needs nothing else first, at once."""
+    shelf = Shelf(node, *registries)
+    locked, place = shelf.locked, shelf.locked.address
+    plain = {place: {"username": "ann", "password": password("ann")}}
+    await shelf.secret("images-ann", locked.auths("ann"))
+    await shelf.secret("images-plain", plain)
+    await shelf.secret("images-legacy", locked.auths("ann"), legacy=True)
+    await shelf.secret("images-bob", locked.auths("bob"))
+    await shelf.secret("images-wrong", locked.auths("ann", "hush-hush"))
+    await shelf.secret("images-scheme", locked.auths("ann", place=f"https://{place}/v2/"))
+    await shelf.secret("images-path", locked.auths("ann", "hush") | locked.auths("ann", place=f"{place}/by/path"))
+    await shelf.secret("images-glob", locked.auths("ann", place=place.replace("0.0.1", "*.*.1")))
+    await shelf.secret("images-elsewhere", locked.auths("ann", place="127.0.0.1:1"))
+    await shelf.secret("images-copy", locked.auths("ann"))
+    broken = pull_secret("images-broken", {})
+    broken["data"][".dockerconfigjson"] = base64.b64encode(b'{"auths": {"x": {"auth": "hush!"}}}').decode()
+    await node.create(broken)
+    shelf.secrets.append("images-broken")
+
+    await shelf.pod("images-open", shelf.image("any/one:1", locked=False))
+    for kind in ("plain", "legacy", "scheme", "path", "glob", "wrong", "elsewhere", "broken"):
+        await shelf.pod(f"images-{kind}", shelf.image(f"by/{kind}:1"), f"images-{kind}")
+    await shelf.pod("images-anonymous", shelf.image("by/nobody:1"))
+    await shelf.pod("images-second", shelf.image("by/second:1"), "images-wrong", "images-ann")
+    await shelf.pod("images-later", shelf.image("by/later:1"), "images-none", "images-nor")
+    await shelf.pod("images-shared", shelf.image("by/shared:1"), "images-ann")
+    await shelf.pod("images-bobs", shelf.image("by/bob:1"), "images-bob")
+    first = container("first", "exit 0", image=shelf.image("by/init:1"))
+    await shelf.pod("images-init", shelf.image("by/main:1"), "images-ann", initContainers=[first])
+    await shelf.pod("images-never", shelf.image("by/never:1"), "images-ann", policy="Never")
+    await shelf.pod("images-absent", shelf.locked.name("by/absent:1"), "images-ann")
+    yield shelf
+    for name in shelf.pods:
+        await node.delete_pod(name, 0)
+    for name in shelf.secrets:
+        await node.plane.admin.delete(f"{paths.referenced('Secret', 'default')}/{name}", {})
+    await node.wait_gone(*shelf.pods, seconds=60)
+
+
+async def test_an_open_registry_needs_no_credentials(shelf: Shelf) -> None:
+    await shelf.ready("images-open")
+    await shelf.told("images-open", "Pulling")
+    await shelf.told("images-open", "Pulled", "Successfully pulled image")
+    assert shelf.record_of(shelf.image("any/one:1", locked=False)) == {"nodePodsAccessible": True}
+
+
+@pytest.mark.parametrize("kind", ["plain", "legacy", "scheme", "path", "glob"])
+async def test_a_pull_secret_opens_the_registry(shelf: Shelf, kind: str) -> None:
+    await shelf.ready(f"images-{kind}")
+    (secret,) = shelf.record_of(shelf.image(f"by/{kind}:1"))["kubernetesSecrets"]
+    assert (secret["namespace"], secret["name"]) == ("default", f"images-{kind}")
+
+
+async def test_a_wrong_password_is_told_without_being_shown(shelf: Shelf) -> None:
+    message = await shelf.waiting("images-wrong", "ErrImagePull", "ImagePullBackOff")
+    assert "401" in message or "authoriz" in message
+    assert "hush" not in message
+    await shelf.told("images-wrong", "Failed", "Failed to pull image")
+
+
+async def test_a_failed_pull_is_backed_off_from(shelf: Shelf) -> None:
+    message = await shelf.waiting("images-wrong", "ImagePullBackOff")
+    assert message.startswith(f'Back-off pulling image "{shelf.image("by/wrong:1")}": ErrImagePull: ')
+    await shelf.told("images-wrong", "BackOff", "Back-off pulling image")
+
+
+@pytest.mark.parametrize("kind", ["anonymous", "elsewhere"])
+async def test_without_a_secret_for_it_the_registry_is_closed(shelf: Shelf, kind: str) -> None:
+    assert "authoriz" in await shelf.waiting(f"images-{kind}", "ErrImagePull", "ImagePullBackOff")
+
+
+async def test_the_second_secret_is_tried_where_the_first_fails(shelf: Shelf) -> None:
+    await shelf.ready("images-second")
+    (secret,) = shelf.record_of(shelf.image("by/second:1"))["kubernetesSecrets"]
+    assert secret["name"] == "images-ann"
+
+
+async def test_a_secret_that_cannot_be_read_is_the_reason(shelf: Shelf) -> None:
+    reason = "pull secret default/images-broken: .dockerconfigjson is of no use: auth of entry 1 of auths is not base64"
+    assert await shelf.waiting("images-broken", reason) == reason
+    await shelf.told("images-broken", "Failed", f"Error: {reason}")
+
+
+async def test_missing_secrets_are_told_and_once_there_serve_the_next_try(shelf: Shelf) -> None:
+    told = await shelf.told("images-later", "FailedToRetrieveImagePullSecret")
+    missing = "Unable to retrieve some image pull secrets (images-none, images-nor)"
+    assert told == f"{missing}; attempting to pull the image may not succeed."
+    await shelf.waiting("images-later", "ErrImagePull", "ImagePullBackOff")
+    await shelf.secret("images-none", shelf.locked.auths("ann"))
+    await shelf.ready("images-later")
+
+
+async def test_init_containers_have_their_images_pulled_with_the_pods_secrets(shelf: Shelf) -> None:
+    await shelf.ready("images-init")
+    assert shelf.record_of(shelf.image("by/init:1"))["kubernetesSecrets"]
+
+
+async def test_what_is_never_pulled_is_not(shelf: Shelf) -> None:
+    image = shelf.image("by/never:1")
+    message = await shelf.waiting("images-never", "ErrImageNeverPull")
+    assert message == f'Container image "{image}" is not present with pull policy of Never'
+    assert not shelf.record_of(image)
+
+
+async def test_an_image_the_registry_lacks_is_told(shelf: Shelf) -> None:
+    message = await shelf.waiting("images-absent", "ErrImagePull", "ImagePullBackOff")
+    assert "not found" in message or "authoriz" in message
+
+
+async def test_the_files_are_for_root_alone_and_no_note_is_left(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    files = list((shelf.root / "image_manager/pulled").iterdir())
+    assert files
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    names = {path.name for path in files}
+    assert all(name.startswith("sha256-") for name in names)
+
+
+# A second pod and what the first has pulled
+
+
+async def test_a_pod_without_the_secret_does_not_get_what_is_here(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-thief", shelf.image("by/shared:1"))
+    assert "authoriz" in await shelf.waiting("images-thief", "ErrImagePull", "ImagePullBackOff")
+
+
+async def test_nor_does_one_that_never_pulls(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-quiet-thief", shelf.image("by/shared:1"), policy="Never")
+    message = await shelf.waiting("images-quiet-thief", "ErrImageNeverPull")
+    assert message.endswith("is not present with pull policy of Never")
+
+
+async def test_nor_one_with_a_wrong_password(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-bold-thief", shelf.image("by/shared:1"), "images-wrong")
+    assert "authoriz" in await shelf.waiting("images-bold-thief", "ErrImagePull", "ImagePullBackOff")
+
+
+async def test_a_pod_with_the_same_secret_gets_it_without_a_pull(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-same", shelf.image("by/shared:1"), "images-ann")
+    await shelf.ready("images-same")
+    await shelf.told("images-same", "Pulled", PRESENT)
+
+
+async def test_the_same_credential_in_another_secret_is_as_good_and_remembered(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-copied", shelf.image("by/shared:1"), "images-copy", policy="Never")
+    await shelf.ready("images-copied")
+    secrets = shelf.record_of(shelf.image("by/shared:1"))["kubernetesSecrets"]
+    assert {"images-ann", "images-copy"} <= {secret["name"] for secret in secrets}
+
+
+async def test_another_user_shows_the_right_by_a_pull(shelf: Shelf) -> None:
+    await shelf.ready("images-bobs")
+    await shelf.pod("images-anns", shelf.image("by/bob:1"), "images-ann")
+    await shelf.ready("images-anns")
+    await shelf.told("images-anns", "Pulled", "Successfully pulled image")
+    secrets = shelf.record_of(shelf.image("by/bob:1"))["kubernetesSecrets"]
+    assert [secret["name"] for secret in secrets] == ["images-ann", "images-bob"]
+
+
+async def test_what_is_always_pulled_is_pulled_with_the_secret(shelf: Shelf) -> None:
+    await shelf.ready("images-shared")
+    await shelf.pod("images-always", shelf.image("by/shared:1"), "images-ann", policy="Always")
+    await shelf.ready("images-always")
+    await shelf.told("images-always", "Pulled", "Successfully pulled image")
+
+
+async def test_what_anybody_could_pull_is_for_everybody(shelf: Shelf) -> None:
+    await shelf.ready("images-open")
+    await shelf.pod("images-guest", shelf.image("any/one:1", locked=False), policy="Never")
+    await shelf.ready("images-guest")
+
+
+async def test_who_may_use_what_outlives_podsync(shelf: Shelf) -> None:
+    await shelf.ready("images-plain")
+    image = shelf.image("by/plain:1")
+    pid = shelf.node.agent.kill("podsync")
+    await shelf.pod("images-after", image, "images-plain", policy="Never")
+    await shelf.pod("images-after-thief", image, policy="Never")
+    await shelf.ready("images-after")
+    await shelf.waiting("images-after-thief", "ErrImageNeverPull")
+    await shelf.node.agent.wait_back("podsync", pid, 30)
+
+
+async def test_no_password_is_in_any_log_record_or_event(shelf: Shelf) -> None:
+    await shelf.ready("images-plain")
+    home = shelf.node.agent.home.path
+    kept = [path for path in home.rglob("*") if path.is_file() and _is_ours(path)]
+    assert any("podsync.log" in path.name for path in kept)
+    words = {password("ann").encode(), base64.b64encode(f"ann:{password('ann')}".encode()), b"hush"}
+    for path in kept:
+        content = path.read_bytes()
+        assert not [word for word in words if word in content], path
+    events = json.dumps(await shelf.node.items(paths.events("default")))
+    assert not [word for word in words if word.decode() in events]
+
+
+def _is_ours(path: Path) -> bool:
+    """Written by the agent, and no image's content, volume or database of containerd."""
+    return not {"containerd", "volumes"} & set(path.parts) and path.stat().st_size < 1 << 26

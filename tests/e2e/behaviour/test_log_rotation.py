@@ -1,0 +1,193 @@
+"""Log rotation of real containers: an agent of its own with small sizes, and a reader that follows all the while."""
+
+import asyncio
+import gzip
+import re
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of
+from tests.control_plane import assets
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+FILES, SIZE = 3, 20_000
+CONFIG = {
+    "containerLogMaxSize": str(SIZE),
+    "containerLogMaxFiles": FILES,
+    "containerLogMonitorInterval": "3s",
+    "containerLogMaxWorkers": 2,
+}
+# About 8 kB a second: a rotation in every look or two.
+COUNTING = f"i=0; while :; do i=$((i+1)); echo $i-{'x' * 60}; usleep 10000; done"
+PODS = {
+    "logs-busy": pod_of("logs-busy", container("c", COUNTING)),
+    "logs-quiet": pod_of("logs-quiet", container("c", "echo once; exec sleep 1000000")),
+    "logs-ends": pod_of(
+        "logs-ends",
+        container("c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"),
+        restartPolicy="Never",
+    ),
+    "logs-missing": pod_of("logs-missing", container("c", "while :; do echo tick; sleep 1; done")),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Node]:
+    async with Node(tmp_path_factory.mktemp("rotating"), config=CONFIG) as node:
+        node.put(PODS)
+        yield node
+        await node.take_away(PODS)
+
+
+async def log_of(node: Node, name: str) -> Path:
+    def found() -> Path | None:
+        files = list((node.agent.home.log_dir / "pods").glob(f"default_{name}-{NODE}_*/c/0.log"))
+        return files[0] if files else None
+
+    path: Path = await node.agent.wait_for(found, f"a log of {name}", 60)
+    return path
+
+
+def numbers(text: str) -> list[int]:
+    return [int(found) for found in re.findall(r"(?m)\bF (\d+)-", text)]
+
+
+def whole(path: Path) -> list[int]:
+    """Every number that the files hold, oldest first."""
+    files = [*sorted(path.parent.glob("0.log.*")), path]
+    read = (gzip.decompress(f.read_bytes()) if f.suffix == ".gz" else f.read_bytes() for f in files if f.exists())
+    return [number for text in read for number in numbers(text.decode())]
+
+
+async def packed(node: Node, path: Path, count: int = 1) -> list[Path]:
+    def found() -> list[Path]:
+        files = list(path.parent.glob("*.gz"))
+        return files if len(files) >= count else []
+
+    files: list[Path] = await node.agent.wait_for(found, f"{count} packed files", 90)
+    return files
+
+
+async def test_a_busy_log_is_rotated_and_packed(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    [file] = await packed(node, path)
+    assert re.fullmatch(r"0\.log\.\d{8}-\d{6}\.gz", file.name)
+    assert len(gzip.decompress(file.read_bytes())) >= SIZE
+
+
+async def test_never_more_files_than_configured(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    [first] = await packed(node, path)
+    await node.agent.wait_for(lambda: not first.exists(), "the oldest file to go", 60)
+    for _ in range(50):
+        names = [file.name for file in path.parent.iterdir() if not file.name.endswith(".tmp")]
+        # While a file is packed it is there twice.
+        assert len({name.removesuffix(".gz") for name in names}) <= FILES
+        await asyncio.sleep(0.02)
+
+
+async def test_the_newest_rotated_file_is_not_packed(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    await packed(node, path)
+    newest = max(file.name for file in path.parent.iterdir() if file != path)
+    assert not newest.endswith(".gz")
+
+
+async def test_modes_are_kept(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    [file] = await packed(node, path)
+    assert stat.S_IMODE(file.stat().st_mode) == stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_no_line_is_lost_between_the_files(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    await packed(node, path)
+
+    def without_gap() -> list[int] | None:
+        seen = whole(path)  # a rotation in between shows a gap that is none
+        return seen if seen and seen == list(range(seen[0], seen[-1] + 1)) else None
+
+    await node.agent.wait_for(without_gap, "files without a gap", 30)
+
+
+async def test_a_quiet_log_is_left_alone(node: Node) -> None:
+    await packed(node, await log_of(node, "logs-busy"))
+    quiet = await log_of(node, "logs-quiet")
+    assert list(quiet.parent.iterdir()) == [quiet]
+
+
+async def test_the_log_of_a_container_that_ended_keeps_its_name(node: Node) -> None:
+    await node.wait_phase("logs-ends", "Succeeded", 60)
+    path = await log_of(node, "logs-ends")
+    await packed(node, await log_of(node, "logs-busy"))
+    assert path.stat().st_size > 0
+    assert (await node.log("logs-ends", "c"))[-1].startswith("2000-")
+
+
+async def test_a_log_that_somebody_removed_comes_back(node: Node) -> None:
+    path = await log_of(node, "logs-missing")
+    await node.wait_phase("logs-missing", "Running", 60)
+    path.unlink()
+    await node.agent.wait_for(lambda: path.exists() and b"tick" in path.read_bytes(), "the log to come back", 30)
+
+
+async def test_a_follower_sees_every_line_across_rotations(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    await packed(node, path)
+    last = max(rotated(path))
+    seen: list[int] = []
+    files = set[str]()
+    kubectl = await asyncio.create_subprocess_exec(
+        str(assets() / "kubectl"), f"--kubeconfig={node.plane.kubeconfig}",
+        "logs", "--follow", "--tail=1", f"logs-busy-{NODE}", stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert kubectl.stdout is not None
+    try:
+        async with asyncio.timeout(120):
+            async for line in kubectl.stdout:
+                seen.append(int(line.split(b"-")[0]))
+                files |= {name for name in rotated(path) if name > last}
+                if len(files) >= 3:
+                    break
+    finally:
+        kubectl.kill()
+        await kubectl.wait()
+    assert seen == list(range(seen[0], seen[0] + len(seen)))
+
+
+def rotated(path: Path) -> set[str]:
+    """The moments at which the log was rotated, as far as files tell."""
+    return {file.name.removesuffix(".tmp").removesuffix(".gz") for file in path.parent.iterdir() if file != path}
+
+
+async def test_podsync_killed_in_a_rotation_loses_no_line(node: Node) -> None:
+    path = await log_of(node, "logs-busy")
+    for point in ("renamed", "packing"):
+        pid = node.agent.pid_of("podsync")
+        node.agent.forgive_starts()
+        node.agent.crash_at(f"podsync.logs.{point}")
+        await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}", 60)
+        await node.agent.wait_back("podsync", pid, seconds=20)
+        await node.agent.wait_for(path.exists, "the log to be opened anew", 60)
+    last = whole(path)[-1]
+    await node.agent.wait_for(lambda: goes_on(whole(path), last), "lines that go on without a gap", 60)
+
+
+def goes_on(seen: list[int], last: int) -> bool:
+    """Beyond the last one seen before, and none is missing."""
+    return bool(seen) and seen[-1] > last and seen == list(range(seen[0], seen[-1] + 1))
+
+
+async def test_logs_of_a_pod_that_is_taken_away_go(node: Node) -> None:
+    name = "logs-short"
+    node.put({name: pod_of(name, container("c", COUNTING))})
+    path = await log_of(node, name)
+    await packed(node, path)
+    await node.take_away([name])
+    await node.agent.wait_for(lambda: not path.parent.parent.exists(), "its log directory to go", 60)

@@ -1,0 +1,350 @@
+"""Probes on a real node: every kind with every handler, thresholds, gates, restarts, and what is said of them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.model.objects import Object
+from tests.behaviour import Node, container, pod_of, status_of
+from tests.probe_target import TARGET_IMAGE, import_target
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+
+ALIVE = {"command": ["test", "!", "-e", "/tmp/dead"]}
+GOES_AT_ONCE = "trap 'exit 0' TERM; while true; do sleep 0.2; done"
+HTTPD = "mkdir -p /tmp/w; echo -n hello > /tmp/w/ok; exec httpd -f -p 8080 -h /tmp/w"
+# A redirect to another path here, and one to another host.
+REDIRECTS = (
+    "mkdir -p /tmp/w/cgi-bin; echo fine > /tmp/w/ok; cd /tmp/w/cgi-bin;"
+    r""" printf '#!/bin/sh\nprintf "Status: 302 Found\\r\\nLocation: /ok\\r\\n\\r\\n"\n' > here;"""
+    r""" printf '#!/bin/sh\nprintf "Status: 302 Found\\r\\nLocation: http://a.invalid/\\r\\n\\r\\ngone"\n' > there;"""
+    r""" printf '#!/bin/sh\nprintf "Content-Type: text/plain\\r\\n\\r\\n"; env > /tmp/env\n' > tell;"""
+    " chmod +x *; exec httpd -f -p 8080 -h /tmp/w"
+)
+
+
+def probe(handler: str, action: Any, **fields: Any) -> Object:
+    return {handler: action, "periodSeconds": 1, "timeoutSeconds": 5} | fields
+
+
+def http(path: str, port: int | str = 8080, **fields: Any) -> Object:
+    return probe("httpGet", {"path": path, "port": port}, **fields)
+
+
+def target(name: str, port: int = 8000, **fields: Any) -> Object:
+    """A container that answers gRPC health checks, GETs and connections."""
+    own = {"name": name, "image": TARGET_IMAGE, "imagePullPolicy": "Never", "command": ["/bin/probe-target", str(port)]}
+    return own | fields
+
+
+def grpc(service: str = "", port: int = 8000, **fields: Any) -> Object:
+    return probe("grpc", {"port": port, **({"service": service} if service else {})}, **fields)
+
+
+def command(*words: str, **fields: Any) -> Object:
+    return probe("exec", {"command": list(words)}, **fields)
+
+
+PODS = {
+    pod["metadata"]["name"]: pod
+    for pod in (
+        # handlers, as readiness
+        pod_of("probes-exec", container("c", readinessProbe=command("test", "-e", "/tmp/ready"))),
+        pod_of("probes-http", container("c", HTTPD, readinessProbe=http("/ok"))),
+        pod_of("probes-tcp", target("c", readinessProbe=probe("tcpSocket", {"port": 8000}))),
+        pod_of("probes-grpc", target("c", readinessProbe=grpc("file"))),
+        pod_of(
+            "probes-named",
+            target("c", ports=[{"name": "web", "containerPort": 8000}], readinessProbe=http("/x", "web")),
+        ),
+        pod_of(
+            "probes-redirect",
+            container("here", REDIRECTS, readinessProbe=http("/cgi-bin/here")),
+            container("idle", "exec sleep 1000000"),
+        ),
+        pod_of("probes-abroad", container("c", REDIRECTS, readinessProbe=http("/cgi-bin/there"))),
+        pod_of(
+            "probes-headers",
+            container(
+                "c",
+                REDIRECTS,
+                readinessProbe=probe(
+                    "httpGet",
+                    {
+                        "path": "/cgi-bin/tell?q=1",
+                        "port": 8080,
+                        "httpHeaders": [{"name": "Host", "value": "probed.example"}],
+                    },
+                ),
+            ),
+        ),
+        pod_of(
+            "probes-env",
+            container(
+                "c",
+                env=[{"name": "WHERE", "value": "/tmp"}],
+                readinessProbe=command("test", "-d", "$(WHERE)"),
+            ),
+        ),
+        pod_of(
+            "probes-host",
+            target("c", 28471, readinessProbe=probe("tcpSocket", {"port": 28471})),
+            hostNetwork=True,
+        ),
+        # failures and their words
+        pod_of("probes-http-503", target("c", readinessProbe=http("/down", 8000))),
+        pod_of("probes-http-refused", container("c", readinessProbe=http("/", 81))),
+        pod_of("probes-tcp-refused", container("c", readinessProbe=probe("tcpSocket", {"port": 82}))),
+        pod_of(
+            "probes-exec-slow",
+            container("c", readinessProbe=command("sleep", "60", timeoutSeconds=1)),
+        ),
+        pod_of("probes-exec-missing", container("c", readinessProbe=command("/no/such"))),
+        pod_of("probes-noport", container("c", readinessProbe=http("/", "nope"))),
+        # Seldom: of too many events about one pod in a short time none reaches the API server.
+        pod_of(
+            "probes-grpc-bad",
+            target("down", readinessProbe=grpc("down", periodSeconds=20)),
+            target("lost", 8001, readinessProbe=grpc("lost", 8001, periodSeconds=20)),
+            target("slow", 8002, readinessProbe=grpc("slow", 8002, timeoutSeconds=1, periodSeconds=20)),
+            container("none", readinessProbe=grpc("", 8003, timeoutSeconds=1, periodSeconds=20)),
+        ),
+        # liveness
+        pod_of("probes-live-exec", container("c", livenessProbe=probe("exec", ALIVE, failureThreshold=2))),
+        pod_of("probes-live-http", container("c", HTTPD, livenessProbe=http("/ok", failureThreshold=1))),
+        pod_of("probes-live-grpc", target("c", livenessProbe=grpc("down", failureThreshold=2))),
+        pod_of(
+            "probes-live-grace",
+            container(
+                "c",
+                f"if [ -e /m/x ]; then {GOES_AT_ONCE}; fi; touch /m/x; trap '' TERM; while true; do sleep 1; done",
+                livenessProbe=command("false", failureThreshold=1, terminationGracePeriodSeconds=1),
+                volumeMounts=[{"name": "m", "mountPath": "/m"}],
+            ),
+            volumes=[{"name": "m", "emptyDir": {}}],
+            grace=300,  # of which the first attempt, deaf to TERM, would have all
+        ),
+        pod_of(
+            "probes-live-never",
+            container("c", livenessProbe=command("false", failureThreshold=1)),
+            restartPolicy="Never",
+        ),
+        pod_of(
+            "probes-delay", container("c", livenessProbe=command("false", failureThreshold=1, initialDelaySeconds=1000))
+        ),
+        # startup
+        pod_of(
+            "probes-start",
+            container(
+                "c",
+                startupProbe=command("test", "-e", "/tmp/up", failureThreshold=1000),
+                livenessProbe=command("test", "-e", "/tmp/up", failureThreshold=1),
+                readinessProbe=command("true", periodSeconds=600),
+            ),
+        ),
+        pod_of("probes-start-fails", container("c", startupProbe=command("false", failureThreshold=2))),
+        # thresholds
+        pod_of(
+            "probes-threshold",
+            container(
+                "c",
+                readinessProbe=command(
+                    "sh", "-c", "echo x >> /tmp/n; test $(wc -l < /tmp/n) -ge 2", successThreshold=3
+                ),
+            ),
+        ),
+        # sidecars
+        pod_of(
+            "probes-sidecar",
+            container("c"),
+            initContainers=[
+                target(
+                    "side",
+                    restartPolicy="Always",
+                    ports=[{"name": "up", "containerPort": 8000}],
+                    startupProbe=probe("tcpSocket", {"port": "up"}),
+                    readinessProbe=grpc("file"),
+                    livenessProbe=http("/", "up"),
+                )
+            ],
+        ),
+    )
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def pods(node: Node) -> AsyncIterator[None]:
+    import_target(node.agent.containerd_socket, node.agent.home.path)
+    node.put(PODS)
+    yield
+    await node.take_away(PODS)
+
+
+async def wait_ready(node: Node, name: str, ready: bool = True, container_name: str = "c") -> Object:
+    def holds(pod: Object) -> bool:
+        found = status_of(pod, container_name)
+        return bool(found.get("state", {}).get("running")) and found["ready"] is ready
+
+    return await node.wait_static(name, holds, f"to be {'ready' if ready else 'unready'}", 60)
+
+
+async def wait_restart(node: Node, name: str) -> Object:
+    return await node.wait_static(name, lambda pod: status_of(pod, "c").get("restartCount"), "to restart", 60)
+
+
+@pytest.mark.parametrize("name", ["http", "tcp", "named", "env", "host"])
+async def test_a_container_whose_probe_succeeds_is_ready(node: Node, name: str) -> None:
+    pod = await wait_ready(node, f"probes-{name}")
+    conditions = {c["type"]: c["status"] for c in pod["status"]["conditions"]}
+    assert (conditions["Ready"], conditions["ContainersReady"]) == ("True", "True")
+
+
+async def test_a_command_decides_over_readiness_in_both_directions(node: Node) -> None:
+    pod = await wait_ready(node, "probes-exec", False)
+    ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ContainersNotReady")
+    assert ready["message"] == "containers with unready status: [c]"
+    await node.inside("probes-exec", "c", "touch", "/tmp/ready")
+    await wait_ready(node, "probes-exec")
+    await node.inside("probes-exec", "c", "rm", "/tmp/ready")
+    pod = await wait_ready(node, "probes-exec", False)
+    assert status_of(pod, "c")["restartCount"] == 0
+
+
+async def test_grpc_health_decides_over_readiness_in_both_directions(node: Node) -> None:
+    await wait_ready(node, "probes-grpc", False)
+    text = 'Readiness probe failed: service unhealthy (responded with "NOT_SERVING")'
+    assert (await node.wait_event("probes-grpc", "Unhealthy"))[1:] == (text, "spec.containers{c}")
+    await node.inside("probes-grpc", "c", "touch", "/tmp/serving")
+    await wait_ready(node, "probes-grpc")
+    await node.inside("probes-grpc", "c", "rm", "/tmp/serving")
+    await wait_ready(node, "probes-grpc", False)
+
+
+async def test_a_redirect_to_the_same_host_is_followed(node: Node) -> None:
+    await wait_ready(node, "probes-redirect", container_name="here")
+
+
+async def test_a_redirect_to_another_host_is_a_success_with_a_warning(node: Node) -> None:
+    await wait_ready(node, "probes-abroad")
+    event = await node.wait_event("probes-abroad", "ProbeWarning")
+    assert event[1].startswith("Readiness probe warning: Probe terminated redirects, Response body: gone")
+
+
+async def test_a_get_has_the_headers_of_the_spec_and_the_kubelets_own(node: Node) -> None:
+    await wait_ready(node, "probes-headers")
+    lines = (await node.inside("probes-headers", "c", "cat", "/tmp/env")).splitlines()
+    wanted = {"HTTP_HOST=probed.example", "HTTP_ACCEPT=*/*", "HTTP_USER_AGENT=kube-probe/1.36", "QUERY_STRING=q=1"}
+    assert wanted <= set(lines), lines
+    assert not any(line.startswith("HTTP_ACCEPT_ENCODING") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "container_name", "text"),
+    [
+        ("http-503", "c", "HTTP probe failed with statuscode: 503"),
+        ("http-refused", "c", 'Get "http://{ip}:81/": dial tcp {ip}:81: connect: connection refused'),
+        ("tcp-refused", "c", "dial tcp {ip}:82: connect: connection refused"),
+        ("exec-slow", "c", 'command timed out: "sleep 60" timed out after 1s'),
+        ("grpc-bad", "down", 'service unhealthy (responded with "NOT_SERVING")'),
+        ("grpc-bad", "lost", "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service"),
+        ("grpc-bad", "slow", "timeout: health rpc did not complete within 1s"),
+        ("grpc-bad", "none", 'timeout: failed to connect service "{ip}:8003" within 1s: context deadline exceeded'),
+    ],
+)
+async def test_a_failure_is_told_in_the_kubelets_words(node: Node, name: str, container_name: str, text: str) -> None:
+    pod = await wait_ready(node, f"probes-{name}", False, container_name)
+    text = text.replace("{ip}", pod["status"]["podIP"])
+    event = await node.wait_event(f"probes-{name}", "Unhealthy", text, 30)
+    assert event[1:] == (f"Readiness probe failed: {text}", f"spec.containers{{{container_name}}}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("noport", 'strconv.Atoi: parsing "nope": invalid syntax'), ("exec-missing", "/no/such")],
+)
+async def test_what_cannot_be_tried_says_nothing_of_the_container(node: Node, name: str, text: str) -> None:
+    event = await node.wait_event(f"probes-{name}", "Unhealthy", text, 60)
+    assert event[1].startswith("Readiness probe errored and resulted in unknown state: ")
+    await wait_ready(node, f"probes-{name}", False)
+
+
+async def test_a_failing_command_restarts_the_container_after_the_threshold(node: Node) -> None:
+    pod = await node.wait_phase("probes-live-exec", "Running", 60)
+    first = status_of(pod, "c")["containerID"]
+    await node.inside("probes-live-exec", "c", "touch", "/tmp/dead")
+    pod = await wait_restart(node, "probes-live-exec")
+    found = status_of(pod, "c")
+    assert found["lastState"]["terminated"]["containerID"] == first and found["containerID"] != first
+    killing = await node.wait_event("probes-live-exec", "Killing")
+    assert killing[1:] == ("Container c failed liveness probe, will be restarted", "spec.containers{c}")
+    told = [event for event in await node.events("probes-live-exec") if event[0] == "Unhealthy"]
+    assert {event[1] for event in told} == {"Liveness probe failed: "}
+
+
+async def test_a_failing_get_restarts_the_container(node: Node) -> None:
+    await node.wait_static("probes-live-http", lambda p: status_of(p, "c").get("ready"), "to be ready", 60)
+    await node.inside("probes-live-http", "c", "rm", "/tmp/w/ok")
+    pod = await wait_restart(node, "probes-live-http")
+    await node.wait_event(
+        "probes-live-http", "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404"
+    )
+    assert status_of(pod, "c")["restartCount"] == 1
+
+
+async def test_a_failing_health_check_restarts_the_container(node: Node) -> None:
+    await wait_restart(node, "probes-live-grpc")
+    await node.wait_event("probes-live-grpc", "Killing", "failed liveness probe, will be restarted")
+
+
+async def test_the_grace_of_the_probe_wins_over_that_of_the_pod(node: Node) -> None:
+    pod = await wait_restart(node, "probes-live-grace")
+    assert status_of(pod, "c")["lastState"]["terminated"]["exitCode"] == 137
+
+
+async def test_a_container_that_never_restarts_is_killed_all_the_same(node: Node) -> None:
+    pod = await node.wait_phase("probes-live-never", "Failed", 60)
+    assert status_of(pod, "c")["restartCount"] == 0
+    # With no container left to keep or start the whole pod is stopped, which says so.
+    assert (await node.wait_event("probes-live-never", "Killing"))[1] == "Stopping container c"
+
+
+async def test_before_the_initial_delay_nothing_is_probed(node: Node) -> None:
+    pod = await node.wait_static("probes-delay", lambda p: status_of(p, "c").get("ready"), "to be ready", 60)
+    assert status_of(pod, "c")["restartCount"] == 0
+    assert not [event for event in await node.events("probes-delay") if event[0] == "Unhealthy"]
+
+
+async def test_nothing_else_is_probed_before_the_startup_probe_succeeded(node: Node) -> None:
+    await node.wait_event("probes-start", "Unhealthy", "Startup probe failed", 60)
+    pod = await wait_ready(node, "probes-start", False)
+    assert status_of(pod, "c")["started"] is False
+    await node.inside("probes-start", "c", "touch", "/tmp/up")
+    pod = await wait_ready(node, "probes-start")  # at once, though its period is ten minutes
+    assert (status_of(pod, "c")["started"], status_of(pod, "c")["restartCount"]) == (True, 0)
+    assert {e[1].split()[0] for e in await node.events("probes-start") if e[0] == "Unhealthy"} == {"Startup"}
+
+
+async def test_a_startup_probe_that_fails_too_often_restarts_the_container(node: Node) -> None:
+    await wait_restart(node, "probes-start-fails")
+    killing = await node.wait_event("probes-start-fails", "Killing")
+    assert killing[1] == "Container c failed startup probe, will be restarted"
+
+
+async def test_as_many_successes_as_the_threshold_make_it_ready(node: Node) -> None:
+    await wait_ready(node, "probes-threshold")
+    tries = (await node.inside("probes-threshold", "c", "cat", "/tmp/n")).split()
+    assert len(tries) >= 4  # one failure, three successes
+
+
+async def test_a_sidecar_is_probed_with_all_kinds_and_by_its_own_port_names(node: Node) -> None:
+    await node.wait_static("probes-sidecar", lambda p: status_of(p, "c").get("ready"), "to run its container", 60)
+    pod = await wait_ready(node, "probes-sidecar", False, "side")
+    assert status_of(pod, "side")["started"] is True
+    event = await node.wait_event("probes-sidecar", "Unhealthy", "Readiness probe failed")
+    assert event[2] == "spec.initContainers{side}"
+    await node.inside("probes-sidecar", "side", "touch", "/tmp/serving")
+    pod = await wait_ready(node, "probes-sidecar", True, "side")
+    assert next(c["status"] for c in pod["status"]["conditions"] if c["type"] == "Ready") == "True"

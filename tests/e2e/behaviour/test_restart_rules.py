@@ -1,0 +1,162 @@
+"""Restart rules of containers, RestartAllContainers, ephemeral containers, on a real runtime (pods.md 5.3, 5.7)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.kube import paths
+from shared.model.objects import Object
+from tests.behaviour import Node, container, pod_of, status_of
+from tests.cluster import condition_of
+from tests.e2e.behaviour.notes import Notes
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
+
+FIRST = "if [ -e /out/$FILE.once ]; then note again; {then}; fi; touch /out/$FILE.once; note first; {wait}; exit {code}"
+WITH_D = "until grep -q d-up /out/$FILE; do sleep 0.05; done"
+
+
+def rule(action: str, code: int, operator: str = "In") -> list[Object]:
+    return [{"action": action, "exitCodes": {"operator": operator, "values": [code]}}]
+
+
+def pods_of(notes: Notes) -> dict[str, Object]:
+    """By manifest name."""
+
+    def one(
+        file: str,
+        code: int,
+        then: str = "exec sleep 1000000",
+        name: str = "c",
+        wait: str = "sleep 0.3",
+        **fields: object,
+    ) -> Object:
+        return notes.container(name, FIRST.format(code=code, then=then, wait=wait), file=file, **fields)
+
+    def pod(name: str, *containers: Object, **spec: object) -> Object:
+        body: Object = {"restartPolicy": "Never", "volumes": [notes.volume()], **spec}
+        return pod_of(f"rules-{name}", *containers, **body)
+
+    def ruled(file: str, code: int, action: str = "Restart", operator: str = "In", **fields: Any) -> Object:
+        rules = rule(action, 42, operator)
+        return one(file, code, **{"restartPolicy": "Never", "restartPolicyRules": rules, **fields})
+
+    beside = notes.container("d", "note d-up; exec sleep 1000000", file="all")
+    sidecar = notes.container("s", "note s-up; exec sleep 1000000", file="all", restartPolicy="Always")
+    pods = [
+        pod("match", ruled("match", 42, then="exit 0")),
+        pod("other", ruled("other", 41)),
+        pod("not-in", ruled("not-in", 41, operator="NotIn")),
+        pod("always", one("always", 0, restartPolicy="Always")),
+        pod("never", one("never", 1, restartPolicy="Never"), container("d"), restartPolicy="Always"),
+        pod("init", container("c"), initContainers=[ruled("init", 42, then="exit 0", name="i")]),
+        pod(
+            "all",
+            ruled("all", 42, "RestartAllContainers", wait=WITH_D),
+            beside,
+            initContainers=[notes.container("i", "note i", file="all"), sidecar],
+        ),
+        pod(
+            "all-init",
+            container("c"),
+            initContainers=[ruled("all-init", 42, "RestartAllContainers", then="exit 0", name="i")],
+        ),
+    ]
+    return {p["metadata"]["name"]: p for p in pods}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Notes]:
+    notes = Notes(Path(tmp_path_factory.mktemp("notes")))
+    pods = pods_of(notes)
+    node.put(pods)
+    yield notes
+    await node.take_away(pods)
+
+
+async def test_an_exit_code_that_is_named_restarts_the_container(node: Node) -> None:
+    pod = await node.wait_phase("rules-match", "Succeeded")
+    assert status_of(pod, "c")["restartCount"] == 1
+
+
+async def test_one_that_is_not_named_is_up_to_the_containers_policy(node: Node) -> None:
+    pod = await node.wait_phase("rules-other", "Failed")
+    assert status_of(pod, "c")["restartCount"] == 0
+
+
+async def test_every_other_code_may_be_named(node: Node, notes: Notes) -> None:
+    await node.wait_static("rules-not-in", lambda p: status_of(p, "c").get("restartCount") == 1, "to restart")
+    await asyncio.to_thread(notes.wait, "not-in", "again")
+
+
+async def test_a_containers_own_policy_restarts_it_in_a_pod_that_never_does(node: Node) -> None:
+    pod = await node.wait_static("rules-always", lambda p: status_of(p, "c").get("restartCount") == 1, "to restart")
+    assert pod["status"]["phase"] == "Running"
+
+
+async def test_a_containers_own_policy_ends_it_in_a_pod_that_restarts_always(node: Node) -> None:
+    def ended(pod: Object) -> object:
+        return (status_of(pod, "c").get("state") or {}).get("terminated")
+
+    pod = await node.wait_static("rules-never", ended, "to end its container")
+    assert status_of(pod, "c")["state"]["terminated"]["exitCode"] == 1
+    assert pod["status"]["phase"] == "Running" and len(await node.instances("rules-never", "c")) == 1
+
+
+async def test_an_init_container_may_have_rules(node: Node) -> None:
+    pod = await node.wait_phase("rules-init", "Running")
+    assert status_of(pod, "i")["restartCount"] == 1
+
+
+async def test_all_containers_start_over_in_the_same_sandbox(node: Node, notes: Notes) -> None:
+    for word, times in (("again", 1), ("s-up", 2), ("d-up", 2)):
+        await asyncio.to_thread(notes.wait, "all", word, 60, times)
+
+    def over(pod: Object) -> bool:
+        counts = {name: status_of(pod, name).get("restartCount") for name in ("i", "s", "c", "d")}
+        return counts == dict.fromkeys("iscd", 1) and pod["status"]["phase"] == "Running"
+
+    pod = await node.wait_static("rules-all", over, "to count a restart of each")
+    words = notes.words("all")
+    assert sorted(words) == sorted([*2 * ["i", "s-up", "d-up"], "first", "again"])
+    assert words.index("i", 1) > words.index("first"), "the pod initialises again"
+    seen = await node.agent.runtime_pod("rules-all")
+    assert seen is not None and [s.attempt for s in seen.sandboxes] == [0]
+    assert status_of(pod, "d")["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
+    assert condition_of(pod, "AllContainersRestarting")["status"] == "False"
+
+
+async def test_the_logs_of_those_that_were_removed_stay(node: Node, notes: Notes) -> None:
+    await asyncio.to_thread(notes.wait, "all", "again", 60)
+    logs = node.agent.home.log_dir / "pods"
+    kept = {p.parent.name for p in logs.glob("default_rules-all-*/*/0.log")}
+    assert kept == {"i", "s", "c", "d"}
+
+
+async def test_an_init_container_may_restart_all(node: Node) -> None:
+    pod = await node.wait_phase("rules-all-init", "Running")
+    assert status_of(pod, "i")["restartCount"] == 1 and status_of(pod, "c")["restartCount"] == 0
+
+
+async def test_an_ephemeral_container_is_added_to_a_pod_that_runs_and_runs_once(node: Node) -> None:
+    name = "rules-ephemeral"
+    await node.create(node.pod(name, "sleep", "1000000"))
+    await node.wait_ready(name)
+    debug = container("debug", "echo looked; exit 3", targetContainerName="main", terminationMessagePolicy="File")
+    body = {"apiVersion": "v1", "kind": "EphemeralContainers", "metadata": {"name": name, "namespace": "default"}}
+    path = f"{paths.pod('default', name)}/ephemeralcontainers"
+    await node.plane.admin.update(path, body | {"ephemeralContainers": [debug]})
+
+    def ended(pod: Object) -> object:
+        return (status_of(pod, "debug").get("state") or {}).get("terminated")
+
+    pod = await node.wait_pod(name, ended, "to run its ephemeral container")
+    shown = status_of(pod, "debug")
+    assert (shown["state"]["terminated"]["exitCode"], shown["restartCount"]) == (3, 0)
+    assert pod["status"]["phase"] == "Running" and condition_of(pod, "Ready")["status"] == "True"
+    await node.delete_pod(name)
+    await node.wait_gone(name)

@@ -1,0 +1,237 @@
+"""Parts of volumes in containers: what is mounted, what is made, what is refused, and that nothing of it stays."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of, status_of
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(120)]
+
+EMPTY = {"name": "v", "emptyDir": {}}
+
+
+def mounting(name: str, *mounts: Object, script: str = "exec sleep 1000000", **fields: object) -> Object:
+    return container(name, script, volumeMounts=list(mounts), **fields)
+
+
+def part(path: str, at: str = "/part", name: str = "v", **fields: object) -> Object:
+    return {"name": name, "mountPath": at, "subPath": path, **fields}
+
+
+def preparing(script: str) -> Object:
+    return mounting("setup", {"name": "v", "mountPath": "/v"}, script=script)
+
+
+def pods(directory: Path) -> dict[str, Object]:
+    host = {"name": "v", "hostPath": {"path": str(directory), "type": "Directory"}}
+    labels = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
+    escaping = preparing(
+        "cd /v; ln -s / out; ln -s ../../../../../../../../etc up; ln -s nowhere dangling; ln -s in ok; mkdir in;"
+        "echo fine > in/file"
+    )
+    twice = "echo x >> /part/starts; [ $(wc -l </part/starts) -ge 2 ] && exec sleep 1000000; exit 1"
+    ends = mounting("c", part("a"), script="echo x > /part/file")
+    return {
+        "subpaths-made": pod_of(
+            "subpaths-made",
+            mounting("one", part("shared/deep"), script="echo from-one > /part/file; exec sleep 1000000"),
+            mounting("two", part("shared")),
+            volumes=[EMPTY],
+            securityContext={"fsGroup": 4242},
+        ),
+        "subpaths-mode": pod_of(
+            "subpaths-mode",
+            mounting("c", part("new/dir", "/n"), {"name": "v", "mountPath": "/all"}),
+            volumes=[EMPTY],
+        ),
+        "subpaths-file": pod_of(
+            "subpaths-file",
+            mounting("c", part("conf", "/etc/conf"), part("conf", "/etc/fixed", readOnly=True)),
+            initContainers=[preparing("echo one > /v/conf")],
+            volumes=[EMPTY],
+        ),
+        "subpaths-expr": pod_of(
+            "subpaths-expr",
+            mounting(
+                "c",
+                {"name": "v", "mountPath": "/part", "subPathExpr": "logs/$(POD)"},
+                script="echo here > /part/file; exec sleep 1000000",
+                env=[{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+            ),
+            mounting("all", {"name": "v", "mountPath": "/v"}),
+            volumes=[EMPTY],
+        ),
+        "subpaths-escape": pod_of(
+            "subpaths-escape",
+            mounting("out", part("out/etc")),
+            mounting("up", part("up")),
+            mounting("new", part("out/bulkhead-was-here")),
+            mounting("dangling", part("dangling")),
+            mounting("ok", part("ok")),
+            initContainers=[escaping],
+            volumes=[EMPTY],
+        ),
+        "subpaths-host": pod_of("subpaths-host", mounting("c", part("made/by/us")), volumes=[host]),
+        "subpaths-down": pod_of(
+            "subpaths-down", mounting("c", part("name", "/name")), volumes=[{"name": "v", "downwardAPI": labels}]
+        ),
+        "subpaths-memory": pod_of(
+            "subpaths-memory", mounting("c", part("a")), volumes=[{"name": "v", "emptyDir": {"medium": "Memory"}}]
+        ),
+        "subpaths-restart": pod_of(
+            "subpaths-restart",
+            mounting("c", part("kept"), script=twice),
+            volumes=[EMPTY],
+        ),
+        "subpaths-ends": pod_of("subpaths-ends", ends, volumes=[host], restartPolicy="Never"),
+        "subpaths-init": pod_of(
+            "subpaths-init",
+            mounting("c", part("from-init")),
+            initContainers=[mounting("setup", part("from-init"), script="echo made > /part/file")],
+            volumes=[EMPTY],
+        ),
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package", autouse=True)
+async def host(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+    directory: Path = tmp_path_factory.mktemp("host")
+    all_pods = pods(directory)
+    node.put(all_pods)
+    yield directory
+    await node.take_away(all_pods)
+    await node.agent.wait_for(lambda: not mounts_of(node), lambda: f"an end of {mounts_of(node)}", 60)
+
+
+def mounts_of(node: Node, uid: str = "") -> list[str]:
+    """Subpaths that are mounted now, of one pod or of all of this module."""
+    top = str(node.agent.home.path / "kubelet" / "pods")
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if top in line and uid in line and "volume-subpaths" in line]
+
+
+async def running(node: Node, name: str) -> Object:
+    return await node.wait_phase(name, "Running", 60)
+
+
+async def test_missing_directories_are_made_and_shared(node: Node) -> None:
+    await running(node, "subpaths-made")
+    seen = await node.agent.wait_for(
+        lambda: _text(node, "subpaths-made", "two", "/part/deep/file"), "the file of the other container", 20
+    )
+    assert seen == "from-one\n"
+    assert (await node.inside("subpaths-made", "two", "stat", "-c", "%g", "/part/deep")).strip() == "4242"
+
+
+async def _text(node: Node, pod: str, name: str, path: str) -> str:
+    return await node.inside(pod, name, "sh", "-c", f"cat {path} || true")
+
+
+async def test_what_is_made_has_the_mode_of_the_volume(node: Node) -> None:
+    await running(node, "subpaths-mode")
+    modes = await node.inside("subpaths-mode", "c", "stat", "-c", "%a", "/all", "/all/new", "/all/new/dir", "/n")
+    assert modes.split() == ["777"] * 4
+
+
+async def test_a_file_is_mounted_as_a_file_and_read_only_where_asked(node: Node) -> None:
+    await running(node, "subpaths-file")
+    assert await node.inside("subpaths-file", "c", "cat", "/etc/conf", "/etc/fixed") == "one\none\n"
+    write = "echo two > /etc/conf; echo three > /etc/fixed || cat /etc/fixed"
+    assert await node.inside("subpaths-file", "c", "sh", "-c", write) == "two\n"
+
+
+async def test_an_expression_takes_the_environment(node: Node) -> None:
+    await running(node, "subpaths-expr")
+    path = f"/v/logs/subpaths-expr-{NODE}/file"
+    seen = await node.agent.wait_for(lambda: _text(node, "subpaths-expr", "all", path), "the file", 20)
+    assert seen == "here\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("out", "prepare subPath"),
+        ("up", "prepare subPath"),
+        ("new", "create subPath directory"),
+        ("dangling", "create subPath directory"),
+    ],
+)
+async def test_a_symlink_that_leads_out_is_refused_without_details(node: Node, name: str, step: str) -> None:
+    pod = await node.wait_static(
+        "subpaths-escape",
+        lambda p: status_of(p, name).get("state", {}).get("waiting", {}).get("message"),
+        "to wait",
+        60,
+    )
+    waiting = status_of(pod, name)["state"]["waiting"]
+    assert (waiting["reason"], waiting["message"]) == (
+        "CreateContainerConfigError",
+        f'failed to {step} for volumeMount "v" of container "{name}"',
+    )
+    assert not Path("/bulkhead-was-here").exists()
+
+
+async def test_a_symlink_inside_the_volume_is_followed(node: Node) -> None:
+    await node.wait_static(
+        "subpaths-escape", lambda p: status_of(p, "ok").get("state", {}).get("running"), "to run", 60
+    )
+    assert await node.inside("subpaths-escape", "ok", "cat", "/part/file") == "fine\n"
+
+
+async def test_the_log_says_what_was_wrong(node: Node) -> None:
+    await node.agent.wait_for(
+        lambda: "(volume v) of container out: leads out of the volume" in node.agent.log_of("volume"), "the line", 60
+    )
+
+
+async def test_a_part_of_a_host_path_is_made_on_the_host(node: Node, host: Path) -> None:
+    await running(node, "subpaths-host")
+    await node.inside("subpaths-host", "c", "touch", "/part/file")
+    assert (host / "made" / "by" / "us" / "file").exists()
+
+
+async def test_a_file_of_a_downward_volume(node: Node) -> None:
+    await running(node, "subpaths-down")
+    assert await node.inside("subpaths-down", "c", "cat", "/name") == f"subpaths-down-{NODE}"
+
+
+async def test_a_part_of_a_memory_volume_is_in_memory(node: Node) -> None:
+    await running(node, "subpaths-memory")
+    assert " /part tmpfs " in await node.inside("subpaths-memory", "c", "cat", "/proc/mounts")
+
+
+async def test_a_restarted_container_has_the_same_part_again(node: Node) -> None:
+    pod = await node.wait_static(
+        "subpaths-restart", lambda p: status_of(p, "c").get("restartCount") and "running" in status_of(p, "c")["state"],
+        "to run again", 60,
+    )  # fmt: skip
+    assert status_of(pod, "c")["restartCount"] == 1
+    assert await node.inside("subpaths-restart", "c", "cat", "/part/starts") == "x\nx\n"
+
+
+async def test_an_init_container_and_its_successor_see_the_same_part(node: Node) -> None:
+    await running(node, "subpaths-init")
+    assert await node.inside("subpaths-init", "c", "cat", "/part/file") == "made\n"
+
+
+async def test_nothing_stays_mounted_once_the_containers_run(node: Node) -> None:
+    for name in ("subpaths-made", "subpaths-file", "subpaths-host"):
+        pod = await running(node, name)
+        uid = str(pod["metadata"]["uid"])
+        await node.agent.wait_for(partial(_is_free, node, uid), f"an end of the mounts of {name}", 30)
+
+
+def _is_free(node: Node, uid: str) -> bool:
+    return not mounts_of(node, uid)
+
+
+async def test_a_pod_that_ended_leaves_what_it_wrote_and_no_mount(node: Node, host: Path) -> None:
+    pod = await node.wait_phase("subpaths-ends", "Succeeded", 60)
+    await node.agent.wait_for(lambda: not mounts_of(node, str(pod["metadata"]["uid"])), "an end of its mounts", 30)
+    assert (host / "a" / "file").read_text() == "x\n"

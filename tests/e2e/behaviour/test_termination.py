@@ -1,0 +1,303 @@
+"""How pods are brought to an end on a real runtime: grace periods to the second, sidecars in their order, what is given
+up for an end, and what is left of a pod afterwards (pods.md 8)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState, RuntimePod, SandboxState
+from tests.agent import NODE
+from tests.behaviour import Node, container, pod_of, status_of
+from tests.e2e.behaviour.notes import Notes, Stop, stops_of, uptime
+from tests.fakes.runtime_leftovers import NETNS, network_namespace
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
+
+LATE = 2.5  # seconds that a loaded machine may add
+STATIC = (
+    "stubborn",
+    "least",
+    "arithmetic",
+    "overlong",
+    "obeys",
+    "together",
+    "sidecars",
+    "waiting",
+    "impatient",
+    "clean",
+)
+FAILING_AT_ONCE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+
+
+@dataclass
+class Ends:
+    """The node, what the pods of this module have written, and when they were told to end."""
+
+    node: Node
+    notes: Notes
+    told: float = 0.0  # uptime in seconds at which the manifests went
+    seen: dict[str, RuntimePod] = field(default_factory=dict)  # as it ran
+    uid: dict[str, str] = field(default_factory=dict)
+    namespaces: set[str] = field(default_factory=set)  # names of the network namespace of end-clean
+
+    def stop(self, name: str, container: str = "c") -> Stop:
+        """How a container of a static pod was stopped."""
+        return self.stop_of(next(c.id for c in self.seen[f"end-{name}"].containers if c.name == container))
+
+    def stop_of(self, container_id: str) -> Stop:
+        """By the runtime's own log."""
+        stops = stops_of(self.node.agent.home.log_dir / "containerd.out")
+        assert container_id in stops, f"container {container_id} was never stopped"
+        return stops[container_id]
+
+
+def sidecar(notes: Notes, name: str, script: str, file: str) -> Object:
+    """An init container that goes on running."""
+    return notes.container(name, script, file=file, restartPolicy="Always")
+
+
+def dies(name: str, seconds: float = 0) -> str:
+    """A script that notes its TERM and end with its own name, and takes its time in between."""
+    told = f"note term-{name}; sleep {seconds}; note end-{name}; exit 0"
+    return f"note up-{name}; trap '{told}' TERM; while :; do sleep 1 & wait $!; done"
+
+
+def pods_of(notes: Notes) -> dict[str, Object]:
+    """Static pods that are taken away together, by manifest name."""
+
+    def pod(name: str, *containers: Object, **spec: Any) -> Object:
+        return pod_of(f"end-{name}", *containers, volumes=[notes.volume()], **spec)
+
+    def one(name: str, script: str, **fields: Any) -> Object:
+        return notes.container("c", script, file=name, **fields)
+
+    def pre_stop(name: str, script: str) -> Object:
+        return {"preStop": notes.hook(script, name)}
+
+    pods = [
+        pod("stubborn", one("stubborn", "stubborn"), grace=4),
+        pod("least", one("least", "stubborn"), grace=0),
+        pod(
+            "arithmetic",
+            one("arithmetic", "stubborn", lifecycle=pre_stop("arithmetic", "note pre; sleep 2.3; note pre-end")),
+            grace=6,
+        ),
+        pod("overlong", one("overlong", "stubborn", lifecycle=pre_stop("overlong", "note pre; sleep 1000")), grace=3),
+        pod("obeys", one("obeys", "dying 0"), grace=60),
+        pod("together", *(notes.container(n, dies(n, 1.5), file="together") for n in ("a", "b")), grace=20),
+        pod(
+            "sidecars",
+            notes.container("c", dies("c", 1), file="sidecars"),
+            initContainers=[sidecar(notes, n, dies(n, 0.5), "sidecars") for n in ("s1", "s2")],
+            grace=30,
+        ),
+        pod(
+            "waiting",
+            notes.container("c", dies("c", 2.5), file="waiting"),
+            initContainers=[
+                notes.container(
+                    "s",
+                    "stubborn",
+                    file="waiting-s",
+                    restartPolicy="Always",
+                    lifecycle=pre_stop("waiting", "note pre-s"),
+                )
+            ],
+            grace=6,
+        ),
+        pod(
+            "impatient",
+            notes.container("c", "stubborn", file="impatient"),
+            initContainers=[sidecar(notes, "s", dies("s"), "impatient-s")],
+            grace=3,
+        ),
+        pod("clean", one("clean", "dying 0"), grace=5),
+    ]
+    return {p["metadata"]["name"]: p for p in pods}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="package")
+async def ends(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ends]:
+    """The static pods have all run and are all gone."""
+    ends = Ends(node, Notes(Path(tmp_path_factory.mktemp("notes"))))
+    pods = pods_of(ends.notes)
+    assert sorted(pods) == sorted(f"end-{name}" for name in STATIC)
+    node.put(pods)
+    for name in pods:
+        seen = await node.wait_phase(name, "Running", 60)
+        wanted = len(seen["spec"]["containers"]) + len(seen["spec"].get("initContainers") or ())
+        ends.uid[name] = seen["metadata"]["uid"]
+
+        async def all_run(name: str = name, wanted: int = wanted) -> RuntimePod | None:
+            pod = await node.agent.runtime_pod(name)
+            alive = [c for c in (pod.containers if pod else ()) if c.state is ContainerState.RUNNING]
+            return pod if len(alive) == wanted else None
+
+        ends.seen[name] = await node.agent.wait_for(all_run, f"all of {name} to run", 30)
+    for file, word in {name: "up" for name in STATIC if name not in ("together", "sidecars", "waiting")}.items():
+        await asyncio.to_thread(ends.notes.wait, file, word)
+    for file, word in {"together": "up-b", "sidecars": "up-c", "waiting": "up-c"}.items():
+        await asyncio.to_thread(ends.notes.wait, file, word)
+    ends.namespaces = network_namespace(ends.seen["end-clean"].sandboxes[0].pid)
+    ends.told = uptime()
+    await node.take_away(pods)
+    yield ends
+
+
+def within(stop: Stop, grace: int, since: float, at_least: float) -> bool:
+    """What is left of the grace was counted in whole seconds from somewhere between these two moments on."""
+    return grace - int(stop.asked - since) <= stop.timeout <= grace - int(stop.asked - at_least + 0.05)
+
+
+# The grace period
+
+
+async def test_a_process_that_ends_by_no_term_is_killed_when_the_grace_is_over(ends: Ends) -> None:
+    stop = ends.stop("stubborn")
+    assert ends.notes.words("stubborn") == ["up", "term"]
+    assert stop.timeout == 4
+    assert stop.killed - stop.asked >= 3.9
+
+
+async def test_no_process_gets_less_than_two_seconds(ends: Ends) -> None:
+    stop = ends.stop("least")
+    assert stop.timeout == 2 and stop.killed - stop.asked >= 1.9
+
+
+async def test_what_the_pre_stop_took_is_taken_from_the_grace_in_whole_seconds(ends: Ends) -> None:
+    stop = ends.stop("arithmetic")
+    assert ends.notes.words("arithmetic") == ["up", "pre", "pre-end", "term"]
+    assert stop.timeout <= 4 and within(stop, 6, ends.told, ends.notes.moment("arithmetic", "pre"))
+
+
+async def test_a_pre_stop_longer_than_the_grace_leaves_two_seconds(ends: Ends) -> None:
+    stop = ends.stop("overlong")
+    assert ends.notes.words("overlong") == ["up", "pre", "term"]
+    assert stop.timeout == 2 and stop.asked - ends.told >= 2.9
+
+
+async def test_a_pre_stop_that_its_container_took_with_it_has_failed(ends: Ends) -> None:
+    await ends.node.wait_event("end-overlong", "FailedPreStopHook")
+
+
+async def test_a_process_that_ends_at_once_takes_no_grace(ends: Ends) -> None:
+    stop = ends.stop("obeys")
+    assert ends.notes.words("obeys") == ["up", "term", "end"]
+    assert stop.timeout == 60 and not stop.killed and stop.ended - stop.asked < 20
+
+
+async def test_the_containers_of_a_pod_are_told_side_by_side(ends: Ends) -> None:
+    a, b = ends.stop("together", "a"), ends.stop("together", "b")
+    assert max(a.asked, b.asked) < min(a.ended, b.ended)
+    assert a.timeout == b.timeout == 20
+
+
+async def test_each_container_is_told_of_once_and_by_name(ends: Ends) -> None:
+    killing = [(m, path) for reason, m, path in await ends.node.events("end-together") if reason == "Killing"]
+    assert sorted(killing) == [(f"Stopping container {name}", f"spec.containers{{{name}}}") for name in ("a", "b")]
+
+
+# Sidecars
+
+
+async def test_sidecars_end_last_and_in_reverse_order(ends: Ends) -> None:
+    words = [word for word in ends.notes.words("sidecars") if not word.startswith("up")]
+    assert words == ["term-c", "end-c", "term-s2", "end-s2", "term-s1", "end-s1"]
+
+
+async def test_a_sidecar_is_told_the_moment_the_others_have_ended(ends: Ends) -> None:
+    c, s1, s2 = (ends.stop("sidecars", name) for name in ("c", "s1", "s2"))
+    assert c.timeout == 30
+    # The runtime answers a stop a moment before it writes into its log that it has ended.
+    assert -0.1 <= s2.asked - c.ended < 1.0 and -0.1 <= s1.asked - s2.ended < 1.0
+    assert within(s2, 30, ends.told, c.asked) and within(s1, 30, ends.told, c.asked)
+
+
+async def test_the_pre_stop_of_a_sidecar_waits_for_nobody(ends: Ends) -> None:
+    assert ends.notes.moment("waiting", "pre-s") < ends.notes.moment("waiting", "end-c")
+
+
+async def test_the_wait_of_a_sidecar_is_taken_from_its_grace(ends: Ends) -> None:
+    c, sidecar = ends.stop("waiting", "c"), ends.stop("waiting", "s")
+    assert sidecar.asked >= c.ended - 0.1
+    assert sidecar.timeout <= 4 and within(sidecar, 6, ends.told, c.asked + 1)  # hook and wait, each in whole seconds
+
+
+async def test_a_sidecar_waits_for_a_stubborn_container_no_longer_than_the_grace(ends: Ends) -> None:
+    c, sidecar = ends.stop("impatient", "c"), ends.stop("impatient", "s")
+    assert c.timeout == 3 and sidecar.timeout == 2
+    assert sidecar.asked - ends.told >= 2.9 and sidecar.asked < c.asked + 3 + LATE
+
+
+# What is left
+
+
+async def test_nothing_of_an_ended_pod_is_left_but_its_stopped_sandbox_for_a_while(ends: Ends) -> None:
+    node, name, uid = ends.node, "end-clean", ends.uid["end-clean"]
+    home = node.agent.home.path
+
+    async def gone() -> bool:
+        pods = [home / "root" / "pods" / uid, *(home / "log" / "containers").glob(f"{name}-{NODE}_*")]
+        cgroups = list(Path("/sys/fs/cgroup").glob(f"*/{home.name}/kubepods*/**/pod{uid}"))
+        return not [path for path in (*pods, *cgroups) if path.exists()]
+
+    await node.wait_for(gone, "directory, cgroup and log links to go", 15)
+    pod = await node.agent.runtime_pod(name)
+    assert pod is None or all(box.state is SandboxState.NOTREADY for box in pod.sandboxes)
+    assert pod is None or not pod.containers
+    assert ends.namespaces and not [space for space in ends.namespaces if (NETNS / space).exists()]
+    assert await node.agent.pod(name) is None
+
+
+# Deadlines and probes
+
+
+async def test_a_pod_that_was_active_for_longer_than_it_may_has_failed(ends: Ends) -> None:
+    name = "over-deadline"
+    made = pod_of(name, container("c"), activeDeadlineSeconds=3)
+    made["spec"]["nodeName"] = NODE
+    await ends.node.create(made)
+    pod = await ends.node.wait_pod(name, lambda p: p["status"].get("phase") == "Failed", "to fail")
+    status = pod["status"]
+    assert (status["reason"], status["message"]) == (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    )
+    assert status_of(pod, "c")["state"]["terminated"]["exitCode"] in (137, 143)
+    events = {(e["type"], e["reason"]) for e in await ends.node.events_of(name)}
+    assert ("Normal", "DeadlineExceeded") in events
+    await ends.node.delete_pod(name)
+    await ends.node.wait_gone(name)
+
+
+@pytest.mark.parametrize("kind", ["liveness", "startup"])
+async def test_a_probe_with_a_grace_of_its_own(ends: Ends, kind: str) -> None:
+    name = f"probe-grace-{kind}"
+    probe = {**FAILING_AT_ONCE, "terminationGracePeriodSeconds": 2}
+    c = ends.notes.container("c", "stubborn", file=name, **{f"{kind}Probe": probe})
+    ends.node.put({name: pod_of(name, c, grace=5, volumes=[ends.notes.volume()])})
+    pod = await ends.node.wait_static(name, lambda p: status_of(p, "c").get("restartCount"), "to restart")
+    instance = status_of(pod, "c")["lastState"]["terminated"]["containerID"].removeprefix("containerd://")
+    assert ends.stop_of(instance).timeout == 2
+    told = await ends.node.wait_event(name, "Killing")
+    assert told[1] == f"Container c failed {kind} probe, will be restarted"
+    await ends.node.take_away([name])
+
+
+async def test_a_container_that_a_probe_costs_has_its_pre_stop_within_the_grace(ends: Ends) -> None:
+    name = "probe-pre-stop"
+    hooks = {"preStop": ends.notes.hook("note pre; sleep 1000", name)}
+    c = ends.notes.container("c", "dying 0", file=name, livenessProbe=FAILING_AT_ONCE, lifecycle=hooks)
+    ends.node.put({name: pod_of(name, c, grace=2, volumes=[ends.notes.volume()])})
+    pod = await ends.node.wait_static(name, lambda p: status_of(p, "c").get("restartCount"), "to restart")
+    ended = status_of(pod, "c")["lastState"]["terminated"]
+    stop = ends.stop_of(ended["containerID"].removeprefix("containerd://"))
+    assert (stop.timeout, ended["exitCode"]) == (2, 0)
+    assert ends.notes.words(name)[:4] == ["up", "pre", "term", "end"]
+    await ends.node.take_away([name])

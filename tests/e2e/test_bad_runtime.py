@@ -1,0 +1,377 @@
+"""A container runtime that answers slowly, fails, loses what it has, shows what it has not, and goes away in mid call.
+
+A real containerd behind a proxy that misbehaves. Each pod must run, or show why it does not, and must end right;
+the last test counts what all of them together have left on the machine.
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from cri_api.v1 import api_pb2
+
+from shared.model.runtime import ContainerState
+from tests.behaviour import container
+from tests.containerd import PrivateContainerd
+from tests.e2e.bad_node import REQUEST_SECONDS, BadNode
+from tests.fakes.cri_proxy import CriProxy
+from tests.fakes.runtime_leftovers import leftovers
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+NO_ANSWER = REQUEST_SECONDS + 25.0
+GONE = "Unavailable"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def node() -> AsyncIterator[BadNode]:
+    directory = Path(tempfile.mkdtemp(prefix="bkc", dir="/tmp"))
+    containerd = PrivateContainerd(directory)
+    try:
+        containerd.start()
+        containerd.import_images()
+        async with CriProxy(containerd.endpoint, directory / "proxy.sock") as proxy, BadNode(containerd, proxy) as node:
+            yield node
+    finally:
+        await containerd.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def behaves_again(node: BadNode) -> Any:
+    yield
+    node.proxy.clear()
+
+
+# Slow
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["RunPodSandbox", "PodSandboxStatus", "ImageStatus", "CreateContainer", "StartContainer", "ContainerStatus"],
+)
+async def test_a_slow_call_makes_a_pod_late_and_nothing_twice(node: BadNode, method: str) -> None:
+    name = f"slow-{method.lower()}"
+    if method in ("ImageStatus", "PodSandboxStatus", "ContainerStatus"):
+        node.proxy.delay(method, 2.0, times=2)
+    else:
+        node.rule("delay", method, 2.0, pod=name)
+    node.put(name)
+    pod = await node.runs(name)
+    assert (len(pod.sandboxes), len(pod.containers)) == (1, 1)
+    assert pod.containers[0].attempt == 0
+    await node.ends(name)
+
+
+async def test_a_slow_stop_is_one_stop(node: BadNode) -> None:
+    node.put("slow-stop")
+    await node.runs("slow-stop")
+    node.rule("delay", "StopContainer", 3.0, pod="slow-stop", after=True)
+    await node.ends("slow-stop")
+    assert node.done("slow-stop", "StopContainer") == 1
+
+
+async def test_lists_that_come_late_change_nothing(node: BadNode) -> None:
+    node.put("late-lists")
+    before = await node.runs("late-lists")
+    for method in ("ListContainers", "ListPodSandbox"):
+        node.proxy.delay(method, 4.0, times=1)
+    node.put("late-lists-too")
+    await node.runs("late-lists-too")
+    after = await node.runs("late-lists")
+    assert after.containers[0].id == before.containers[0].id
+    for name in ("late-lists", "late-lists-too"):
+        await node.ends(name)
+
+
+# Fails once
+
+
+@pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer", "StartContainer"])
+async def test_what_fails_once_is_tried_again(node: BadNode, method: str) -> None:
+    name = f"once-{method.lower()}"
+    rule = node.rule("fail", method, "no luck", pod=name)
+    node.put(name)
+    if method != "RunPodSandbox":
+        await node.shows(name, "RunContainerError" if method == "StartContainer" else "CreateContainerError", "no luck")
+    await node.runs(name)
+    assert rule.count == 1
+    await node.ends(name)
+
+
+async def test_an_image_that_cannot_be_looked_at_once_is_looked_at_again(node: BadNode) -> None:
+    node.proxy.fail("ImageStatus", "no luck")
+    node.put("once-image")
+    await node.runs("once-image")
+    await node.ends("once-image")
+
+
+@pytest.mark.parametrize("method", ["StopContainer", "StopPodSandbox", "RemoveContainer"])
+async def test_an_end_that_fails_once_is_tried_again(node: BadNode, method: str) -> None:
+    name = f"end-{method.lower()}"
+    node.put(name)
+    await node.runs(name)
+    rule = node.rule("fail", method, "no luck", pod=name)
+    await node.ends(name)
+    assert rule.count == 1
+
+
+# Fails always
+
+
+@pytest.mark.parametrize(
+    ("method", "reason"), [("CreateContainer", "CreateContainerError"), ("StartContainer", "RunContainerError")]
+)
+async def test_what_fails_always_is_told_and_the_pod_can_still_be_taken_away(
+    node: BadNode, method: str, reason: str
+) -> None:
+    name = f"always-{method.lower()}"
+    node.rule("fail", method, "never", pod=name, times=0)
+    node.put(name)
+    await node.shows(name, reason, "never")
+    await node.ends(name)
+
+
+async def test_a_sandbox_that_can_never_be_made_leaves_nothing(node: BadNode) -> None:
+    rule = node.rule("fail", "RunPodSandbox", "never", pod="always-sandbox", times=0)
+    node.put("always-sandbox")
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    await node.wait_for(lambda: rule.count >= 2, "a second try", 20)
+    await node.ends("always-sandbox")
+
+
+async def test_a_stop_that_fails_for_long_is_tried_until_it_works(node: BadNode) -> None:
+    node.put("always-stop")
+    await node.runs("always-stop")
+    stop = node.rule("fail", "StopContainer", "never", pod="always-stop", times=0)
+    sandbox = node.rule("fail", "StopPodSandbox", "never", pod="always-stop", times=0)
+    node.remove_manifest("always-stop")
+    await node.wait_for(lambda: stop.count >= 2, "a second try", 30)
+    seen = await node.runtime_pod("always-stop")
+    assert seen is not None and seen.containers
+    for rule in (stop, sandbox):
+        if rule in node.proxy.rules:
+            node.proxy.rules.remove(rule)
+    await node.wait_gone("always-stop", 40)
+
+
+# The answer is lost, or comes never
+
+
+@pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer", "StartContainer"])
+async def test_what_was_done_although_the_answer_was_lost_is_found_and_not_done_twice(
+    node: BadNode, method: str
+) -> None:
+    name = f"lost-{method.lower()}"
+    rule = node.rule("fail", method, "transport is closing", pod=name, code=GONE, after=True)
+    node.put(name)
+    pod = await node.runs(name)
+    assert rule.count == 1
+    assert (len(pod.sandboxes), len(pod.containers)) == (1, 1), pod
+    assert pod.containers[0].attempt == 0
+    await node.ends(name)
+
+
+@pytest.mark.parametrize("method", ["StopContainer", "StopPodSandbox"])
+async def test_an_end_whose_answer_was_lost_is_an_end(node: BadNode, method: str) -> None:
+    name = f"lost-{method.lower()}"
+    node.put(name)
+    await node.runs(name)
+    node.rule("fail", method, "transport is closing", pod=name, code=GONE, after=True)
+    await node.ends(name)
+
+
+@pytest.mark.parametrize("method", ["CreateContainer", "StartContainer"])
+async def test_a_call_that_is_never_answered_is_given_up_and_looked_after(node: BadNode, method: str) -> None:
+    name = f"never-{method.lower()}"
+    rule = node.rule("hang", method, pod=name, after=True)
+    node.put(name)
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    pod = await node.runs(name, NO_ANSWER)  # one that was started is seen to run before the call is given up
+    assert len(pod.containers) == 1
+    await node.ends(name, NO_ANSWER)
+    assert rule.count == 1
+
+
+async def test_a_stop_that_is_never_answered_is_given_up_and_looked_after(node: BadNode) -> None:
+    node.put("never-stop")
+    await node.runs("never-stop")
+    node.rule("hang", "StopContainer", pod="never-stop", after=True)
+    await node.ends("never-stop", NO_ANSWER)
+
+
+async def test_a_pod_is_taken_away_although_its_start_is_never_answered(node: BadNode) -> None:
+    rule = node.rule("hang", "CreateContainer", pod="never-begun")
+    node.put("never-begun")
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    await node.ends("never-begun", NO_ANSWER)
+
+
+# Lost and made up
+
+
+async def test_a_container_that_is_not_listed_for_a_while_ends_with_its_pod(node: BadNode) -> None:
+    node.put("lost-container")
+    pod = await node.runs("lost-container")
+    node.proxy.hide(pod.containers[0].id)
+
+    async def replaced() -> bool:
+        seen = await node.runtime_pod("lost-container")
+        return seen is not None and len([c for c in seen.containers if c.state is ContainerState.RUNNING]) == 2
+
+    await node.wait_for(replaced, "another container in its place", 30)
+    node.proxy.show(pod.containers[0].id)
+    await node.ends("lost-container")
+
+
+async def test_a_sandbox_that_is_not_listed_for_a_while_leaves_one(node: BadNode) -> None:
+    node.put("lost-sandbox")
+    pod = await node.runs("lost-sandbox")
+    hidden = (pod.sandboxes[0].id, *(c.id for c in pod.containers))
+    node.proxy.hide(*hidden)
+
+    async def replaced() -> bool:
+        seen = await node.runtime_pod("lost-sandbox")
+        return seen is not None and len(seen.sandboxes) > 1
+
+    await node.wait_for(replaced, "another sandbox in its place", 30)
+    node.proxy.show(*hidden)
+    await node.runs("lost-sandbox")
+    await node.ends("lost-sandbox")
+
+
+async def test_a_container_that_was_made_up_keeps_no_pod_from_running_or_ending(node: BadNode) -> None:
+    node.put("made-up")
+    pod = await node.runs("made-up")
+    labels = {"io.kubernetes.pod.uid": pod.uid, "io.kubernetes.pod.name": pod.name}
+    labels |= {"io.kubernetes.pod.namespace": "default", "io.kubernetes.container.name": "c"}
+    made_up = api_pb2.Container(
+        id="f" * 64,
+        pod_sandbox_id=pod.sandboxes[0].id,
+        metadata=api_pb2.ContainerMetadata(name="c", attempt=7),
+        state=api_pb2.CONTAINER_RUNNING,
+        created_at=time.time_ns(),
+        labels=labels,
+    )
+    node.proxy.invent(made_up)
+    node.put("made-up-too")
+    await node.runs("made-up-too")
+    assert (await node.runs("made-up")).containers[0].id == pod.containers[0].id
+    for name in ("made-up", "made-up-too"):
+        await node.ends(name)
+
+
+async def test_a_pod_that_was_made_up_disturbs_nobody(node: BadNode) -> None:
+    labels = {"io.kubernetes.pod.uid": "no-such-uid", "io.kubernetes.pod.name": "ghost"}
+    labels |= {"io.kubernetes.pod.namespace": "default"}
+    ghost = api_pb2.PodSandbox(
+        id="e" * 64,
+        metadata=api_pb2.PodSandboxMetadata(name="ghost", uid="no-such-uid", namespace="default"),
+        state=api_pb2.SANDBOX_READY,
+        created_at=time.time_ns(),
+        labels=labels,
+    )
+    node.proxy.invent(ghost)
+    node.put("beside-a-ghost")
+    await node.runs("beside-a-ghost")
+    await node.ends("beside-a-ghost")
+
+
+# Goes away in mid call
+
+
+@pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer", "StartContainer"])
+async def test_a_connection_that_ends_in_mid_call(node: BadNode, method: str) -> None:
+    name = f"dropped-{method.lower()}"
+    rule = node.rule("hang", method, pod=name, after=True)
+    node.put(name)
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    await node.proxy.drop_connections()
+    pod = await node.runs(name)
+    assert len([c for c in pod.containers if c.attempt == 0]) == 1
+    await node.ends(name)
+
+
+@pytest.mark.parametrize("method", ["RunPodSandbox", "CreateContainer", "StartContainer", "StopContainer"])
+async def test_a_runtime_that_restarts_in_mid_call(node: BadNode, method: str) -> None:
+    name = f"restarted-{method.lower()}"
+    if method == "StopContainer":
+        node.put(name, container("c", "trap '' TERM; sleep 1000000"), grace=8)
+        await node.runs(name)
+    rule = node.rule("hang", method, pod=name)
+    if method == "StopContainer":
+        node.remove_manifest(name)
+    else:
+        node.put(name)
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    rule.release.set()  # into the arms of one that is about to end
+    await asyncio.to_thread(node.containerd.end)
+    await asyncio.to_thread(node.containerd.start)
+    if method != "StopContainer":
+        await node.runs(name)
+        node.remove_manifest(name)
+    await node.wait_gone(name, 40)
+
+
+async def test_a_runtime_that_is_away_for_a_while_finds_its_pods_as_they_were(node: BadNode) -> None:
+    node.put("outage")
+    before = await node.runs("outage")
+    node.proxy.fail("Status", "away", code=GONE, times=5)
+    await asyncio.to_thread(node.containerd.end)
+    node.put("during-outage")
+    await node.wait_for(lambda: "during-outage" in node.log_of("sources"), "the manifest to be seen", 10)
+    await asyncio.to_thread(node.containerd.start)
+    await node.runs("during-outage")
+    after = await node.runs("outage")
+    assert after.containers[0].id == before.containers[0].id
+    for name in ("outage", "during-outage"):
+        await node.ends(name)
+
+
+# Hooks
+
+
+async def test_a_hook_that_is_never_answered_keeps_no_pod_from_ending(node: BadNode) -> None:
+    hooks = {"postStart": {"exec": {"command": ["true"]}}}
+    rule = node.rule("hang", "ExecSync", pod="hung-hook", times=0)
+    node.put("hung-hook", container("c", lifecycle=hooks))
+    await asyncio.wait_for(rule.reached.wait(), 20)
+    await node.ends("hung-hook")
+
+
+async def test_a_last_hook_that_is_never_answered_takes_the_grace_and_no_more(node: BadNode) -> None:
+    hooks = {"preStop": {"exec": {"command": ["true"]}}}
+    node.put("hung-end", container("c", lifecycle=hooks), grace=3)
+    await node.runs("hung-end")
+    rule = node.rule("hang", "ExecSync", pod="hung-end", times=0)
+    began = time.monotonic()
+    await node.ends("hung-end")
+    assert time.monotonic() - began >= 3.0 and rule.count == 1
+
+
+# What is left
+
+
+async def test_nothing_is_left_of_any_of_them(node: BadNode) -> None:
+    assert node.put_so_far and node.namespaces, "this test counts what the others leave"
+    for manifest in node.home.manifests.glob("*.yaml"):  # of tests that failed
+        await node.ends(manifest.stem)
+    bridge = node.containerd.embedded.bridge
+    seen: dict[str, list[str]] = {}
+
+    async def nothing() -> bool:
+        seen.clear()
+        seen.update(await leftovers(node, node.containerd.directory, bridge, node.namespaces))
+        return not seen
+
+    try:  # dead sandboxes and logs are collected once a minute
+        await node.wait_for(nothing, "nothing to be left", 100)
+    except AssertionError:
+        assert seen == {}
+        raise

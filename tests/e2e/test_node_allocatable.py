@@ -1,0 +1,66 @@
+"""What a node keeps for itself is out of its pods' reach: kubepods under reservations, and the limit of processes."""
+
+from pathlib import Path
+
+import pytest
+
+from services.podsync.adapters.cgroups import find_hierarchies
+from tests.behaviour import container, pod_of
+from tests.world import World
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+
+RESERVED = {
+    "systemReserved": {"cpu": "250m", "memory": "1Gi", "pid": "1000"},
+    "kubeReserved": {"cpu": "250m", "memory": "512Mi"},
+    "podPidsLimit": 24,
+}
+# The shell that may start no more of them ends; the container does not, for it starts nothing itself.
+CROWD = "(for i in $(seq 60); do sleep 1000 & done) & exec sleep 1000000"
+
+
+def value(cgroup: str, controller: str, v1: str, v2: str) -> int:
+    """The number in the file of either version."""
+    trees = find_hierarchies()
+    if trees.unified is not None:
+        return int((trees.unified / cgroup.strip("/") / v2).read_text())
+    return int((trees.by_controller[controller] / cgroup.strip("/") / v1).read_text())
+
+
+def machine(key: str) -> int:
+    """A line of /proc/meminfo in bytes."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+async def test_pods_get_what_is_left_and_a_crowd_of_processes_stays_within_its_limit() -> None:
+    async with World(config=RESERVED) as world:
+        kubepods = f"/{world.home.path.name}/kubepods"
+        pids = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
+        world.put_manifest("crowd", pod_of("crowd", container("c", CROWD)))
+        pod = await world.wait_running("crowd", 60)
+        await world.wait_for(
+            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event", 30
+        )
+        left = machine("MemTotal") - (3 << 29)
+        assert value(kubepods, "memory", "memory.limit_in_bytes", "memory.max") == left
+        assert value(kubepods, "pids", "pids.max", "pids.max") == pids - 1000
+        cgroup = f"{kubepods}/besteffort/pod{pod.uid}"
+        assert value(cgroup, "pids", "pids.max", "pids.max") == 24
+
+        def crowded() -> bool:
+            return value(cgroup, "pids", "pids.current", "pids.current") >= 20
+
+        await world.wait_for(crowded, "a crowd", 30)
+        assert value(cgroup, "pids", "pids.current", "pids.current") <= 24
+        world.remove_manifest("crowd")
+        await world.wait_gone("crowd", 30)
+
+
+async def test_without_enforcement_pods_may_have_the_whole_machine() -> None:
+    async with World(config={**RESERVED, "enforceNodeAllocatable": ["none"]}) as world:
+        kubepods = f"/{world.home.path.name}/kubepods"
+        await world.wait_for(
+            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event", 30
+        )
+        assert value(kubepods, "memory", "memory.limit_in_bytes", "memory.max") == machine("MemTotal")
