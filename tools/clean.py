@@ -66,7 +66,7 @@ async def clean(home: Path) -> None:
     the home is kept then, for nothing else on the machine tells what they belong to.
     """
     leftovers.check_marker(home)
-    leftovers.end_processes(leftovers.agent_processes_of(home))
+    leftovers.end_agent(home)
     try:
         config = load_effective(str(home / "run"))
     except (OSError, OperatorError):

@@ -30,6 +30,14 @@ def agent_processes_of(home: Path) -> list[int]:
     return _processes(home, {"supervisord", "containerd"})
 
 
+def end_agent(home: Path) -> None:
+    """End every process of the agent, those too that its supervisord starts again meanwhile."""
+    for _ in range(5):
+        if not (left := agent_processes_of(home)):
+            return
+        end_processes(left)
+
+
 def shims_of(home: Path) -> list[int]:
     """The shims of the embedded containerd: they hold the pods, and outlive the agent on purpose."""
     return _processes(home, {"containerd-shim-runc-v2"}, services=False)

@@ -40,9 +40,14 @@ PREREQUISITES = (
     Prerequisite("mkfs.ext4", "e2fsprogs", "test"),
     Prerequisite("losetup", "mount", "test"),
     Prerequisite("systemd-analyze", "systemd", "test"),
+    Prerequisite("/lib/systemd/systemd", "systemd", "test"),
+    Prerequisite("dbus-daemon", "dbus-daemon", "test"),
+    Prerequisite("nsenter", "util-linux", "test"),
     Prerequisite("docker-registry", "docker-registry", "test"),
     Prerequisite("curl", "curl", "test"),
     Prerequisite("openssl", "openssl", "test"),
+    Prerequisite("gcc", "gcc", "test"),
+    Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
 )
 
 
