@@ -2,7 +2,8 @@
 # in $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage test bench quick quick-unit quick-service run clean
+.PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load night quick quick-unit quick-service run clean \
+    test-unit test-service test-e2e test-behaviour test-process
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
 export UV_HTTP_TIMEOUT ?= 180
@@ -61,17 +62,49 @@ coverage: venv  ## the two pure halves of the bus: every branch
 	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 test: test-deps assets check coverage  ## check and every test
-	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/pytest
+	@failed=0; make="$(MAKE) --no-print-directory --keep-going --output-sync=target"; \
+	$$make --jobs=2 test-unit test-service || failed=1; \
+	$$make --jobs=2 test-e2e test-behaviour || failed=1; \
+	$$make test-process || failed=1; \
+	exit $$failed
 
-bench: test-deps assets venv  ## measure a start, and count what an idle node with 30 pods asks of a real API server (8 minutes)
-	$(BIN)/python -m tests.bench.startup
-	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.bench.idle_traffic
+# Two at once where each leaves a core idle or waits for a runtime; the process lane kills and measures, alone. Each has
+# scratch folders of its own: one run must not clear another's away while its mounts stand.
+PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t
+test-unit test-service:
+	$(PYTEST) $(if $(filter test-unit,$@),tests/unit,tests/service tests/architecture tests/simulation)
+test-e2e test-behaviour test-process:
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST) \
+	    $(if $(filter test-e2e,$@),tests/e2e --ignore=tests/e2e/behaviour) \
+	    $(if $(filter test-behaviour,$@),tests/e2e/behaviour) $(if $(filter test-process,$@),tests/process)
+
+bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m bench $(ARGS)
+
+chaos: test-deps assets venv  ## take a real cluster through the kill matrix; prints what each kill cost (20 minutes)
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.chaos --points $(ARGS)
+
+SEEDS ?= 10000
+simulate: venv  ## a whole node on virtual time under SEEDS (10000) seeded storms of faults; a failing seed prints its story
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs 2 $(ARGS)
+
+MINUTES ?= 120
+soak: test-deps assets venv  ## MINUTES (120) of churn on a real cluster that must leave nothing behind
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a real node: how late they come and what they cost
+	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
+
+night: test  ## every test, then what takes hours: pairs of kills, the long soak, thousands of seeds
+	@$(MAKE) --no-print-directory simulate SEEDS=10000
+	@$(MAKE) --no-print-directory chaos ARGS=--pairs
+	@$(MAKE) --no-print-directory soak MINUTES=120
 
 quick: check  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-unit quick-service
 
 quick-unit quick-service:  # two halves at once: each is a single process that leaves the other core idle
-	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture) -m "not root"
+	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture tests/simulation) -m "not root and not long"
 
 run: venv deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run
