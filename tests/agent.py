@@ -232,15 +232,15 @@ class Agent:
 
     @overload
     async def wait_for(
-        self, look: Callable[[], Awaitable[T | None]], what: str | Callable[[], str], seconds: float = 10.0
+        self, look: Callable[[], Awaitable[T | None]], what: str | Callable[[], str], seconds: float = 30.0
     ) -> T: ...
 
     @overload
     async def wait_for(
-        self, look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 10.0
+        self, look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 30.0
     ) -> T: ...
 
-    async def wait_for(self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = 10.0) -> Any:
+    async def wait_for(self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = 30.0) -> Any:
         """The first truthy thing that `look` returns. AssertionError, naming `what`, when there is none in time."""
         deadline = time.monotonic() + seconds
         while True:

@@ -38,7 +38,7 @@ class Node(Cluster):
         for name in names:
             await self.agent.wait_gone(name, 60)
 
-    async def wait_static(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 30) -> Object:
+    async def wait_static(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 60) -> Object:
         """Wait until the static pod is as wanted; returns it as the read-only port shows it."""
 
         async def found() -> Object | None:
@@ -51,7 +51,7 @@ class Node(Cluster):
             raise AssertionError(f"{error}; it is {(await self.agent.pod(name) or {}).get('status')}") from None
         return pod
 
-    async def wait_phase(self, name: str, phase: str, seconds: float = 30) -> Object:
+    async def wait_phase(self, name: str, phase: str, seconds: float = 60) -> Object:
         """Wait until the static pod's status has this phase."""
         return await self.wait_static(name, lambda pod: pod["status"].get("phase") == phase, f"to be {phase}", seconds)
 
@@ -80,7 +80,7 @@ class Node(Cluster):
         told = await self.events_of(f"{name}-{NODE}")
         return [(e["reason"], e["message"], e["involvedObject"].get("fieldPath", "")) for e in told]
 
-    async def wait_event(self, name: str, reason: str, text: str = "", seconds: float = 15) -> tuple[str, str, str]:
+    async def wait_event(self, name: str, reason: str, text: str = "", seconds: float = 60) -> tuple[str, str, str]:
         """Wait for an Event of this reason whose message contains the text."""
 
         async def found() -> tuple[str, str, str] | None:

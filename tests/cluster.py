@@ -125,7 +125,7 @@ class Cluster:
 
     # Waiting
 
-    async def wait_ready(self, *names: str, seconds: float = 30.0) -> None:
+    async def wait_ready(self, *names: str, seconds: float = 60.0) -> None:
         """Wait until the API server says that all these pods are Ready."""
 
         async def ready() -> bool:
@@ -134,7 +134,7 @@ class Cluster:
 
         await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds)
 
-    async def wait_gone(self, *names: str, seconds: float = 30.0) -> None:
+    async def wait_gone(self, *names: str, seconds: float = 60.0) -> None:
         """Wait until the API server has none of these pods."""
 
         async def gone() -> bool:
@@ -143,7 +143,7 @@ class Cluster:
 
         await self.wait_for(gone, f"pods {', '.join(names)} to be gone", seconds)
 
-    async def wait_pod(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 30.0) -> Object:
+    async def wait_pod(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 60.0) -> Object:
         """Wait until the pod is as wanted; returns it."""
 
         async def found() -> Object | None:

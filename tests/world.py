@@ -58,7 +58,7 @@ class World(Agent):
         found = [pod for pod in (await self.runtime.observe()).values() if pod.name == f"{name}-{NODE}"]
         return found[0] if found else None
 
-    async def wait_running(self, name: str, seconds: float = 15.0) -> RuntimePod:
+    async def wait_running(self, name: str, seconds: float = 60.0) -> RuntimePod:
         """Wait until the newest container of the static pod runs, by the runtime's own word."""
 
         async def running() -> RuntimePod | None:
@@ -71,7 +71,7 @@ class World(Agent):
 
         return await self.wait_for(running, f"pod {name} to run", seconds)
 
-    async def wait_gone(self, name: str, seconds: float = 15.0) -> None:
+    async def wait_gone(self, name: str, seconds: float = 60.0) -> None:
         """Wait until no container of the static pod is left and no sandbox of it is ready."""
 
         async def gone() -> bool:

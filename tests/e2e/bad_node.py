@@ -33,7 +33,7 @@ class BadNode(World):
         """What the runtime calls it."""
         return f"{name}-{NODE}"
 
-    async def runs(self, name: str, seconds: float = 30) -> RuntimePod:
+    async def runs(self, name: str, seconds: float = 60) -> RuntimePod:
         """Wait until the agent says so and it is one container in one sandbox, by the runtime's own word."""
 
         async def running() -> RuntimePod | None:
@@ -49,7 +49,7 @@ class BadNode(World):
             self.namespaces |= network_namespace(box.pid)
         return pod
 
-    async def shows(self, name: str, reason: str, text: str = "", seconds: float = 20) -> Object:
+    async def shows(self, name: str, reason: str, text: str = "", seconds: float = 60) -> Object:
         """Wait until its container waits for this reason."""
 
         async def shown() -> Object | None:
@@ -59,7 +59,7 @@ class BadNode(World):
 
         return await self.wait_for(shown, f"{name} to wait for {reason}", seconds)
 
-    async def ends(self, name: str, seconds: float = 40) -> None:
+    async def ends(self, name: str, seconds: float = 60) -> None:
         """Take the manifest away and wait until nothing of it runs."""
         self.remove_manifest(name)
         await self.wait_gone(name, seconds)

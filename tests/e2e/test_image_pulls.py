@@ -170,7 +170,11 @@ async def test_credentials_come_from_plugins_and_those_that_fail_are_told(tmp_pa
             assert f"credential plugin old is of no help for {place}/bad/one: its apiVersion is not {API}" in log
             assert "hush" not in log
             assert password("ann") not in log
-            assert not await asyncio.to_thread(processes_of, plugins / "huge"), "it outlived its answer"
+
+            async def gone() -> bool:  # a process that was killed is there until the kernel has taken it down
+                return not await asyncio.to_thread(processes_of, plugins / "huge")
+
+            await world.wait_for(gone, "what the plugin has started to end", 10)
 
 
 def processes_of(program: Path) -> list[bytes]:

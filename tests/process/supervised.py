@@ -28,7 +28,7 @@ authorization: {{mode: AlwaysAllow}}
 """
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 15.0) -> T:
+def eventually(look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
     """What `look` returns once it is true; other processes tell us of nothing, so this looks every 20 ms."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

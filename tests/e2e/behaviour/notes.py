@@ -71,7 +71,7 @@ class Notes:
         """Every time it was written."""
         return [when for when, written in self.read(file) if written == word]
 
-    def wait(self, file: str, word: str, seconds: float = 30, times: int = 1) -> float:
+    def wait(self, file: str, word: str, seconds: float = 60, times: int = 1) -> float:
         """Until it has been written so often; the last of these moments. For use in a thread."""
         deadline = time.monotonic() + seconds
         while len(self.moments(file, word)) < times:

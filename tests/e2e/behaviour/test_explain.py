@@ -44,7 +44,7 @@ def explain(node: Node, pod: str, form: str = "json") -> Any:
     return json.loads(done.stdout) if form == "json" else done.stdout
 
 
-async def wait_answer(node: Node, pod: str, text: str, seconds: float = 30) -> Any:
+async def wait_answer(node: Node, pod: str, text: str, seconds: float = 60) -> Any:
     async def found() -> Any:
         return next((a for a in explain(node, pod)["restarts"] if text in a["because"]), None)
 
