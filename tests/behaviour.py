@@ -75,6 +75,15 @@ class Node(Cluster):
         lines = files[0].read_text(errors="replace").splitlines() if files else []
         return [line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3]
 
+    async def wait_log(self, name: str, container: str) -> list[str]:
+        """What `log` gives once it is more than nothing."""
+
+        async def written() -> list[str]:
+            return await self.log(name, container)
+
+        lines: list[str] = await self.agent.wait_for(written, f"a line of {container} of {name}", 60)
+        return lines
+
     async def events(self, name: str) -> list[tuple[str, str, str]]:
         """(reason, message, fieldPath) of the Events about the static pod, each as often as it was counted once."""
         told = await self.events_of(f"{name}-{NODE}")

@@ -3,6 +3,7 @@
 Moments are /proc/uptime, which reads the same in every container and on the host.
 """
 
+import asyncio
 import re
 import time
 from dataclasses import dataclass
@@ -78,6 +79,13 @@ class Notes:
             assert time.monotonic() < deadline, f"no {word} in {file} within {seconds} s: {self.words(file)}"
             time.sleep(0.02)
         return self.moments(file, word)[times - 1]
+
+    async def wait_words(self, file: str, count: int, seconds: float = 60) -> list[str]:
+        """All words once there are so many: a container is seen to run before it has written its first one."""
+        deadline = time.monotonic() + seconds
+        while len(self.words(file)) < count and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        return self.words(file)
 
 
 @dataclass

@@ -164,7 +164,7 @@ async def test_a_command_runs_in_the_container_once_it_has_started(lives: Lives)
     await asyncio.to_thread(lives.notes.wait, "exec", "hooked")
     pod = await lives.node.wait_static("hooks-exec", lambda p: status_of(p, "c").get("ready"), "to be ready")
     assert status_of(pod, "c")["restartCount"] == 0
-    assert sorted(lives.notes.words("exec")) == ["hooked", "up"]
+    assert sorted(await lives.notes.wait_words("exec", 2)) == ["hooked", "up"]
 
 
 async def test_variables_are_the_shells_and_not_expanded_before(lives: Lives) -> None:

@@ -65,8 +65,8 @@ async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 async def test_they_run_one_after_the_other_and_see_what_the_one_before_has_left(node: Node, notes: Notes) -> None:
     pod = await node.wait_phase("init-order", "Running")
-    assert notes.words("order") == ["a-begins", "a-ends", "b-begins", "b-ends", "c-begins"]
-    assert await node.log("init-order", "c") == ["made"]
+    assert await notes.wait_words("order", 5) == ["a-begins", "a-ends", "b-begins", "b-ends", "c-begins"]
+    assert await node.wait_log("init-order", "c") == ["made"]
     assert [s["name"] for s in pod["status"]["initContainerStatuses"]] == ["a", "b"]
     assert condition_of(pod, "Initialized")["status"] == "True"
 
@@ -95,7 +95,7 @@ async def test_a_failure_under_never_fails_the_pod_and_nothing_further_runs(node
 
 async def test_one_that_fails_once_is_run_again_and_the_pod_goes_on(node: Node, notes: Notes) -> None:
     pod = await node.wait_phase("init-once", "Running")
-    assert notes.words("once") == ["failed", "done", "up"]
+    assert await notes.wait_words("once", 3) == ["failed", "done", "up"]
     again = status_of(pod, "a")
     assert again["restartCount"] == 1
     assert again["lastState"]["terminated"]["exitCode"] == 4
@@ -156,7 +156,7 @@ async def test_a_death_of_podsync_in_the_middle_costs_nothing(node: Node, notes:
     await node.agent.wait_back("podsync", killed, 30)
     (notes.directory / "release").touch()
     await node.wait_phase("init-dead", "Running")
-    assert notes.words("dead") == ["waits", "released", "b", "up"]
+    assert await notes.wait_words("dead", 4) == ["waits", "released", "b", "up"]
     runs = [c for c in await node.instances("init-dead", "c") if c.state is ContainerState.RUNNING]
     assert [c.attempt for c in runs] == [0]
 

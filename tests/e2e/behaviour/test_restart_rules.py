@@ -121,7 +121,7 @@ async def test_all_containers_start_over_in_the_same_sandbox(node: Node, notes: 
         return counts == dict.fromkeys("iscd", 1) and pod["status"]["phase"] == "Running"
 
     pod = await node.wait_static("rules-all", over, "to count a restart of each")
-    words = notes.words("all")
+    words = await notes.wait_words("all", 8)
     assert sorted(words) == sorted([*2 * ["i", "s-up", "d-up"], "first", "again"])
     assert words.index("i", 1) > words.index("first"), "the pod initialises again"
     seen = await node.agent.runtime_pod("rules-all")

@@ -61,7 +61,7 @@ async def notes(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 async def test_it_runs_before_the_next_and_beside_the_regular_container(node: Node, notes: Notes) -> None:
     pod = await node.wait_phase("sidecar-beside", "Running")
-    assert [w for w in notes.words("beside") if w != "s-up"] == ["a", "c-up"]
+    assert [w for w in await notes.wait_words("beside", 3) if w != "s-up"] == ["a", "c-up"]
     shown = status_of(pod, "s")
     assert "running" in shown["state"] and (shown["started"], shown["ready"]) == (True, True)
     assert "s" in [s["name"] for s in pod["status"]["initContainerStatuses"]]
@@ -73,10 +73,10 @@ async def test_its_startup_probe_holds_the_next_back_until_it_succeeds(node: Nod
 
     pod = await node.wait_static("sidecar-gate", up, "to run its sidecar")
     assert pod["status"]["phase"] == "Pending" and status_of(pod, "s")["started"] is False
-    assert notes.words("gate") == ["s-up"] and await node.instances("sidecar-gate", "a") == []
+    assert await notes.wait_words("gate", 1) == ["s-up"] and await node.instances("sidecar-gate", "a") == []
     (notes.directory / "gate.go").touch()
     pod = await node.wait_phase("sidecar-gate", "Running")
-    assert notes.words("gate") == ["s-up", "a", "c-up"]
+    assert await notes.wait_words("gate", 3) == ["s-up", "a", "c-up"]
     assert status_of(pod, "s")["started"] is True
 
 
