@@ -385,4 +385,9 @@ def without_repeated_probes(calls: list[Call]) -> list[Call]:
 
 def before_collection(calls: list[Call]) -> list[Call]:
     methods = [method for method, _ in calls]
-    return calls[: methods.index("RemovePodSandbox") - 1] if "RemovePodSandbox" in methods else calls
+    if "RemovePodSandbox" in methods:
+        methods = methods[: methods.index("RemovePodSandbox") - 1]
+    end = len(methods)  # the minute's sweep may take the containers now and the sandbox the next time
+    while end and methods[end - 1] == "RemoveContainer":
+        end -= 1
+    return calls[: end if end and methods[end - 1] == "StopPodSandbox" else len(methods)]

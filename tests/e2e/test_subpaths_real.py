@@ -120,7 +120,7 @@ def test_a_symlink_inside_the_volume_is_followed(pod: Pod) -> None:
     }
 
 
-@pytest.mark.parametrize("target", ["/etc", "../../../../../../../../../../etc", "/proc/self/root", "/"])
+@pytest.mark.parametrize("target", ["/etc", 40 * "../" + "etc", "/proc/self/root", "/"])
 @pytest.mark.parametrize("path", ["out", "out/passwd", "out/no-such", "./out"])
 def test_a_symlink_out_of_the_volume_is_refused_and_nothing_is_made(pod: Pod, target: str, path: str) -> None:
     (pod.volume / "out").symlink_to(target)
