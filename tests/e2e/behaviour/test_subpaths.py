@@ -32,7 +32,7 @@ def pods(directory: Path) -> dict[str, Object]:
     host = {"name": "v", "hostPath": {"path": str(directory), "type": "Directory"}}
     labels = {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}
     escaping = preparing(
-        "cd /v; ln -s / out; ln -s ../../../../../../../../../../../../../../etc up; ln -s nowhere dangling; ln -s in ok; mkdir in;"
+        f"cd /v; ln -s / out; ln -s {20 * '../'}etc up; ln -s nowhere dangling; ln -s in ok; mkdir in;"
         "echo fine > in/file"
     )
     twice = "echo x >> /part/starts; [ $(wc -l </part/starts) -ge 2 ] && exec sleep 1000000; exit 1"
