@@ -84,8 +84,10 @@ class CertificateStore:
             if os.path.lexists(link) and not link.is_symlink():
                 raise OperatorError("is a file and not a link", where=str(link), remedy="move it away")
         make_directory(self._directory)
-        stamp = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(wall))
-        file = self._directory.absolute() / f"{self._prefix}-{stamp}.pem"
+        file = self._dated(wall)
+        while os.path.lexists(file):  # of the same second: the pair in use stays whole until this one is judged
+            wall += 1
+            file = self._dated(wall)
         try:
             write_atomically(file, f"{_ended(chain)}{_ended(key)}".encode(), 0o600)
         except OSError as error:  # the file is called otherwise at each attempt, and its line is to be said once
@@ -101,6 +103,10 @@ class CertificateStore:
         sync_directory(self._directory)
         crash_point("bootstrap.certificate.stored")
         return file
+
+    def _dated(self, wall: float) -> Path:
+        stamp = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(wall))
+        return self._directory.absolute() / f"{self._prefix}-{stamp}.pem"
 
 
 def make_directory(directory: Path) -> None:

@@ -47,14 +47,13 @@ def test_what_is_put_is_found_under_its_local_time(tmp_path: Path, monkeypatch: 
     assert sorted(path.name for path in (tmp_path / "a/pki").iterdir()) == [file.name, "kubelet-client-current.pem"]
 
 
-def test_older_files_stay_and_the_same_second_overwrites(tmp_path: Path) -> None:
+def test_older_files_stay_those_of_the_same_second_too(tmp_path: Path) -> None:
     store = CertificateStore("kubelet-client", str(tmp_path))
-    put(store, "one")
-    put(store, "two")
-    put(store, "three", WALL + 1)
-    files = sorted(path.name for path in tmp_path.glob("*-2*.pem"))
-    assert len(files) == 2
-    assert "two" in (tmp_path / files[0]).read_text()
+    for number, wall in (("one", WALL), ("two", WALL), ("three", WALL + 1)):
+        put(store, number, wall)
+    files = sorted(tmp_path.glob("*-2*.pem"))
+    assert [path.read_text().split()[1] for path in files] == ["one", "two", "three"]
+    assert [path.stem[-2:] for path in files] == ["20", "21", "22"]
     assert "three" in text_of(store)
 
 
@@ -118,9 +117,10 @@ def test_a_file_where_a_link_belongs_is_left_alone(tmp_path: Path, name: str) ->
     assert (tmp_path / name).read_text() == "somebody's"
 
 
-def test_a_file_that_was_not_read_back_well_does_not_become_current(tmp_path: Path) -> None:
+@pytest.mark.parametrize("age", [0, 60])
+def test_a_file_that_was_not_read_back_well_does_not_become_current(tmp_path: Path, age: int) -> None:
     store = CertificateStore("kubelet-client", str(tmp_path))
-    put(store, "old", WALL - 60)
+    put(store, "old", WALL - age)
 
     def check(text: str) -> None:
         raise OperatorError("is bad")
