@@ -20,22 +20,26 @@ from services.podsync.core.dns import pod_dns
 from services.podsync.core.environment import EnvFiles, References, container_environment, environment_files
 from services.podsync.core.events import CallDone
 from services.podsync.core.hosts_file import hosts_file
-from services.podsync.core.instructions import CreateContainer, RunPodSandbox, StartContainer
+from services.podsync.core.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
 from services.podsync.core.node_facts import NodeFacts
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import every_container
 
 
-async def prepare_pod(outside: Outside, cgroups: PodCgroups, view: PodView) -> dict[str, int]:
-    """Make directories and cgroups; the newest attempt among the log files of each container. Raises OSError,
+async def prepare_pod(
+    outside: Outside, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
+) -> CallDone:
+    """Make directories and cgroups; tells the newest attempt among the log files of each container. Raises OSError,
     RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
     attempts = outside.directories.prepare(view.namespace, view.name, view.uid, names)
-    await cgroups.prepare(view.pod, view.active_pods)
+    made = await cgroups.prepare(view.pod, view.active_pods, runs=call.runs)
     if outside.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
         outside.facts = replace(outside.facts, cgroup_driver=cgroups.facts.cgroup_driver)
-    return attempts
+    if not made:
+        done = replace(done, cause="the pod runs without its cgroup", cgroup_missing=True)
+    return replace(done, log_attempts=attempts)
 
 
 async def run_sandbox(outside: Outside, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:

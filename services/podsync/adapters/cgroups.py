@@ -74,6 +74,25 @@ def exists(hierarchies: Hierarchies, name: str) -> bool:
     return path.is_dir() and controllers_of(path) >= (_MUST_CONTROL & controllers_of(hierarchies.unified))
 
 
+def is_missing(hierarchies: Hierarchies, name: str) -> bool:
+    """Whether some tree that the cgroup has to be in certainly does not have it; what cannot be read is no proof, and a
+    controller that is switched off is switched on again around what runs."""
+    roots: Iterable[Path | None] = (hierarchies.by_controller.get(controller) for controller in _MUST_EXIST)
+    if hierarchies.unified is not None:
+        roots = (hierarchies.unified,)
+    return any(root is not None and _is_absent(root / name.strip("/")) for root in roots)
+
+
+def _is_absent(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def controllers_of(directory: Path) -> frozenset[str]:
     """Version 2: the controllers a cgroup has; none where it cannot be read."""
     try:

@@ -61,17 +61,26 @@ class PodCgroups:
                 self._driver = driver_called(name, self.hierarchies, self.facts.page_sizes)
             return self._driver
 
-    async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]]) -> None:
+    def is_missing(self, pod: Object) -> bool:
+        """Whether the pod's cgroup is known not to be there; False as long as nobody asked for the driver."""
+        if self._driver is None or not self.facts.cgroups_per_qos:
+            return False
+        return cgroups.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
+
+    async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
         """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` tells the driver from then on.
-        Raises OSError, RuntimeCallError."""
+        False: it is missing and was not made, for the pod runs. Raises OSError, RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
-            return
+            return True
         driver = await self.driver()
+        if runs and self.is_missing(pod):
+            return False
         try:
             await self.write_classes(active_pods)
         except OSError as error:
             log.warning("QoS cgroups keep their values: %s", error)
         await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
+        return True
 
     async def release(self, uid: str, pod: Object | None) -> None:
         """Destroy the pod's cgroup; of a pod known only from the runtime the QoS class is not known: each is tried.

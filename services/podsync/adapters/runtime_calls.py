@@ -104,11 +104,12 @@ class RuntimeCalls(Outside):
                 nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
                 return replace(done, observation=nothing)
             case LookAtPod():
-                return replace(done, observation=await self.look(call.uid))
+                missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
+                return replace(done, observation=await self.look(call.uid), cgroup_missing=missing)
             case FetchNode():
                 return replace(done, node=await self.cluster.node())
             case PreparePod():
-                return replace(done, log_attempts=await building.prepare_pod(self, self.cgroups, view))
+                return await building.prepare_pod(self, self.cgroups, call, view, done)
             case RunPodSandbox():
                 return await building.run_sandbox(self, call, view, done)
             case InspectImage():

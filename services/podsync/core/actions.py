@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.podsync.core.container_kill import ContainerKill, failed_probe, probe_grace
+from services.podsync.core.crash_backoff import newest_exited
 from services.podsync.core.init_actions import compute_init_actions
 from services.podsync.core.record import PodRecord
-from services.podsync.core.restart import newest_exited, should_restart
+from services.podsync.core.restart import should_restart
 from services.podsync.core.restart_rules import restart_policy
 from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
 from shared.podspec.earlier_hash import is_hash_of
@@ -100,7 +101,7 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
     if newest.state is ContainerState.UNKNOWN:
         if not should_restart(record, spec, newest):
             return None
-        message = f'Container is in "unknown" state, try killing it before restart: {name}'
+        message = 'Container is in "unknown" state, try killing it before restart'
         return ContainerKill(instance=newest, message=message)
     if not is_hash_of(spec, newest.spec_hash):
         return ContainerKill(instance=newest, message=f"Container {name} definition changed, will be restarted")

@@ -126,6 +126,7 @@ class CallDone(Event):
     container_id: str = ""  # CreateContainer
     log_path: str = ""  # CreateContainer
     log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
+    cgroup_missing: bool = False  # PreparePod, LookAtPod: the pod's cgroup is not there, and was not made
     image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
     must_pull: bool = False  # InspectImage: it is present, and this pod's right to it has yet to be shown by a pull
     warnings: tuple[tuple[str, str], ...] = ()  # of any call: reason and message of Warning events of the pod

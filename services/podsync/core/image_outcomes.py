@@ -31,9 +31,9 @@ def take_in_inspection(record: PodRecord, call: InspectImage, event: CallDone) -
 
 
 def take_in_pull(record: PodRecord, call: PullImage, event: CallDone) -> None:
-    """It was pulled."""
+    """It was pulled. What was counted of failures stays until it is too old, as in the kubelet: a registry that answers
+    now and then is not asked as often as one that fails for the first time."""
     record.pulls.discard(_key(call))
-    record.image_backoff.pop(call.image, None)
     record.volume_reasons.pop(call.volume, None)
     if event.image is not None and not _is_outdated(record, call):
         record.images[_key(call)] = event.image

@@ -59,6 +59,7 @@ def begin_termination(record: PodRecord, *, reason: str, now: float, override: i
     record.failures = 0
     record.restarting_all = False
     record.replacing.clear()
+    record.held_back.clear()
     move(record, PodState.TERMINATING)
 
 

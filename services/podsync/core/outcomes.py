@@ -64,7 +64,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
             if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
                 record.retry_at = now + RETRY_SECONDS
         case PreparePod():
-            record.prepared = True
+            record.prepared, record.cgroup_missing = not event.cgroup_missing, event.cgroup_missing
             for container, attempt in event.log_attempts.items():
                 lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
                 if attempt or not lost:
@@ -81,6 +81,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case StartContainer(container=container):
             record.reasons.pop(container, None)
             record.replacing.pop(container, None)
+            record.held_back.pop(container, None)
             record.start_retry_at.clear()
             record.observe(_seen(record, event), event.completed_at)
             record.note("Normal", "Started", "Container started", container)
@@ -90,6 +91,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
             record.logs_removed = True
         case _:
             record.observe(event.observation, event.completed_at)
+            record.prepared = record.prepared and not event.cgroup_missing
 
 
 def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> RuntimePod | None:
@@ -196,6 +198,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         case RemoveContainers() | RemoveSandboxes():
             record.removal_retry_at = now + _retry_after(record, event)
         case _:
+            if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
+                record.held_back |= record.replacing
             _note_pod_failure(record, call, event)
             record.retry_at = now + _retry_after(record, event)
 

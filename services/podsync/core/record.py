@@ -83,6 +83,8 @@ class PodRecord:
     starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
     # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
     replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts
+    held_back: dict[str, str] = field(default_factory=dict)  # the same, where that one did not start with the kill: the
+    # kill counts for the crash-loop back-off like any other end
     hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
     hooks_failed: dict[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its postStart
     restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
@@ -106,6 +108,7 @@ class PodRecord:
     call: Call | None = None  # under way
     given_up: bool = False  # and nobody waits for it any longer
     prepared: bool = False  # directories and cgroup were made sure of in this process's life
+    cgroup_missing: bool = False  # while containers run: they go before it is made
     released: bool = False  # the cgroup was destroyed
     logs_removed: bool = False
     stopped_sandboxes: set[str] = field(default_factory=set)  # StopPodSandbox succeeded in this process's life

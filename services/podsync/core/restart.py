@@ -1,32 +1,22 @@
-"""Whether a container is started (again), and when: restart policy and crash-loop back-off (pods.md 5.3, 7.2).
+"""Whether a container is started (again): by its kind, its state and what its restart policy says (pods.md 5.3).
 
-Seconds of the steady clock; the moment of an exit is the runtime's wall clock, `skew` is how far that one has been set
-away from ours.
+When that may be is decided by `crash_backoff`.
 """
 
 from typing import Any
 
-from services.podsync.core.record import CrashBackoff, PodRecord
+from services.podsync.core.record import PodRecord
 from services.podsync.core.restart_rules import kind_of, restarts_after, restarts_all, restarts_failed
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind
-from shared.podspec.hashing import backoff_key
 
 __all__ = [
-    "backoff_until",
-    "count_start",
     "has_initialized",
     "init_failed",
-    "newest_exited",
     "restarts_after",
     "restarts_all",
     "should_restart",
 ]
-
-INITIAL_SECONDS = 10.0
-RESET_AFTER_SECONDS = 600.0
-CLOCK_WAS_SET_SECONDS = 5.0  # an exit further in the future than that was dated by another clock than ours
-NANOSECONDS = 1e9
 
 
 def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container | None) -> bool:
@@ -70,57 +60,3 @@ def has_initialized(record: PodRecord) -> bool:
         if newest.state is ContainerState.CREATED and newest.sandbox_id == sandbox:
             return True
     return False
-
-
-def backoff_until(
-    record: PodRecord, spec: dict[str, Any], exited: Container | None, *, now: float, skew: float
-) -> float:
-    """Until when the container must wait, 0 when it may start now."""
-    entry = record.crash_backoff.get(spec["name"])
-    if exited is None or entry is None or entry.key != _key(record, spec):
-        return 0.0
-    if entry.instance == exited.id:
-        return 0.0  # the start after this very exit was decided already: repeating it is not another restart
-    finished = _finished(record, exited, now, skew)
-    if exited.finished_at / NANOSECONDS - skew > now + CLOCK_WAS_SET_SECONDS:
-        finished = entry.updated  # by a clock of an earlier life, set back since: "now" would never come to an end
-    if finished - entry.updated > RESET_AFTER_SECONDS:
-        return 0.0
-    return finished + entry.seconds
-
-
-def count_start(
-    record: PodRecord, spec: dict[str, Any], exited: Container | None, *, now: float, maximum: float, skew: float
-) -> None:
-    """Note the start of another attempt after `exited`: the next one waits twice as long, up to `maximum` seconds."""
-    if exited is None:
-        return
-    entry = record.crash_backoff.get(spec["name"])
-    key = _key(record, spec)
-    if entry is not None and entry.key == key and entry.instance == exited.id:
-        return
-    finished = _finished(record, exited, now, skew)
-    if entry is None or entry.key != key or finished - entry.updated > RESET_AFTER_SECONDS:
-        seconds = min(INITIAL_SECONDS, maximum)
-    else:
-        seconds = min(entry.seconds * 2, maximum)
-    record.crash_backoff[spec["name"]] = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
-
-
-def _finished(record: PodRecord, exited: Container, now: float, skew: float) -> float:
-    """When it ended, never in the future; an exit from before the clock was set back may seem to be. Worked out once:
-    a clock that is set afterwards changes nothing about it."""
-    if exited.id not in record.ended:
-        there = {c.id for c in record.instances}
-        record.ended = {known: at for known, at in record.ended.items() if known in there}
-        record.ended[exited.id] = min(exited.finished_at / NANOSECONDS - skew, now)
-    return record.ended[exited.id]
-
-
-def newest_exited(instances: list[Container]) -> Container | None:
-    """The newest instance that ran to an end."""
-    return next((c for c in instances if c.state is ContainerState.EXITED), None)
-
-
-def _key(record: PodRecord, spec: dict[str, Any]) -> str:
-    return backoff_key(record.pod, spec)

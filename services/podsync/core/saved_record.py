@@ -39,6 +39,7 @@ def essential(record: PodRecord) -> dict[str, Any]:
         "planned": dict(record.planned),
         "starting": dict(record.starting),
         "replacing": dict(record.replacing),
+        "held_back": dict(record.held_back),
         "hooks_owed": dict(record.hooks_owed),
         "hooks_failed": dict(record.hooks_failed),
         "restarting_all": record.restarting_all,

@@ -6,11 +6,11 @@ Reference pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is
 from typing import Any
 
 from services.podsync.core.actions import PodActions
+from services.podsync.core.crash_backoff import backoff_until, count_start
 from services.podsync.core.image_steps import error_event, find_image, need_of_container, next_volume_image
 from services.podsync.core.images import volume_key
 from services.podsync.core.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
 from services.podsync.core.record import PodRecord, start_mark
-from services.podsync.core.restart import backoff_until, count_start, newest_exited
 from services.podsync.core.situation import Step, World
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, ContainerState
@@ -61,12 +61,11 @@ def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: S
         return None
     if adopted is not None:
         return _start_created(record, spec, adopted)
-    exited = newest_exited(instances)
-    until = backoff_until(record, spec, exited, now=world.now, skew=world.skew)
+    until = backoff_until(record, spec, instances, now=world.now, skew=world.skew)
     if until > world.now:
         _wait_for_crash_backoff(record, name, until, step)
         return None
-    count_start(record, spec, exited, now=world.now, maximum=world.maximum_backoff, skew=world.skew)
+    count_start(record, spec, instances, now=world.now, maximum=world.maximum_backoff)
     image = record.images.get(name)
     if image is None:
         return find_image(record, need_of_container(spec), step, world)

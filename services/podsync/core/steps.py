@@ -28,6 +28,7 @@ from services.podsync.core.stopping import (
     restart_all,
     terminating,
 )
+from shared.model.runtime import ContainerState
 from shared.podspec.containers import ContainerKind, every_container
 
 PATIENT_KILLS = 3
@@ -95,7 +96,7 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
         message = f"network is not ready: {world.network_message}"
         return Step(waits_for=message, events=[("Warning", "NetworkNotReady", message, "")])
     if not record.prepared:
-        return Step(call=PreparePod(uid=record.uid))
+        return _out_of_no_cgroup(record) or Step(call=PreparePod(uid=record.uid, runs=_runs(record)))
     missing = unmounted_volumes(record)
     if missing:
         return Step(waits_for=f"volumes {', '.join(missing)}")
@@ -104,6 +105,25 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
         remove_when_due(record, dead_instances(record, keep=1), step, world)
         return step
     return None
+
+
+def _out_of_no_cgroup(record: PodRecord) -> Step | None:
+    """Stop the whole pod, of which containers run and whose cgroup is missing: nothing holds them to its limits. What
+    its restart policy makes of that is as after any end, in a new sandbox; None = nothing runs any more."""
+    if not record.cgroup_missing:
+        return None
+    call = kill_everything(record, spec_grace(record))
+    if call is None or not _runs(record):
+        record.cgroup_missing = False
+        record.stopped_sandboxes.clear()  # what takes its place stops it once more, and tells of it
+        return None
+    return Step(call=call, events=killing_events(record))
+
+
+def _runs(record: PodRecord) -> bool:
+    """A regular container of the pod runs."""
+    names = {str(spec["name"]) for spec in record.containers}
+    return any(c.state is ContainerState.RUNNING and c.name in names for c in record.instances)
 
 
 def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
@@ -117,7 +137,10 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
         return None
     if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped
         names = {str(spec["name"]) for spec in (*record.init_containers, *record.containers)}
-        record.replacing |= {c.name: c.id for c in record.alive if c.name in names}
+        replaced = {c.name: c.id for c in record.alive if c.name in names}
+        record.replacing |= replaced
+        if record.init_containers:
+            record.held_back |= replaced  # only the first of those starts at once
     changed = ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", "")
     events = [changed] if actions.sandbox_changed else []
     return Step(call=call, events=[*events, *killing_events(record)])

@@ -45,6 +45,7 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
     instance = kill.instance
     if kill.restart:
         record.replacing[instance.name] = instance.id
+        record.held_back.pop(instance.name, None)
     stop = container_stop(record, instance, spec_grace(record) if kill.grace is None else kill.grace)
     events = [("Normal", "Killing", kill.message, instance.name)]
     return Step(call=KillContainer(uid=record.uid, stop=stop), events=events)

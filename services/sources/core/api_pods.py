@@ -12,6 +12,7 @@ from bus.messages.sources import MirrorPod
 from services.sources.core.api_objects import metadata_text, without_managed_fields
 from shared.model import objects
 from shared.model.objects import Object
+from shared.podspec.containers import every_container
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.schema import VOLUME_TYPES, plain_copy, type_errors
 from shared.podspec.static_pod import MIRROR, is_mirror
@@ -152,9 +153,7 @@ def read_pod(item: Any) -> Object:
     missing = [f"metadata.{key}" for key in ("name", "namespace", "uid") if not metadata_text(pod, key)]
     missing += [f"spec.{key}" for key in ("nodeName", "containers") if not spec.get(key)]
     missing += [] if isinstance(pod.get("status", {}), dict) else ["a readable status"]
-    missing += (
-        [] if all(container.get("name") for container in spec.get("containers") or ()) else ["a container's name"]
-    )
+    missing += _unnamed(pod)
     if missing:
         raise UnreadablePod(f"{label} cannot be understood: it lacks {', '.join(missing)}")
     if not _UID.fullmatch(objects.uid(pod)):
@@ -166,6 +165,20 @@ def read_pod(item: Any) -> Object:
         if "emptyDir" not in before:  # a kind of volume that this version does not know is not an empty one
             volume.pop("emptyDir", None)
     return dict(pod)
+
+
+def _unnamed(pod: Object) -> list[str]:
+    """What lacks the name, or path, by which everybody knows it: the API server takes no pod without."""
+    spec, every = pod.get("spec") or {}, [container for _, container in every_container(pod)]
+    mounts = [mount for container in every for mount in container.get("volumeMounts") or ()]
+    kinds = {
+        "a container's name": (every, "name"),
+        "a volume mount's name": (mounts, "name"),
+        "a volume mount's mountPath": (mounts, "mountPath"),
+        "a volume's name": (spec.get("volumes") or (), "name"),
+        "a sysctl's name": ((spec.get("securityContext") or {}).get("sysctls") or (), "name"),
+    }
+    return [what for what, (of, key) in kinds.items() if not all(one.get(key) for one in of)]
 
 
 def _standing(pod: Object | None) -> str:

@@ -56,6 +56,7 @@ PODS = {
     "cgroups-again": pod_of("cgroups-again", container("c")),
     "cgroups-end": pod_of("cgroups-end", asking("c", requests={"cpu": "10m"})),
     "cgroups-leftover": pod_of("cgroups-leftover", container("c")),
+    "cgroups-lost": pod_of("cgroups-lost", asking("c", requests=BOTH, limits=BOTH)),
     "cgroups-away": pod_of("cgroups-away", asking("c", requests=BOTH, limits=BOTH)),
 }
 
@@ -269,6 +270,37 @@ async def test_a_podsync_that_is_killed_finds_cgroups_as_they_were_and_takes_the
     kept = await cgroup_of(node, "cgroups-sure")
     assert (cpu_share(kept), quota(kept), memory(kept)) == (share_of(102), "10000", str(32 << 20))
     assert (await node.instances("cgroups-sure", "c"))[0].attempt == 0
+
+
+async def test_a_pod_that_runs_without_its_cgroup_is_stopped_and_starts_anew_in_one(node: Node) -> None:
+    cgroup = await cgroup_of(node, "cgroups-lost")
+    [before] = await node.instances("cgroups-lost", "c")
+    move_out_of(cgroup)
+    assert not left_of(cgroup) and Path(f"/proc/{before.pid}").exists()
+    node.agent.kill("podsync")  # the next one prepares every pod
+    await node.wait_static(
+        "cgroups-lost", lambda pod: status_of(pod, "c").get("restartCount") == 1 and status_of(pod, "c")["ready"],
+        "to run again", 60,
+    )  # fmt: skip
+    pod = await node.agent.runtime_pod("cgroups-lost")
+    assert pod is not None and pod.sandboxes[0].attempt == 1
+    after = (await node.instances("cgroups-lost", "c"))[0]
+    assert f"{cgroup}/{after.id}" in Path(f"/proc/{after.pid}/cgroup").read_text()
+    assert (cpu_share(cgroup), quota(cgroup), memory(cgroup)) == (share_of(102), "10000", str(32 << 20))
+    assert not Path(f"/proc/{before.pid}").exists()
+    assert (await node.instances("cgroups-sure", "c"))[0].attempt == 0
+    await node.wait_event("cgroups-lost", "Killing", "Stopping container c")
+    await node.wait_event("cgroups-lost", "SandboxChanged")
+
+
+def move_out_of(cgroup: str) -> None:
+    """Every process in the cgroup goes to the top of each tree, and the cgroup away."""
+    tops = [*TREES.roots(), *([TREES.beside] if TREES.beside else [])]
+    for top, place in zip(tops, TREES.places(cgroup), strict=True):
+        for directory in sorted((d for d in (place, *place.rglob("*")) if d.is_dir()), reverse=True):
+            for pid in (directory / "cgroup.procs").read_text().split():
+                (top / "cgroup.procs").write_text(pid)
+            directory.rmdir()
 
 
 async def a_process_in(cgroup: str) -> asyncio.subprocess.Process:

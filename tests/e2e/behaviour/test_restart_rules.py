@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from shared.kube import paths
 from shared.model.objects import Object
+from shared.timestamps import go_duration
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
 from tests.e2e.behaviour.notes import Notes
@@ -17,6 +18,7 @@ from tests.e2e.behaviour.notes import Notes
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(180)]
 
 FIRST = "if [ -e /out/$FILE.once ]; then note again; {then}; fi; touch /out/$FILE.once; note first; {wait}; exit {code}"
+FAILING = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
 WITH_D = "until grep -q d-up /out/$FILE; do sleep 0.05; done"
 
 
@@ -60,6 +62,12 @@ def pods_of(notes: Notes) -> dict[str, Object]:
             beside,
             initContainers=[notes.container("i", "note i", file="all"), sidecar],
         ),
+        pod(
+            "killed",
+            container("c", "trap 'exit 0' TERM; while :; do sleep 0.1; done", livenessProbe=FAILING),
+            restartPolicy="Always",
+        ),
+        pod("crashed", container("c", "exit 1"), restartPolicy="Always"),
         pod(
             "all-init",
             container("c"),
@@ -105,6 +113,23 @@ async def test_a_containers_own_policy_ends_it_in_a_pod_that_restarts_always(nod
     pod = await node.wait_static("rules-never", ended, "to end its container")
     assert status_of(pod, "c")["state"]["terminated"]["exitCode"] == 1
     assert pod["status"]["phase"] == "Running" and len(await node.instances("rules-never", "c")) == 1
+
+
+@pytest.mark.parametrize(("name", "starts_at_once"), [("rules-killed", 2), ("rules-crashed", 1)])
+async def test_what_its_probe_kills_is_started_again_once_more_before_it_waits(
+    node: Node, name: str, starts_at_once: int
+) -> None:
+    """The kubelet starts it in the sync of the kill, where the back-off goes by the instance that ended before."""
+
+    def waits(pod: Object) -> object:
+        waiting = (status_of(pod, "c").get("state") or {}).get("waiting") or {}
+        return waiting.get("reason") == "CrashLoopBackOff"
+
+    pod = await node.wait_static(name, waits, "to wait")
+    shown = status_of(pod, "c")
+    seconds = 10 << shown["restartCount"] - starts_at_once  # on a slow machine some runs are too long to wait after
+    assert seconds >= 10 and shown["restartCount"] >= starts_at_once
+    assert shown["state"]["waiting"]["message"].startswith(f"back-off {go_duration(seconds)} restarting failed")
 
 
 async def test_an_init_container_may_have_rules(node: Node) -> None:

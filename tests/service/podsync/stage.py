@@ -16,6 +16,7 @@ from bus.messages.streams import (
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_STATUS,
+    PROBES_RESULTS,
     RUNTIME_PODS,
     VOLUMES_MOUNTED,
     events_of,
@@ -46,12 +47,12 @@ class Stage:
             run_dir=str(directory / "run"),
             log_dir=str(directory / "log"),
             cert_dir=str(directory / "pki"),
-            cgroups_per_qos=False,
-            **{"pod_logs_dir": str(directory / "logs" / "pods"), **config},
+            **{"cgroups_per_qos": False, "pod_logs_dir": str(directory / "logs" / "pods"), **config},
         )
         self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
         self.desired = self.buses["sources"].own(PODS_DESIRED)
         self.seen = self.buses["pleg"].own(RUNTIME_PODS)
+        self.probed = self.buses["pleg"].own(PROBES_RESULTS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
         self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
         self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_admitted)

@@ -35,6 +35,7 @@ from services.podsync.core.instructions import (
     InterruptCall,
     KillContainer,
     KillPod,
+    LookAtPod,
     PreparePod,
     PublishAdmitted,
     PublishStatus,
@@ -93,6 +94,7 @@ class Play:
     log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     only_urgent: bool = False  # what is in no hurry to be saved never gets to the disk
     listed: bool = False  # pleg has told all that the runtime has
+    outside: set[str] = field(default_factory=set)  # pods whose cgroup is missing
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
     wall: float = 1_000_000.0
@@ -173,7 +175,7 @@ class Play:
             self.wakes = [w for w in self.wakes if w > self.wall]
             self.tell(TimePassed())
             self.run()
-        self.wall = end
+        self.wall = max(self.wall, end)
 
     def tell(self, event: Event) -> None:
         """Hand an event to the core and queue what it asks for."""
@@ -337,8 +339,12 @@ class Play:
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
             case FetchNode():
                 return replace(done, node=self.node)
-            case PreparePod():
-                return replace(done, log_attempts=self.log_attempts)
+            case PreparePod(runs=runs):
+                if not runs:
+                    self.outside.discard(uid)
+                return replace(done, log_attempts=self.log_attempts, cgroup_missing=uid in self.outside)
+            case LookAtPod():
+                done = replace(done, cgroup_missing=uid in self.outside)
             case _:
                 pass
         return replace(done, observation=self.look(uid))

@@ -65,6 +65,26 @@ def test_on_version_1_a_cgroup_exists_when_it_does_in_every_tree_that_matters(tm
     assert not cgroups.exists(hierarchies, POD)
 
 
+@pytest.mark.parametrize("tree", ["cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb"])
+def test_it_is_missing_when_one_of_these_trees_does_not_have_it(tmp_path: Path, tree: str) -> None:
+    hierarchies = v1(tmp_path, tree, "blkio")
+    assert cgroups.is_missing(hierarchies, POD)
+    (tmp_path / tree / POD.strip("/")).mkdir(parents=True)
+    assert not cgroups.is_missing(hierarchies, POD)
+
+
+def test_on_version_2_it_is_missing_without_its_directory_and_not_for_a_controller(tmp_path: Path) -> None:
+    hierarchies = v2(tmp_path)
+    assert cgroups.is_missing(hierarchies, POD)
+    (tmp_path / POD.strip("/")).mkdir(parents=True)
+    assert not cgroups.exists(hierarchies, POD) and not cgroups.is_missing(hierarchies, POD)
+
+
+def test_what_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
+    (tmp_path / "kubepods").touch()
+    assert not cgroups.is_missing(v2(tmp_path), POD), "ENOTDIR: something is odd, and nothing is proven"
+
+
 @pytest.mark.parametrize(
     ("has", "exists"),
     [("cpuset cpu memory hugetlb pids", True), ("cpuset cpu io memory hugetlb pids", True), ("cpuset cpu memory pids",

@@ -196,3 +196,18 @@ def test_a_warning_that_went_away_and_comes_back_is_told_again() -> None:
         play.exit("u1", 1)
         play.later(400)
     assert play.events.count(f"Warning {SECRETS[0]}: {SECRETS[1]}") == 2
+
+
+@pytest.mark.parametrize(("runs", "seconds"), [(30, 20), (700, 10)])
+def test_failures_are_counted_on_across_a_pull_that_succeeds_until_they_are_old(runs: int, seconds: int) -> None:
+    play = Play(fail={"PullImage": ("Unavailable", "away")})
+    play.want(a_pod(containers=[a_container("c", imagePullPolicy="Always")]))
+    play.later(15)
+    assert play.running("u1") == [("c", 0)]
+    play.later(runs)
+    play.fail["PullImage"] = ("Unavailable", "away")
+    play.exit("u1", 1)
+    play.later(seconds - 1)
+    assert play.running("u1") == []
+    play.later(2)
+    assert play.running("u1") == [("c", 1)]

@@ -222,6 +222,19 @@ async def test_a_pod_gets_its_cgroup_even_where_its_class_refuses(stage: Stage) 
     assert stage.names()[-1] == "/kubepods/burstable/podu"
 
 
+async def test_no_cgroup_is_made_around_a_pod_that_runs(stage: Stage) -> None:
+    assert not await stage.pods.prepare(a_pod("1"), lambda: (), runs=True)
+    assert stage.driver.written == [] and stage.pods.is_missing(a_pod("1"))
+    stage.make("/kubepods/burstable/podu")
+    assert await stage.pods.prepare(a_pod("1"), lambda: (), runs=True)
+    assert stage.names()[-1] == "/kubepods/burstable/podu" and not stage.pods.is_missing(a_pod("1"))
+
+
+async def test_a_cgroup_is_not_missed_before_its_driver_is_known(stage: Stage) -> None:
+    stage.pods._driver = None
+    assert not stage.pods.is_missing(a_pod("1"))
+
+
 async def test_a_pod_known_from_the_runtime_alone_is_looked_for_in_every_class(stage: Stage) -> None:
     await stage.pods.release("u", None)
     assert set(stage.driver.destroyed) == {"/kubepods/podu", "/kubepods/burstable/podu", "/kubepods/besteffort/podu"}
@@ -317,7 +330,8 @@ async def test_a_runtime_that_is_away_is_asked_again(stage: Stage) -> None:
 
 async def test_without_qos_cgroups_nobody_is_asked_and_nothing_made(tmp_path: Path) -> None:
     stage = Stage(tmp_path, cgroups_per_qos=False)
-    await stage.pods.prepare(a_pod("1"), lambda: ())
+    assert await stage.pods.prepare(a_pod("1"), lambda: (), runs=True)
+    assert not stage.pods.is_missing(a_pod("1"))
     await stage.pods.release("u", a_pod("1"))
     await stage.node.keep()
     assert (stage.driver.written, stage.driver.destroyed, stage.runtime.asked) == ([], [], 0)

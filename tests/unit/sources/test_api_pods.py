@@ -16,6 +16,11 @@ def pod(name: str, uid: str = "", node: str = "node1", **metadata: Any) -> Pod:
     return {"metadata": identity | metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
+def spec_with(**more: Any) -> Pod:
+    """Of a pod that is sound but for this."""
+    return {"spec": {"nodeName": "node1", "containers": [{"name": "main"}], **more}}
+
+
 def listed(*items: Any) -> ApiPods:
     pods = ApiPods("node1")
     pods.replace(list(items))
@@ -38,6 +43,12 @@ ODD: list[Any] = [
     pod("odd") | {"spec": {"nodeName": "node1", "containers": {}}},
     pod("odd") | {"spec": {"nodeName": "node1", "containers": [{"image": "unnamed"}]}},
     pod("odd") | {"spec": {"containers": [{"name": "main"}]}},
+    pod("odd") | spec_with(initContainers=[{"image": "unnamed"}]),
+    pod("odd") | spec_with(ephemeralContainers=[{"name": "", "image": "unnamed"}]),
+    pod("odd") | spec_with(containers=[{"name": "main", "volumeMounts": [{"mountPath": "/of/nothing"}]}]),
+    pod("odd") | spec_with(initContainers=[{"name": "i", "volumeMounts": [{"name": "nowhere"}]}]),
+    pod("odd") | spec_with(volumes=[{"emptyDir": {}}]),
+    pod("odd") | spec_with(securityContext={"sysctls": [{"value": "1"}]}),
     pod("odd") | {"status": []},
     pod("odd", annotations={"a": 1}),
     pod("odd", annotations=[]),

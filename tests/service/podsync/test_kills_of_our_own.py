@@ -1,0 +1,92 @@
+"""Containers that podsync kills itself, on the bus and over a runtime: what the next start waits for, across deaths,
+and pods that run outside of their cgroup."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.pleg import ProbeResults
+from services.podsync.adapters import cgroups
+from services.podsync.adapters.cgroups import Hierarchies
+from shared.model.runtime import Container, ContainerState
+from tests.service.podsync.stage import Stage, on_stage
+from tests.service.podsync.test_podsync_service import a_pod, running
+
+
+async def instances(stage: Stage, uid: str) -> list[Container]:
+    """All of them, newest first."""
+    return sorted((await stage.runtime.observe(uid))[uid].containers, key=lambda c: -c.attempt)
+
+
+def shown(stage: Stage, uid: str) -> dict[str, Any]:
+    statuses: list[dict[str, Any]] = stage.status(uid).get("containerStatuses") or [{}]
+    return statuses[0]
+
+
+def waits(stage: Stage, uid: str) -> str:
+    """The message of a container in its crash-loop back-off, "" for any other."""
+    waiting = (shown(stage, uid).get("state") or {}).get("waiting") or {}
+    return str(waiting.get("message", "")) if waiting.get("reason") == "CrashLoopBackOff" else ""
+
+
+async def restarted(stage: Stage, uid: str, count: int) -> None:
+    await stage.until(lambda: shown(stage, uid).get("restartCount") == count)
+
+
+async def fail_probe(stage: Stage, uid: str) -> None:
+    """pleg tells that the running instance has failed its liveness probe."""
+    newest = (await instances(stage, uid))[0]
+    assert newest.state is ContainerState.RUNNING
+    stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness="failure"))
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["in one life", "podsync dies after each kill"])
+async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, dies: bool) -> None:
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod())
+        for count in (1, 2):
+            await stage.until(lambda: running(stage, uid))
+            await fail_probe(stage, uid)
+            await restarted(stage, uid, count)
+            if dies:
+                await stage.kill()
+                await stage.start()
+        await stage.until(lambda: running(stage, uid))
+        await fail_probe(stage, uid)
+        await stage.until(lambda: waits(stage, uid))
+        for _ in range(2):
+            assert waits(stage, uid).startswith("back-off 10s restarting failed container=c")
+            assert shown(stage, uid)["restartCount"] == 2
+            assert stage.runtime.methods().count("CreateContainer") == 3
+            await stage.kill()
+            await stage.start()
+
+
+async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = {controller: tmp_path / "cgroups" / controller for controller in ("cpu", "pids")}
+    for tree in trees.values():
+        tree.mkdir(parents=True)
+    hierarchies = Hierarchies(unified=None, by_controller=trees)
+    monkeypatch.setattr(cgroups, "find_hierarchies", lambda: hierarchies)
+    async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
+        uid, beside = (
+            stage.want(a_pod()),
+            stage.want(a_pod("u2") | {"metadata": {**a_pod("u2")["metadata"], "name": "b"}}),
+        )
+        await stage.until(lambda: running(stage, uid) and running(stage, beside))
+        cgroup = trees["cpu"] / "kubepods" / "besteffort" / f"pod{uid}"
+        assert cgroup.is_dir()
+        await stage.kill()
+        cgroup.rename(tmp_path / "elsewhere")
+        stage.runtime.calls.clear()
+        await stage.start()
+        await restarted(stage, uid, 1)
+        await stage.until(lambda: running(stage, uid))
+        methods = stage.runtime.methods()
+        assert methods.index("StopContainer") < methods.index("StopPodSandbox") < methods.index("RunPodSandbox")
+        assert cgroup.is_dir()
+        assert methods.count("StopContainer") == 1 and running(stage, beside)
+        assert [c.attempt for c in await instances(stage, beside)] == [0]
