@@ -56,7 +56,7 @@ class PodSyncService:
         self._told = False
         node = self.node_checkpoint.load_all()
         self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
-        self.stories = StoryBook(state / "stories", self._steady.boot)
+        self.stories = StoryBook(state / "stories", self._steady.boot, machine_started=self._steady.machine_started)
         self.calls = calls_over(runtime, config, self.clock)
         self.calls.subpaths = AskedSubpaths(self.bus)
         if config.joins_cluster:

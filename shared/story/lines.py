@@ -12,7 +12,7 @@ class Kind(StrEnum):
     """`what` of a line, with its fields."""
 
     POD = "pod"  # name, namespace, uid, source: heads each file
-    LIFE = "life"  # boot: podsync began to write (again)
+    LIFE = "life"  # boot, machine_started: podsync began to write (again)
     SEEN = "seen"  # source, change: "new", "changed", "to be deleted", "gone"; grace
     STATE = "state"  # state, rejected: as pods.admitted says
     WAITS = "waits"  # waits_for

@@ -27,7 +27,8 @@ def restarts(lines: list[Line]) -> list[Restart]:
     killed: dict[str, str] = {}  # container -> why its end was decided, newest
     failed: dict[str, Line] = {}  # container -> the newest failure of a probe that ends it
     waited: dict[str, str] = {}
-    sandbox: Line | None = None  # the newest change of the sandbox
+    changed = False  # the sandbox was, at some time
+    in_newest: set[str] = set()  # containers started since it last was
     last: dict[str, int] = {}
     for line in lines:
         what, container = line.get("what"), str(line.get("container") or "")
@@ -36,7 +37,7 @@ def restarts(lines: list[Line]) -> list[Restart]:
         elif what == Kind.EVENT and line.get("reason") == "BackOff" and "restarting" in str(line.get("message")):
             waited[container] = "back-off"
         elif what == Kind.EVENT and line.get("reason") == "SandboxChanged":
-            sandbox = line
+            changed, in_newest = True, set()
         elif what == Kind.CONTAINER and line.get("state") in ("EXITED", "UNKNOWN"):
             ended[container] = line
         elif what == Kind.PROBE and line.get("result") == "failure" and line.get("probe") in ("liveness", "startup"):
@@ -44,7 +45,8 @@ def restarts(lines: list[Line]) -> list[Restart]:
         elif what == Kind.DONE and line.get("call") == "StartContainer":
             attempt = _number(line.get("attempt"))
             if attempt > 0 and last.get(container) != attempt:
-                because = _because(ended.get(container), killed.get(container, ""), failed.get(container), sandbox)
+                new_sandbox = changed and container not in in_newest
+                because = _because(ended.get(container), killed.get(container, ""), failed.get(container), new_sandbox)
                 found.append(
                     Restart(
                         container=container,
@@ -57,16 +59,16 @@ def restarts(lines: list[Line]) -> list[Restart]:
             last[container] = attempt
             for memory in (ended, killed, failed, waited):
                 memory.pop(container, None)
-            sandbox = None
+            in_newest.add(container)
     return found
 
 
-def _because(ended: Line | None, killed: str, failed: Line | None, sandbox: Line | None) -> str:
+def _because(ended: Line | None, killed: str, failed: Line | None, new_sandbox: bool) -> str:
     parts = []
     if killed:
         output = f" ({failed['output']})" if failed is not None and failed.get("output") else ""
         parts.append(f"{killed}{output}")
-    if sandbox is not None:
+    if new_sandbox:
         parts.append("the pod's sandbox was gone and a new one was made")
     if ended is not None:
         parts.append(how_it_ended(ended))

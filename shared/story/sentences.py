@@ -132,8 +132,13 @@ def _status(line: _Words) -> str:
     return f"status: {line['phase']}{', ready' if line.get('ready') else ', not ready'}"
 
 
+def _life(line: _Words) -> str:
+    anew = "the machine was started anew; " if line.get("machine_started") else ""
+    return f"{anew}podsync began its life number {line['boot']} and looks at what there is"
+
+
 _TELLERS: dict[str, Callable[[_Words], str]] = {
-    Kind.LIFE: lambda line: f"podsync began its life number {line['boot']} and looks at what there is",
+    Kind.LIFE: _life,
     Kind.SEEN: _seen,
     Kind.STATE: _state,
     Kind.WAITS: _waits,

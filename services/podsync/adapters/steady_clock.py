@@ -18,14 +18,16 @@ SKEW_SECONDS = 2.0  # a wall clock that goes away from the steady one by more wa
 
 
 class SteadyClock:
-    """One per life. `boot`: the number of this life, larger than any before. `skew`: seconds by which the wall clock
-    has been set away from this one, as of the last `now`."""
+    """One per life. `boot`: the number of this life, larger than any before. `machine_started`: the machine was started
+    anew since the life before. `skew`: seconds by which the wall clock has been set away from this one, as of the last
+    `now`."""
 
     def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
         """`last`: the record of the life before, {} = none."""
         self._clock = clock
         base, machine = last.get("base"), boot_id()
         same = isinstance(base, float) and last.get("machine") == machine
+        self.machine_started = bool(last) and not same
         self._base: float = base if same and isinstance(base, float) else clock.wall() - clock.monotonic()
         self._said = self.skew = clock.wall() - clock.monotonic() - self._base
         count = last.get("count", 0)

@@ -28,11 +28,11 @@ STORIES_KEPT = 200  # of pods that are gone
 
 
 class StoryBook:
-    """One `<uid>.jsonl` per pod in a directory. `boot`: the number of this life of podsync."""
+    """One `<uid>.jsonl` per pod in a directory. `boot`, `machine_started`: as the Teller has them."""
 
-    def __init__(self, directory: Path, boot: int = 0) -> None:
+    def __init__(self, directory: Path, boot: int = 0, *, machine_started: bool = False) -> None:
         self.directory = directory
-        self._teller = Teller(boot)
+        self._teller = Teller(boot, machine_started=machine_started)
         self._broken = False
         self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
         self._writer: threading.Thread | None = None

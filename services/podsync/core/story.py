@@ -61,10 +61,11 @@ class _Told:
 
 
 class Teller:
-    """One per life of podsync. `boot`: the number of this life."""
+    """One per life of podsync. `boot`: the number of this life; `machine_started`: the first since the machine was
+    started anew."""
 
-    def __init__(self, boot: int) -> None:
-        self._boot = boot
+    def __init__(self, boot: int, *, machine_started: bool = False) -> None:
+        self._life: Line = {"what": Kind.LIFE, "boot": boot} | ({"machine_started": True} if machine_started else {})
         self._told: dict[str, _Told] = {}
 
     def head(self, uid: str) -> Line:
@@ -101,7 +102,7 @@ class Teller:
         told = self._of(uid)
         if lines and not told.opened:
             told.opened = True
-            return [{"what": Kind.LIFE, "boot": self._boot}, *lines]
+            return [self._life, *lines]
         return lines
 
     def _lines(self, uid: str, what: Event | Instruction) -> list[Line]:

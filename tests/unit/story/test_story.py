@@ -170,6 +170,26 @@ def test_a_restart_by_a_probe_names_the_probe_and_what_it_said() -> None:
     )
 
 
+def test_every_container_is_told_of_a_new_sandbox_at_its_first_start_in_it() -> None:
+    changed = KubeEvent(type="Normal", reason="SandboxChanged", message="Pod sandbox changed", uid="u1")
+    init = StartContainer(uid="u1", container="init", container_id="i1", attempt=1)
+    lines = told(
+        started(0),
+        observed(instance(0, ContainerState.EXITED, 255, "Unknown")),
+        RecordEvent(event=changed),
+        CallDone(uid="u1", call=init, completed_at=1.0),
+        started(1),
+        observed(instance(1, ContainerState.EXITED, 1, "Error")),
+        started(2),
+    )
+    anew = "the pod's sandbox was gone and a new one was made"
+    assert [(answer.container, answer.attempt, anew in answer.because) for answer in restarts(lines)] == [
+        ("init", 1, True),
+        ("c", 1, True),
+        ("c", 2, False),
+    ]
+
+
 def test_a_restart_whose_end_was_before_the_story_says_so() -> None:
     (answer,) = restarts(told(started(4)))
     assert answer.because.startswith("not told")
@@ -180,6 +200,11 @@ def test_a_pod_of_an_earlier_life_is_not_seen_for_the_first_time() -> None:
     teller.take_up("u1", name="web", namespace="shop", source="api")
     assert teller.tell("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
     assert teller.tell("u1", started(1))[0] == {"what": "life", "boot": 2}
+
+
+def test_that_the_machine_was_started_anew_is_told() -> None:
+    line = Teller(boot=4, machine_started=True).tell("u1", started(1))[0]
+    assert sentence(line) == "the machine was started anew; podsync began its life number 4 and looks at what there is"
 
 
 def explain(root: Path, *words: str) -> Any:
