@@ -2,7 +2,7 @@
 # in $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load night quick quick-unit quick-service run clean \
+.PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load vm night quick quick-unit quick-service run clean \
     test-unit test-service test-e2e test-behaviour test-process
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
@@ -95,16 +95,22 @@ soak: test-deps assets venv  ## MINUTES (120) of churn on a real cluster that mu
 probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a real node: how late they come and what they cost
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
 
-night: test  ## every test, then what takes hours: pairs of kills, the long soak, thousands of seeds
+vm: deps venv  ## an emulated machine of its own: cgroup v2, systemd as process 1, reboots, power cuts (an hour without KVM)
+	@tools/install-missing vm
+	$(PYTEST) tests/vm
+
+night: test  ## every test, then what takes hours: thousands of seeds, pairs of kills, the long soak, an emulated machine
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	@$(MAKE) --no-print-directory soak MINUTES=120
+	@$(MAKE) --no-print-directory vm
 
 quick: check  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-unit quick-service
 
 quick-unit quick-service:  # two halves at once: each is a single process that leaves the other core idle
-	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture tests/simulation) -m "not root and not long"
+	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture tests/simulation) \
+	    -m "not root and not long" --hypothesis-profile=quick
 
 run: venv deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run

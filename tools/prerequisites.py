@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Prerequisite:
-    """A command (or file, when `name` has a slash) that `lane` (venv, run or test) needs."""
+    """A command (or file, when `name` has a slash) that `lane` (venv, run, test or vm) needs."""
 
     name: str
     package: str
@@ -48,6 +48,10 @@ PREREQUISITES = (
     Prerequisite("openssl", "openssl", "test"),
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
+    Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),
+    Prerequisite("mmdebstrap", "mmdebstrap", "vm"),
+    Prerequisite("mke2fs", "e2fsprogs", "vm"),
+    Prerequisite("setpriv", "util-linux", "vm"),
 )
 
 
