@@ -68,6 +68,11 @@ def decode(data: bytes, to: type[T]) -> T:
     return decoded
 
 
+def prepare(to: Any) -> None:
+    """Build the decoder of a dataclass before the first message comes."""
+    _decoder(to)
+
+
 def speaks(version: str) -> bool:
     """Whether a peer of this protocol version is understood: same major."""
     return version == PROTOCOL_VERSION or version.partition(".")[0] == PROTOCOL_VERSION.partition(".")[0]

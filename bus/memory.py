@@ -17,6 +17,7 @@ from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
 
 IDLE_TURNS = 20  # of the loop without a delivery: every task that could react has had its say
+QUIET_TURNS = 2  # of asyncio's own loop after which nothing at all was ready to run: nobody is left to react
 
 
 class ManualClock:
@@ -109,10 +110,12 @@ class MemoryNetwork:
 
     async def settle(self) -> None:
         """Return once all deliveries are made and nobody reacts to them any more. Time does not pass."""
-        self._idle_turns = 0
-        while self._queue or self._idle_turns < IDLE_TURNS:
+        ready = getattr(asyncio.get_running_loop(), "_ready", None)  # what runs next; other loops do not show it
+        self._idle_turns = quiet = 0
+        while self._queue or (self._idle_turns < IDLE_TURNS and quiet < QUIET_TURNS):
             await asyncio.sleep(0)
             self._idle_turns += 1
+            quiet = quiet + 1 if ready is not None and not ready else 0
 
     async def advance(self, seconds: float) -> None:
         """Let time pass: beats every second, silence judged, requests overdue given up; settled after each."""

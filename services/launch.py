@@ -43,6 +43,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _PATIENCE = 5.0  # seconds `run` gets to end after it was cancelled
+_BUS_PATIENCE = 3.0  # seconds the bus gets after that; together less than supervisord's own
 _COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger ages, until garbage is looked for
 _NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -67,10 +68,10 @@ class Service(Protocol):
 
 
 class FrontDoor(Protocol):
-    """What bootstrap does where every other service waits for its files. Called in a thread; may block."""
+    """What bootstrap does where every other service waits for its files. What is not async may block."""
 
-    def stand_by(self) -> None:
-        """Another bootstrap is alive: confirm its configuration for our supervisord."""
+    async def stand_by(self) -> None:
+        """Another bootstrap is alive: confirm its configuration for our supervisord, until cancelled."""
         ...
 
     def configure(self) -> EffectiveConfig:
@@ -144,7 +145,7 @@ class _Frame:
         waiting = ConfigurationWait(self._run_dir, self._generation)
         self._open_log_early()
         lock = ServiceLock(self._run_dir, self._service)
-        if not await standby.acquire(lock, signals, self._stand_by):
+        if not await standby.acquire(lock, signals, self._front_door.stand_by if self._front_door else None):
             return 0
         if self.log_is_open:
             self._log.reopen()  # the holder before us may have rotated it
@@ -196,8 +197,17 @@ class _Frame:
                 lock.record_end()
             return code
         finally:
+            await self._hang_up(bus)
             watchdog.stop()
-            await bus.stop()
+
+    async def _hang_up(self, bus: NodeBus) -> None:
+        """Nothing in there may keep a process whose work is over: while it holds the lock nobody takes over."""
+        hanging_up = asyncio.create_task(bus.stop(), name="bus")
+        await asyncio.wait({hanging_up}, timeout=_BUS_PATIENCE)
+        if not hanging_up.done():
+            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_PATIENCE)
+        elif error := hanging_up.exception():
+            log.error("%s: its bus ended with an error", self._service, exc_info=error)
 
     def _outcome(self, running: asyncio.Task[None], told_to_end: bool) -> int:
         if not running.done():
@@ -210,10 +220,6 @@ class _Frame:
         if not told_to_end:
             log.error("%s: its loop ended by itself", self._service)
         return 0 if told_to_end else 1
-
-    def _stand_by(self) -> None:
-        if self._front_door:
-            asyncio.get_running_loop().run_in_executor(None, self._front_door.stand_by)
 
     def _open_log_early(self) -> None:
         """Where an earlier configuration says; a service that has none yet keeps its lines until it has."""

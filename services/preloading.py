@@ -19,10 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from services.generation import SUPERVISORD, generation_of
+
 _PACKAGE = "services."
 _SERVICES = ("bootstrap", "sources", "volume", "pleg", "podsync", "status", "server")
 _MODULES = (*(f"services.{name}.service" for name in _SERVICES), "services.bootstrap.containerd", "services.launch")
 _FIRST_FD = 3
+_END = "\0"  # no file's name has it
 _ARG_START, _ARG_END = 45, 46  # in /proc/<pid>/stat, counted behind the name
 Execute = Callable[[str, list[str], Mapping[str, str]], object]
 _Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
@@ -36,29 +39,44 @@ class Preloading:
 
     def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = ()) -> None:
         self._execute, self._kept = execute, frozenset(kept)
-        self._stamps = _STAMPS
+        self._noted = ""  # all of _STAMPS in one object: reading thousands would write to each, and copy their pages
+        self._parent, self._generation = 0, ""
 
     def load(self, modules: Sequence[str] = _MODULES) -> None:
         """Import the modules and note the files as they are now."""
-        began = time.time_ns() if self._stamps else _BEGAN
+        began = time.time_ns() if _STAMPS else _BEGAN
         import_modules(modules)
-        # Copies of the names, which lie side by side: reading the modules' own would write to pages all over the heap.
-        for file in [name.encode().decode() for name in _files() - self._stamps.keys()]:
-            self._stamps[file] = None if _was_touched_since(began, file) else _stamp(file)
-        gc.collect()
-        gc.freeze()  # a collection in a child would write to every object, and so copy every page
+        _prepare()
+        for file in _files() - _STAMPS.keys():
+            _STAMPS[file] = None if _was_touched_since(began, file) else _stamp(file)
+        self._noted = "".join(f"{file}{_END}{stamp}{_END}" for file, stamp in _STAMPS.items())
+        importlib.import_module("services.forked_memory").settle()
+
+    def before_fork(self) -> None:
+        """Note who forks: the child may be an orphan before it can ask."""
+        if (parent := os.getpid()) != self._parent:  # it goes into the background as another process
+            self._parent, self._generation = parent, generation_of(parent)
 
     def __call__(self, file: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Become the program. Returns never; raises OSError as execve does where it cannot be executed."""
         _forget_signals()  # first of all: until then a signal for the program goes into a list that nobody reads
+        if self._generation:
+            env = {**env, SUPERVISORD: self._generation}
         module = module_of(file, argv)
-        if module is None or not self._stamps or self._has_changed():
+        if module is None or not self._noted or self._has_changed():
             self._execute(file, argv, env)
         else:
             self._become(module, argv, env)
 
     def _has_changed(self) -> bool:
-        return any(_stamp(file) != stamp for file, stamp in self._stamps.items())
+        start = 0
+        while start < len(self._noted):
+            middle = self._noted.index(_END, start)
+            end = self._noted.index(_END, middle + 1)
+            if str(_stamp(self._noted[start:middle])) != self._noted[middle + 1 : end]:
+                return True
+            start = end + 1
+        return False
 
     def _become(self, module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
         code = 1
@@ -67,8 +85,7 @@ class Preloading:
             _close_all_but(self._kept)
             _open_streams()
             _take_the_name(module, argv)
-            os.environ.clear()
-            os.environ.update(env)
+            _take_the_environment(env)
             sys.argv = [module]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
             code = 0
@@ -87,6 +104,13 @@ def make(supervisord: Any, **_: str) -> object:
     preloading = Preloading(options.execve, getattr(options, "kept", ()))
     preloading.load()
     options.execve = preloading
+    fork = options.fork
+
+    def noted_fork() -> int:
+        preloading.before_fork()
+        return int(fork())
+
+    options.fork = noted_fork
     return object()
 
 
@@ -100,6 +124,14 @@ def import_modules(modules: Sequence[str] = _MODULES, stop: Callable[[], bool] =
             importlib.import_module(module)
         except Exception:
             continue
+
+
+def _prepare() -> None:
+    """What every service would build for itself; where that fails, each will, and say so in its log."""
+    with contextlib.suppress(Exception):
+        importlib.import_module("bus.prepared").prepare()
+        log = importlib.import_module("shared.log")
+        log.set_levels(log.Verbosity())
 
 
 def module_of(file: str, argv: Sequence[str]) -> str | None:
@@ -140,6 +172,15 @@ def _forget_signals() -> None:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _take_the_environment(env: Mapping[str, str]) -> None:
+    """Only what differs is written: most of it is supervisord's own."""
+    for name in os.environ.keys() - env.keys():
+        del os.environ[name]
+    for name, value in env.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def _close_all_but(kept: frozenset[int]) -> None:

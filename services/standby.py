@@ -2,17 +2,19 @@
 
 An orphan of a killed supervisord keeps its lock and its work; the process the next supervisord starts waits here. To
 supervisord it is the service: TERM and HUP reach the holder, and the exit comes when the holder has ended. One whose
-own supervisord is killed ends: nobody would stop it once it had taken over.
+own supervisord is killed ends, also when that was before it got here: nobody would stop it once it had taken over.
 """
 
 import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from bus.lock import ServiceLock
+from services.generation import supervisor_process
 
 log = logging.getLogger(__name__)
 
@@ -41,26 +43,43 @@ class Signals:
         self.ending.set()
 
 
-async def acquire(lock: ServiceLock, signals: Signals, on_standby: Callable[[], None] = lambda: None) -> bool:
+async def acquire(
+    lock: ServiceLock, signals: Signals, meanwhile: Callable[[], Coroutine[Any, Any, None]] | None = None
+) -> bool:
     """Hold the lock and return True; or False when the process was told to end and the holder has ended too, or when
-    the process that started us has gone.
+    whoever started us has gone: then also with the lock free, for nobody would ever stop us or start us again.
 
-    `on_standby` is called once if the lock is held by another process.
+    `meanwhile` runs while the lock is held by another process, and has ended before we hold it.
     """
-    if lock.try_acquire():
-        return True
-    log.warning("%s is running as process %s: standing by to take over", lock.path.stem, lock.holder() or "unknown")
+    parent = _open_parent()
+    if parent is None:
+        log.warning("%s: whoever started us has ended already: ending", lock.path.stem)
+        return False
+    try:
+        if lock.try_acquire():
+            return True
+        log.warning("%s is running as process %s: standing by to take over", lock.path.stem, lock.holder() or "unknown")
+        work = asyncio.ensure_future(meanwhile()) if meanwhile else None
+        try:
+            return await _stand_by(lock, signals, parent)
+        finally:
+            if work is not None:
+                await _end(work)
+    finally:
+        os.close(parent)
+
+
+async def _stand_by(lock: ServiceLock, signals: Signals, parent: int) -> bool:
     signals.on_hangup = lambda: pass_on(lock, signal.SIGHUP)
-    on_standby()
     acquiring = asyncio.ensure_future(lock.acquire())
     ending = asyncio.ensure_future(signals.ending.wait())
-    orphaned = asyncio.ensure_future(_parent_ended())
+    orphaned = asyncio.ensure_future(_ended(parent))
     await asyncio.wait({acquiring, ending, orphaned}, return_when=asyncio.FIRST_COMPLETED)
     signals.on_hangup = lambda: None
     if orphaned.done() and not acquiring.done() and not ending.done():
         log.warning("%s: standing by for nobody, as whoever started us has ended: ending", lock.path.stem)
         return False
-    orphaned.cancel()
+    await _end(orphaned)
     if acquiring.done():
         ending.cancel()
         acquiring.result()
@@ -74,15 +93,37 @@ async def acquire(lock: ServiceLock, signals: Signals, on_standby: Callable[[], 
     return False
 
 
-async def _parent_ended() -> None:
+def _open_parent() -> int | None:
+    """A pidfd of whoever started us, None when that has gone. Opened first and judged then: ids are used again."""
+    process = supervisor_process()
+    try:
+        parent = os.pidfd_open(process)
+    except OSError:
+        return None
+    if os.getppid() == process:
+        return parent
+    os.close(parent)
+    return None
+
+
+async def _ended(process: int) -> None:
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    parent = os.pidfd_open(os.getppid())
-    loop.add_reader(parent, ended.set)
+    loop.add_reader(process, ended.set)
     try:
         await ended.wait()
     finally:
-        loop.remove_reader(parent)
-        os.close(parent)
+        loop.remove_reader(process)
+
+
+async def _end(work: "asyncio.Future[None]") -> None:
+    """Cancel it and wait until it has ended; what it failed with is told."""
+    work.cancel()
+    try:
+        await work
+    except asyncio.CancelledError:
+        pass
+    except Exception:
+        log.exception("what was to be done while standing by failed")
 
 
 def pass_on(lock: ServiceLock, number: signal.Signals) -> None:

@@ -231,9 +231,17 @@ def configure_log(handler: LogFile, config: EffectiveConfig) -> None:
 
 def _set_levels(handler: LogFile, form: Form, verbosity: Verbosity, split: bool = False) -> None:
     handler.configure(form, verbosity, split)
-    logging.getLogger().setLevel(verbosity.root_level)
-    for name in CHATTY:
-        logging.getLogger(name).setLevel(logging.NOTSET if verbosity.libraries else logging.WARNING)
+    set_levels(verbosity)
+
+
+def set_levels(verbosity: Verbosity) -> None:
+    """From which level on loggers make records at all. What holds already is not set again: each time every logger of
+    the process forgets what it knew, which in a fork costs a page for each."""
+    libraries = logging.NOTSET if verbosity.libraries else logging.WARNING
+    levels = {"": verbosity.root_level} | dict.fromkeys(CHATTY, libraries)
+    for name, level in levels.items():
+        if (logger := logging.getLogger(name)).level != level:
+            logger.setLevel(level)
 
 
 def dump_stacks(handler: LogFile) -> None:

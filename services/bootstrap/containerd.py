@@ -2,7 +2,8 @@
 
 Takes the lock `containerd`, runs containerd as its child, ends with it. containerd dies with this process, however
 that ends; its shims, and so the pods, do not. TERM is passed on; HUP means: end containerd, for supervisord to start it
-anew with the files bootstrap wrote. As standby behind an orphan it only passes signals on.
+anew with the files bootstrap wrote. As standby behind an orphan it only passes signals on. Exits 0, which supervisord
+takes for good, only where no containerd is wanted; told to end by anybody but supervisord, it is to be started again.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ _LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, an
 
 
 async def keep(service_log: LogFile) -> int:
-    """The whole life of the wrapper; returns the exit code."""
+    """The whole life of the wrapper; returns the exit code: 0 where nobody wants a containerd, else 1."""
     signals = standby.Signals(on_second=lambda: os._exit(1))
     signals.install()
     run_dir = Path(find_places().run_dir)
@@ -43,7 +44,7 @@ async def keep(service_log: LogFile) -> int:
     service_log.open(config.log_dir)
     lock = ServiceLock(run_dir, "containerd")
     if not await standby.acquire(lock, signals):
-        return 0
+        return 1
     config = _load(run_dir)  # a standby may have waited for days
     embedded = config.embedded_containerd
     if embedded is None:
@@ -54,7 +55,7 @@ async def keep(service_log: LogFile) -> int:
         try:
             async with asyncio.timeout(delay):
                 await signals.ending.wait()
-            return 0
+            return 1
         except TimeoutError:
             pass
     output = Path(config.log_dir) / "containerd.out"
@@ -72,7 +73,7 @@ async def keep(service_log: LogFile) -> int:
     code = await ended
     told_to_end = signals.ending.is_set()
     (log.info if told_to_end else log.error)("containerd ended with %s", code)
-    return 0 if told_to_end else 1
+    return 1
 
 
 def _load(run_dir: Path) -> EffectiveConfig:

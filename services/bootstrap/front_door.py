@@ -1,7 +1,7 @@
 """From flags and files to config.json, manifest.json and the containerd's files; or to lines that say why not.
 
 Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
-bus, in a thread; nothing here is asynchronous.
+bus, in a thread; only standing by is asynchronous, and its own module.
 """
 
 import logging
@@ -18,11 +18,11 @@ from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import machine, ports, supervisord
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_file import take_lock
-from services.bootstrap.adapters.service_notify import tell_ready
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.bootstrap.credential_door import CredentialDoor
-from services.generation import supervisor_generation
+from services.bootstrap.standing_by import stand_by
+from services.generation import supervisor_generation, supervisor_process
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, evaluate, load_generation
@@ -108,23 +108,16 @@ class BootstrapDoor:
         self._places: Places = find_places()
         self._run_dir = Path(self._places.run_dir)
         self.generation = self._generation = supervisor_generation()
-        self.supervisor_process = os.getppid()
+        self.supervisor_process = supervisor_process()
         self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
         self.pair = PairReport()
         self.credentials = CredentialDoor(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
 
-    def stand_by(self) -> None:
+    async def stand_by(self) -> None:
         """An orphaned bootstrap goes on: its configuration holds for our supervisord too, its containerd is ours."""
-        try:
-            config, _ = load_generation(str(self._run_dir))
-            self._write_config(config)
-            if config.embedded_containerd:
-                start_containerd()
-            tell_ready(self._run_dir, self._generation)  # the orphans work: the agent is up
-        except (OSError, OperatorError) as error:
-            log.error("standing by without a configuration to confirm: %s", error)
+        await stand_by(self._run_dir, self._generation, self._write_config)
 
     def configure(self) -> EffectiveConfig:
         """Evaluate and write; or keep the last good configuration where services may be running by it."""
@@ -270,20 +263,6 @@ def write_containerd_files(config: EffectiveConfig) -> None:
     write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
     if not facts.has_iptables:
         log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
-
-
-def start_containerd() -> bool:
-    """Have supervisord run the program `containerd`; False (and a line in the log) when it did not."""
-    parent = supervisord.Supervisord.of_environment()
-    if parent is None:
-        log.warning("no supervisord here: start `python -P -m services.bootstrap.containerd` yourself")
-        return True
-    try:
-        parent.start_program("containerd")
-    except supervisord.SupervisordError as error:
-        log.error("the embedded containerd was not started: %s", error)
-        return False
-    return True
 
 
 def report_kept(lines: tuple[str, ...]) -> None:

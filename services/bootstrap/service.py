@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from functools import partial
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
@@ -24,9 +25,9 @@ from services.bootstrap.front_door import (
     certificate_state,
     changed_since,
     pair_request,
-    start_containerd,
 )
 from services.bootstrap.kubeconfig_follower import KubeconfigFollower
+from services.bootstrap.standing_by import keep_asking_for_containerd
 from services.bootstrap.systemd import Systemd
 from services.launch import Context
 from shared.config.findings import ConfigurationRefusedError
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 _TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
-_RETRY = 30.0  # seconds between attempts to have supervisord start containerd; it tells us of nothing
 _MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
 
@@ -73,7 +73,8 @@ class Bootstrap:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.set)
         async with asyncio.TaskGroup() as tasks:
             if self._config.embedded_containerd:
-                tasks.create_task(self._start_containerd(), name="containerd")
+                trouble = partial(self._context.bus.trouble, "containerd")
+                tasks.create_task(keep_asking_for_containerd(trouble), name="containerd")
             if self._follower is not None:
                 tasks.create_task(self._follower.run(), name="kubeconfig")
             tasks.create_task(self._systemd.run(), name="systemd")
@@ -88,12 +89,6 @@ class Bootstrap:
     def _client_changed(self) -> None:
         if self._follower is not None:
             self._follower.wake()
-
-    async def _start_containerd(self) -> None:
-        while not await asyncio.to_thread(start_containerd):
-            self._context.bus.trouble("containerd", "the embedded containerd was not started by supervisord")
-            await asyncio.sleep(_RETRY)
-        self._context.bus.trouble("containerd", None)
 
     async def _watch(self) -> None:
         """Note which of our files change. Directories are watched, for editors and mounts replace files whole."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodStatus
 from bus.messages.status import StatusWritten
 from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_of
-from services.generation import supervisor_generation
+from services.generation import supervisor_generation, supervisor_process
 from services.launch import Context
 from services.status.adapters.host import Host, ThisHost
 from services.status.clients import Clients
@@ -83,7 +82,7 @@ class Status:
         self._written = self._bus.own(STATUS_WRITTEN)
         reviews = Reviews(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": judgement.run}
-        systemd = Systemd(context, os.getppid())
+        systemd = Systemd(context, supervisor_process())
         if systemd.is_waited_for:
             self._parts["watchdog"] = systemd.run
         if clients is None:

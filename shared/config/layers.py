@@ -172,7 +172,8 @@ def _note_origins(layers: Layers, layer: Layer) -> None:
 
 def _forget(known: dict[str, Any], key: str) -> None:
     """Forget a key and all that is below it."""
-    for one in [one for one in known if one == key or one.startswith((f"{key}.", f"{key}["))]:
+    below = (f"{key}.", f"{key}[")
+    for one in [one for one in known if one == key or one.startswith(below)]:
         del known[one]
 
 

@@ -1,7 +1,7 @@
 """A service for tests of the frame: does what the file `<BULKHEAD_HOME>/dummy` says, else just lives.
 
-`fail` raises, `refuse` raises an OperatorError, `hang` blocks the loop, `stay` ignores being cancelled, `chatter` logs
-and prints without end.
+`fail` raises, `cling` too, with a socket left open that the bus then waits for, `refuse` raises an OperatorError,
+`hang` blocks the loop, `stay` ignores being cancelled, `chatter` logs and prints without end.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+
+import zmq
 
 from services import launch as frame
 from services.launch import Context
@@ -31,7 +33,9 @@ class Dummy:
         file = Path(os.environ["BULKHEAD_HOME"]) / "dummy"
         order = file.read_text() if file.exists() else ""
         log.info("dummy runs: %s on %s", order, self._context.config.node_name)
-        if order == "fail":
+        if order == "cling":
+            self._left = vars(self._context.bus)["_context"].socket(zmq.PUSH)
+        if order in ("fail", "cling"):
             raise ValueError("as ordered")
         if order == "refuse":
             raise OperatorError("is not to be had", where="the moon", remedy="look up")

@@ -50,11 +50,12 @@ def test_bootstrap_has_it_started_with_a_configuration_that_it_takes(agent: Agen
     assert not alive(containerd)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("victim", ["wrapper", "containerd"])
-def test_killed_it_comes_back_as_one(agent: Agent, victim: str) -> None:
+def test_ended_by_anybody_it_comes_back_as_one(agent: Agent, victim: str, number: signal.Signals) -> None:
     agent.start()
     before = child(agent)
-    os.kill(agent.holder("containerd") if victim == "wrapper" else before, signal.SIGKILL)
+    os.kill(agent.holder("containerd") if victim == "wrapper" else before, number)
     after = child(agent, besides=before)
     assert not alive(before)
     assert alive(after)

@@ -14,13 +14,16 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
+from shared.cri.interface import RuntimeCallError
 from shared.model.runtime import ContainerState, RuntimePod
 from tests.world import World, busybox_pod
+from tools.leftovers import shims_of
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 BACK_WITHIN = 3.0  # seconds, from the kill to a beat of the next process
 RUNS_WITHIN = 5.0  # seconds, from the return of a process to a running pod
+CONTAINERD_WAITS = 5.0  # seconds for a shim, if nobody tells it to wait longer; then it kills the container
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -78,6 +81,29 @@ async def test_a_killed_containerd_is_back_and_the_container_is_the_same(world: 
     await world.wait_running("after")
     world.remove_manifest("after")
     await world.wait_gone("after")
+
+
+async def test_a_containerd_that_is_back_before_a_busy_shim_answers_leaves_the_container_alone(world: World) -> None:
+    before = await instances(world, "steady")
+    shims = shims_of(world.home.path)
+    assert shims
+    pid = world.kill("containerd")
+    for shim in shims:
+        os.kill(shim, signal.SIGSTOP)
+    try:
+        await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back", 10)
+        await asyncio.sleep(1.5 * CONTAINERD_WAITS)
+    finally:
+        for shim in shims:
+            os.kill(shim, signal.SIGCONT)
+
+    async def listed() -> list[tuple[str, int, ContainerState]]:
+        try:
+            return await instances(world, "steady")
+        except RuntimeCallError:
+            return []
+
+    assert await world.wait_for(listed, "the container to be listed", 30) == before
 
 
 @pytest.mark.parametrize("service", [name for name in SERVICES if name not in ("status", "server", "bootstrap")])

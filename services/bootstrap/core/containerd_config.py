@@ -10,6 +10,9 @@ from typing import Any
 
 from shared.config.effective import EmbeddedContainerd
 
+_SHIM_ANSWERS_WITHIN = 30  # seconds; one that never answers keeps the runtime away for as long, once per container
+_STATE_WITHIN = 10  # seconds, as many as the whole look at a container may take when containerd starts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -39,6 +42,12 @@ disabled_plugins = [
 
 [grpc]
   address = {_toml(embedded.socket)}
+
+# How long a containerd that was started again waits for a shim to answer (5 s by itself: then it kills the container),
+# and for the state of its task (2 s: then it calls the container unknown, and that is to be killed, too).
+[timeouts]
+  "io.containerd.timeout.shim.load" = "{_SHIM_ANSWERS_WITHIN}s"
+  "io.containerd.timeout.task.state" = "{_STATE_WITHIN}s"
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = {_toml(embedded.sandbox_image)}

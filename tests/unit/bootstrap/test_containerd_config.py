@@ -25,6 +25,8 @@ def test_the_configuration_is_toml_of_version_two() -> None:
     assert cri["containerd"]["snapshotter"] == "overlayfs"
     assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"]
     assert not cri["restrict_oom_score_adj"]
+    # a busy machine's shims answer late, and a containerd that was killed must not kill their containers for it
+    assert config["timeouts"] == {"io.containerd.timeout.shim.load": "30s", "io.containerd.timeout.task.state": "10s"}
 
 
 def test_a_machine_that_allows_less_is_asked_for_less() -> None:

@@ -12,7 +12,7 @@ import pytest
 from shared import log as module
 from shared.config.effective import EffectiveConfig
 from shared.klog import structured
-from shared.log import LogFile, configure_log, start_log
+from shared.log import LogFile, configure_log, set_levels, start_log
 from shared.log_lines import JsonForm, TextForm
 from shared.log_stream import StreamCopy, adopt_stream
 from shared.log_verbosity import CHATTY, Verbosity, verbose
@@ -253,3 +253,15 @@ def test_without_the_variables_there_is_no_copy(root: logging.Logger, monkeypatc
     assert handler.stderr is None and handler.stdout is None
     assert root.level == logging.INFO and logging.getLogger("aiohttp").level == logging.WARNING
     handler.finish()
+
+
+def test_a_level_that_holds_already_is_not_set_again(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_levels(Verbosity())
+    log, told = logging.getLogger("services.podsync"), []
+    assert not log.isEnabledFor(logging.DEBUG)
+    monkeypatch.setattr(logging.Logger, "setLevel", lambda self, level: told.append(self.name))
+    set_levels(Verbosity())
+    assert told == []
+    monkeypatch.undo()
+    set_levels(Verbosity(4))
+    assert log.isEnabledFor(logging.DEBUG)

@@ -37,7 +37,7 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         argv = [sys.prefix + "/bin/python", "-P", "-m", "services.told_by_test"]
-        preloading(argv[0], argv, {"PATH": os.environ["PATH"], "TOLD": line.strip()})
+        preloading(argv[0], argv, {"PATH": os.environ["PATH"], "CHANGED": "new", "TOLD": line.strip()})
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 _TOLD = """
@@ -100,7 +100,7 @@ class Forks:
             self.process = subprocess.Popen(
                 [PYTHON, "-c", _FORKS, str(directory), str(write)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True, pass_fds=[write],
-                env={**os.environ, "PYTHONPATH": f"{directory}:{Path.cwd()}"},
+                env={**os.environ, "PYTHONPATH": f"{directory}:{Path.cwd()}", "CHANGED": "old"},
             )  # fmt: skip
         os.close(write)
 
@@ -132,7 +132,7 @@ def test_a_forked_service_looks_like_an_executed_one(forks: Forks) -> None:
     assert told["imported_by"] == forks.process.pid != told["pid"]
     assert told["cmdline"] == [PYTHON, "-P", "-m", "services.told_by_test"]
     assert told["comm"] == "told_by_test" and told["argv"][1:] == []
-    assert set(told["environment"]) == {"PATH", "TOLD"}
+    assert set(told["environment"]) == {"PATH", "CHANGED", "TOLD"} and told["environment"]["CHANGED"] == "new"
     assert told["fds"] == [0, 1, 2, int(told["environment"]["TOLD"])]
     assert told["term"] and told["wakeup"] == -1
     assert told["usr1"] == signal.SIG_IGN.name, "an exec keeps ignored signals ignored"

@@ -1,0 +1,120 @@
+"""Who becomes the service, who stands by, and who ends because nobody started it any more."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bus.lock import ServiceLock
+from services import standby
+from services.generation import SUPERVISORD, generation_of, supervisor_generation, supervisor_process
+
+
+def signals() -> standby.Signals:
+    return standby.Signals(on_second=lambda: None)
+
+
+def started_by(monkeypatch: pytest.MonkeyPatch, identity: str) -> None:
+    monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
+    monkeypatch.setenv(SUPERVISORD, identity)
+
+
+def test_the_supervisord_that_started_us_is_known_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisord = subprocess.Popen(["sleep", "60"])
+    identity = generation_of(supervisord.pid)
+    started_by(monkeypatch, identity)
+    supervisord.kill()
+    supervisord.wait()
+    assert (supervisor_generation(), supervisor_process()) == (identity, supervisord.pid)
+    assert generation_of(supervisord.pid) == ""
+
+
+def test_without_a_supervisord_there_is_no_generation_and_the_parent_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUPERVISOR_ENABLED", raising=False)
+    monkeypatch.setenv(SUPERVISORD, "boot/1/2")  # of a supervisord that has nothing to do with us
+    assert (supervisor_generation(), supervisor_process()) == ("", os.getppid())
+
+
+def test_without_the_plug_in_the_parent_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
+    monkeypatch.delenv(SUPERVISORD, raising=False)
+    assert supervisor_generation() == generation_of(os.getppid())
+
+
+async def test_a_free_lock_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started_by(monkeypatch, generation_of(os.getppid()))
+    lock = ServiceLock(tmp_path, "pleg")
+    assert await standby.acquire(lock, signals())
+    assert lock.held
+
+
+def test_one_whose_supervisord_has_ended_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not the process id is somebody else's by now."""
+    supervisord = subprocess.Popen(["sleep", "60"])
+    try:
+        started_by(monkeypatch, generation_of(supervisord.pid))
+        lock = ServiceLock(tmp_path, "pleg")
+        assert not asyncio.run(standby.acquire(lock, signals()))
+        supervisord.kill()
+        supervisord.wait()
+        assert not asyncio.run(standby.acquire(lock, signals()))
+        assert not lock.held
+    finally:
+        supervisord.kill()
+        supervisord.wait()
+
+
+async def test_what_is_done_meanwhile_has_ended_when_the_lock_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started_by(monkeypatch, generation_of(os.getppid()))
+    holder, lock = ServiceLock(tmp_path, "bootstrap"), ServiceLock(tmp_path, "bootstrap")
+    assert holder.try_acquire()
+    began, told = asyncio.Event(), list[str]()
+
+    async def meanwhile() -> None:
+        told.append("began")
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            told.append("ended")
+
+    acquiring = asyncio.create_task(standby.acquire(lock, signals(), meanwhile))
+    await began.wait()
+    assert not acquiring.done()
+    holder.release()
+    assert await acquiring
+    assert lock.held and told == ["began", "ended"]
+
+
+_SUPERVISORD = """
+import os
+from types import SimpleNamespace
+from services import preloading
+from services.generation import SUPERVISORD, generation_of
+preloading.Preloading.load = lambda self: None
+def execve(file, argv, env):
+    os.write(1, f"{env.get(SUPERVISORD)} {env['KEPT']}\\n".encode())
+    os._exit(0)
+options = SimpleNamespace(execve=execve, fork=os.fork)
+preloading.make(SimpleNamespace(options=options))
+if os.fork():  # as supervisord does that goes into the background
+    os.wait()
+    os._exit(0)
+for _ in range(2):
+    if options.fork() == 0:
+        options.execve("/bin/sh", ["/bin/sh"], {"KEPT": "yes"})
+    os.wait()
+print(generation_of(os.getpid()), "yes", flush=True)
+"""
+
+
+def test_what_supervisord_forks_is_told_by_whom_whatever_became_of_that_one() -> None:
+    done = subprocess.run([sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=60)
+    first, second, itself = done.stdout.splitlines()
+    assert first == second == itself
