@@ -1,5 +1,6 @@
 """What all tests share: the rule for what a machine lacks, and the time each lane took."""
 
+import gc
 import os
 import time
 from collections import defaultdict
@@ -10,10 +11,12 @@ import hypothesis
 import pytest
 
 from tests.lacking import lack
+from tests.unit.examples import QUICK
 from tools.prerequisites import missing_packages
 
 # A machine that does other things as well makes no example wrong.
 hypothesis.settings.register_profile("bulkhead", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 // QUICK)
 hypothesis.settings.load_profile("bulkhead")
 
 _TESTS = Path(__file__).resolve().parent
@@ -27,6 +30,12 @@ def _lacking() -> str:
         return "needs root: sudo make test"
     missing = missing_packages("run", "test")
     return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests live to the end: the collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

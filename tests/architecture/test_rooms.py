@@ -1,11 +1,11 @@
 """Each line stands in the room it belongs to: sizes, names, first lines, and who may import which package."""
 
-import ast
+import re
 import sys
 
 import pytest
 
-from tests.architecture.checkout import CHECKOUT, imports_of, python_files, tracked_files, tree_of
+from tests.architecture.checkout import CHECKOUT, imports_of, python_files, says_what_it_is_for, text_of, tracked_files
 from tools.file_sizes import report
 
 PRODUCT = ("bus", "services", "shared")
@@ -90,8 +90,15 @@ def test_every_third_party_package_is_a_declared_dependency_with_a_reason() -> N
 
 
 def test_every_module_begins_by_saying_what_it_is_for() -> None:
-    silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not ast.get_docstring(tree_of(name))]
+    silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not says_what_it_is_for(name)]
     assert not silent
+
+
+def test_a_number_of_examples_has_its_share_in_the_short_lane() -> None:
+    written = re.compile(r"max_examples=\d+[,)]")
+    assert written.search("@settings(max_examples=60)")
+    names = [name for name in python_files("tests") if name.startswith("tests/unit/")]
+    assert names and not [name for name in names if written.search(text_of(name))]
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

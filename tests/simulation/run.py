@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import functools
 import gc
 import os
 import shutil
@@ -56,10 +57,16 @@ def draw(seed: int) -> Case:
 
 def judge(case: Case, mutate: Mutate | None = None) -> Verdict:
     """Run undisturbed, then with the faults: it must end the same."""
-    reference = run(case.workload, (), case.seed)
+    reference = _undisturbed(case.workload, case.seed)
     if reference.violation:
         return reference
     return run(case.workload, case.faults, case.seed, reference.state, mutate)
+
+
+@functools.lru_cache(maxsize=16)
+def _undisturbed(workload: Workload, seed: int) -> Verdict:
+    """Always the same, so made once: shrinking and the broken agents ask for it again and again."""
+    return run(workload, (), seed)
 
 
 def run(

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+from collections.abc import Iterator
+from multiprocessing.pool import Pool
 
 import pytest
 
@@ -9,13 +11,19 @@ from tests.simulation.run import clear_memory, in_memory
 from tests.simulation.seeds import work
 
 SEEDS = 200
-PARTS = 8
+PARTS = 16
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Pool]:
+    """One process per core for all parts: each imports the whole agent."""
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), in_memory, ("test",)) as pool:
+        yield pool
+    clear_memory("test")
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
-def test_a_disturbed_node_ends_as_an_undisturbed_one(part: int) -> None:
+def test_a_disturbed_node_ends_as_an_undisturbed_one(workers: Pool, part: int) -> None:
     seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), in_memory, ("test",)) as pool:
-        told = [text for _, text, failed in pool.imap_unordered(work, seeds) if failed]
-    clear_memory("test")
+    told = [text for _, text, failed in workers.imap_unordered(work, seeds) if failed]
     assert not told, "\n".join(told)

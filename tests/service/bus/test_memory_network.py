@@ -2,11 +2,12 @@
 
 import asyncio
 import random
+from unittest.mock import patch
 
 import pytest
 
 from bus.interface import Change, Deleted, Freshness, NoAnswerError
-from bus.memory import Delivery, Fate, MemoryNetwork
+from bus.memory import IDLE_TURNS, Delivery, Fate, MemoryNetwork
 from bus.messages.beat import Beat, GetHealth
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
@@ -43,6 +44,33 @@ class World:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+async def turns_of(network: MemoryNetwork) -> int:
+    """How many turns of the loop it took to settle."""
+    selector = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]  # asked once in every turn
+    with patch.object(selector, "select", wraps=selector.select) as select:
+        await network.settle()
+    return select.call_count
+
+
+async def test_nobody_is_waited_for_where_nothing_is_ready_to_run() -> None:
+    assert await turns_of(MemoryNetwork()) <= 3
+
+
+@pytest.mark.parametrize("steps", [1, 5, IDLE_TURNS - 2])
+async def test_who_reacts_in_several_steps_has_reacted(steps: int) -> None:
+    done = asyncio.Event()
+
+    async def react() -> None:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done.set()
+
+    task = asyncio.create_task(react())
+    await MemoryNetwork().settle()
+    assert done.is_set()
+    await task
 
 
 async def test_a_lost_last_update_is_noticed_by_the_next_beat(world: World) -> None:

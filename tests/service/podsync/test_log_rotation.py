@@ -226,6 +226,7 @@ async def test_a_log_that_is_a_link_is_not_rotated(writer: Writer, tmp_path: Pat
     assert (beside(path), writer.runtime.requests("ReopenContainerLog")) == (["0.log"], [])
 
 
+@pytest.mark.long
 async def test_packing_a_backlog_leaves_the_event_loop_alone(tmp_path: Path) -> None:
     writer = Writer(tmp_path, files=20, workers=2)
     paths = [await writer.start(f"c{number}") for number in range(4)]

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,9 @@ from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.heard import Heard
-from tests.fakes.virtual_time import VirtualLoop, virtual_clock
+from tests.fakes.virtual_time import AtOnce, VirtualLoop, virtual_clock
 
 NODE = "node1"
-ROUNDS = 4  # of threads and what reacts to them; a merge uses one thread at a time
 
 
 def pod(name: str, *, namespace: str = "default", **spec: Any) -> Object:
@@ -44,7 +42,7 @@ class ClusterNode:
     """One node's sources, life after life, and what is heard of it."""
 
     def __init__(self, tmp_path: Path, drops: OlderServer = NEWEST, **config: Any) -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))  # so that a turn of it is all of it
+        asyncio.get_running_loop().set_default_executor(AtOnce())
         self.clock = virtual_clock()
         self.network = MemoryNetwork(self.clock)
         self.api = FakeApiServer(self.clock, drops=drops)
@@ -94,10 +92,7 @@ class ClusterNode:
         await self._bus.stop()
 
     async def settle(self) -> None:
-        """Everything that can react has reacted, threads too; no time passes."""
-        for _ in range(ROUNDS):
-            await self.network.settle()
-            await asyncio.to_thread(lambda: None)
+        """Everything that can react has reacted; no time passes."""
         await self.network.settle()
         assert self._task is None or not self._task.done(), self._task
 

@@ -17,8 +17,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from tests.fakes.api_resources import target_of
 from tests.fakes.api_server import FakeApiServer, FakeClient
-from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
-from tests.service.status.node_stage import AtOnce
+from tests.fakes.virtual_time import AtOnce, ended, pass_time, until, virtual_clock
 
 USER = "system:node:n1"
 EVENTS = paths.events("default")

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +25,7 @@ from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer, FakeClient
 from tests.fakes.heard import Heard
-from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
+from tests.fakes.virtual_time import AtOnce, ended, pass_time, until, virtual_clock
 
 NAME = "n1"
 USER = "system:node:n1"
@@ -57,18 +56,6 @@ NO_DISK_PRESSURE = {
     "lastTransitionTime": "2023-11-14T22:00:00Z",
 }
 DISK_PRESSURE = NO_DISK_PRESSURE | {"status": "True", "reason": "KubeletHasDiskPressure"}
-
-
-class AtOnce(ThreadPoolExecutor):
-    """Runs what is given to a thread on the spot: a disk takes no virtual time."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
 
 class HeartbeatClient(FakeClient):

@@ -13,6 +13,7 @@ from bus.ledger import Ledger
 from bus.messages.beat import Beat
 from bus.messages.snapshot import Snapshot
 from bus.replica import Outcome, Replica
+from tests.unit.examples import examples
 
 STREAM = "pods.desired"
 KEYS = "abc"
@@ -115,7 +116,7 @@ class World:
             self.take(self.replica.snapshot(self.ledger.snapshot(), self.now))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEPS, max_size=60), FATES)
 def test_one_good_round_leaves_the_follower_equal_to_its_owner(steps: list[Step], fates: list[tuple[int, int]]) -> None:
     world = World(fates)
@@ -131,7 +132,7 @@ def test_one_good_round_leaves_the_follower_equal_to_its_owner(steps: list[Step]
         assert follower == owner
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(STEPS, max_size=60), FATES)
 def test_a_restarted_owner_that_is_never_complete_deletes_nothing_it_did_not_list(
     steps: list[Step], fates: list[tuple[int, int]]

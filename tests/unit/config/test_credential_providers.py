@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shared.config.credential_providers import check_credential_providers
 from shared.config.findings import Findings
+from tests.unit.examples import examples
 
 GATES = {"KubeletServiceAccountTokenForCredentialProviders": True}
 API = "credentialprovider.kubelet.k8s.io"
@@ -223,7 +224,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(st.sampled_from([*provider(), "args", "env", "tokenAttributes"]), VALUES), VALUES)
 def test_no_provider_breaks_the_check(
     tmp_path_factory: pytest.TempPathFactory, changes: dict[str, Any], other: Any

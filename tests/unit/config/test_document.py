@@ -13,6 +13,7 @@ from shared.config.field_table import FIELDS
 from shared.config.fields import schema_tree
 from shared.config.findings import ERROR, Findings
 from shared.config.spelling import closest
+from tests.unit.examples import examples
 
 SCHEMA = schema_tree(FIELDS)
 
@@ -275,7 +276,7 @@ def test_no_text_makes_the_reader_fail(text: str) -> None:
     lines_of(text)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(alphabet="ab01:-[]{}&*<,!|>'\"#%? \n\t", max_size=60))
 def test_no_syntax_makes_the_reader_fail(text: str) -> None:
     lines_of(text, any_case=True)
@@ -291,7 +292,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.dictionaries(st.sampled_from([*SCHEMA, "Port", "x"]), _JSON, max_size=5), st.booleans())
 def test_no_structure_makes_the_decoder_fail(data: dict[str, Any], any_case: bool) -> None:
     findings = Findings()

@@ -11,6 +11,7 @@ from shared.config.flag_text import flag_lines
 from shared.config.flags import Flags, FlagsRefusedError, parse_flags
 from shared.config.help_text import version_text
 from shared.version import KUBERNETES_RELEASE
+from tests.unit.examples import examples
 
 
 def refused(*arguments: str) -> FlagsRefusedError:
@@ -198,7 +199,7 @@ ARGUMENTS = st.lists(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(ARGUMENTS)
 def test_no_command_line_gives_anything_but_flags_or_one_line(arguments: list[str]) -> None:
     try:
@@ -211,7 +212,7 @@ def test_no_command_line_gives_anything_but_flags_or_one_line(arguments: list[st
     assert all(line.isprintable() for line in flag_lines(flags))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     st.sampled_from(sorted(FLAGS)), st.text(st.sampled_from('abz019.-+=<,:;"\\ \n_%xeGiKmsNoSchedule/*é'), max_size=30)
 )

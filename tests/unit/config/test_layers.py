@@ -1,5 +1,6 @@
 """Defaults, file, drop-ins and flags stand over one another, and every value knows where it came from."""
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -95,6 +96,22 @@ def file(data: dict[str, Any], facts: Circumstances | None = None) -> Layers:
     return lay_file(decoded, "/d/k.yaml", facts or Circumstances())
 
 
+@cache
+def empty_file() -> Layers:
+    """Of a file that says nothing. Shared by many tests, which only lay something over it."""
+    return file({})
+
+
+@cache
+def empty_drop_ins() -> Layers:
+    return dropped(empty_file())
+
+
+@cache
+def no_file() -> Layers:
+    return lay_flags_only(Circumstances())
+
+
 def dropped(base: Layers, *patches: dict[str, Any]) -> Layers:
     findings = Findings()
     drop_ins = [document(patch, f"/c/{index}.conf:1:1") for index, patch in enumerate(patches)]
@@ -111,11 +128,11 @@ def flagged(layers: Layers, *arguments: str) -> Layers:
 
 @EVERY_FIELD
 def test_what_nobody_gave_has_the_default_of_the_table(field: Field) -> None:
-    for layers in (file({}), dropped(file({}))):
+    for layers in (empty_file(), empty_drop_ins()):
         assert value_of(layers.data, field.key) == plain(field.default)
         if field.default is not None:
             assert layers.origins[field.key] == Origin(Layer.DEFAULT)
-    layers = lay_flags_only(Circumstances())
+    layers = no_file()
     wanted = None if field.key == "evictionHard" else field.flags_only_default
     assert value_of(layers.data, field.key) == plain(wanted)
 
@@ -131,7 +148,7 @@ def test_each_field_can_be_given_in_the_file(field: Field) -> None:
 
 @EVERY_FIELD
 def test_each_field_can_be_given_in_a_drop_in_which_wins_over_the_file(field: Field) -> None:
-    for base in (file({}), file(nested(field.key, sample(field))), lay_flags_only(Circumstances())):
+    for base in (empty_file(), file(nested(field.key, sample(field))), no_file()):
         layers = dropped(base, nested(field.key, zero(field)), nested(field.key, sample(field)))
         value, wanted = value_of(layers.data, field.key), sample(field)
         assert value == wanted or (field.key == "evictionHard" and value.items() >= wanted.items())
@@ -145,7 +162,7 @@ def test_each_flag_wins_over_everything(field: Field) -> None:
     assert field.flag_kind is not None
     text = value_text(field.flag_kind, sample(field))
     argument = f"--{field.flag}={text.strip('[]') if field.flag_kind is FlagKind.STRINGS else text}"
-    for layers in (file(nested(field.key, zero(field))), dropped(file({}), nested(field.key, zero(field)))):
+    for layers in (file(nested(field.key, zero(field))), dropped(empty_file(), nested(field.key, zero(field)))):
         flagged(layers, argument)
         assert value_of(layers.data, field.key) == sample(field)
         assert str(layers.origins[field.key]) == f"--{field.flag}"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import evaluate
+from tests.unit.examples import examples
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 LONGEST = 256 * 1024 - len(HEAD) - 100
@@ -87,7 +88,7 @@ _VALUES = st.sampled_from(
 _KEYS = st.sampled_from([one.key for one in FIELDS if "." not in one.key] + ["Nonsense", "logging", "tracing"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(_KEYS, _VALUES), max_size=6), drop_in=st.booleans())
 def test_whatever_a_file_says_it_is_taken_or_refused(
     tmp_path: Path, pairs: list[tuple[str, str]], drop_in: bool
@@ -100,7 +101,7 @@ def test_whatever_a_file_says_it_is_taken_or_refused(
         assert error.lines and all("\n" not in line for line in error.lines)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_whatever_a_file_holds_it_is_taken_or_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "f"

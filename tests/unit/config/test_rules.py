@@ -14,6 +14,7 @@ from shared.config.findings import ERROR, Findings
 from shared.config.gate_table import GATES
 from shared.config.rules import check_clients, check_rules
 from tests.unit.config.rule_checks import DEFAULT_GATES, effective, found, warned
+from tests.unit.examples import examples
 
 HARD = "evictionHard"
 
@@ -242,7 +243,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return {field.key: draw(well_typed(field.schema)) for field in fields}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(documents(), st.booleans())
 def test_no_well_typed_document_breaks_the_rules_themselves(changes: dict[str, Any], gates: bool) -> None:
     findings = Findings()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.klog import folded_text, go_quote, json_line, shortened_json, structured, text_body, text_header
+from tests.unit.examples import examples
 
 
 class Phase(StrEnum):
@@ -141,7 +142,7 @@ MESSAGES = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SURROGATES | MESSAGES)
 def test_anything_is_one_record_of_text(message: str) -> None:
     first, *further = text_body(message).split("\n")
@@ -149,7 +150,7 @@ def test_anything_is_one_record_of_text(message: str) -> None:
     assert all(line.startswith("\t") or re.match(r" >( |$)", line) for line in further)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SURROGATES | MESSAGES)
 def test_anything_is_one_json_object_on_one_line(message: str) -> None:
     line = json_line(1.5, "a/b.py:1", message, 0)

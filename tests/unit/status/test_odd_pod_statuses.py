@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from services.status.core.pod_status_baseline import kept_of, newest
 from services.status.core.pod_status_deletion import may_be_deleted
 from services.status.core.pod_status_merge import merged_status, status_patch
+from tests.unit.examples import examples
 
 NOW, LATER = "2026-01-01T01:00:00Z", "2026-01-01T02:00:00Z"
 
@@ -72,7 +73,7 @@ METADATA = mostly(
 POD = st.fixed_dictionaries({}, optional={"metadata": METADATA, "status": STATUS})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(api=POD, wanted=STATUS_OBJECT)
 def test_any_status_is_merged_and_a_second_time_is_no_change(api: Any, wanted: Any) -> None:
     status_patch(api, wanted, now=NOW)
@@ -81,7 +82,7 @@ def test_any_status_is_merged_and_a_second_time_is_no_change(api: Any, wanted: A
     assert status_patch({"status": written}, wanted, now=LATER) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(watched=st.none() | POD, answered=st.none() | POD, in_step=st.booleans())
 def test_any_two_objects_are_compared(watched: Any, answered: Any, in_step: bool) -> None:
     kept = kept_of(answered) if answered is not None else None
@@ -89,7 +90,7 @@ def test_any_two_objects_are_compared(watched: Any, answered: Any, in_step: bool
     assert newest(watched, kept, in_step=in_step).certain in (True, False)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pod=POD)
 def test_of_any_object_it_is_known_whether_it_may_go(pod: Any) -> None:
     assert may_be_deleted(pod, None, admitted_is_all=False) is False

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from services.volume.adapters import atomic_writer
 from services.volume.adapters.atomic_writer import AtomicWriter
 from services.volume.core.payload import ContentError, PayloadFile
+from tests.unit.examples import examples
 
 WALL = 1_738_318_830.0  # 2025-01-31T10:20:30Z
 
@@ -120,7 +121,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d/e", "d/f", "g/h/i"])
 PAYLOADS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "33"]), max_size=5)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(st.tuples(PAYLOADS, st.integers(0, 14)), min_size=1, max_size=5), PAYLOADS)
 def test_killed_anywhere_it_shows_old_or_new_and_the_next_run_cleans_up(
     tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[dict[str, str], int]], last: dict[str, str]

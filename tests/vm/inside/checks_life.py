@@ -38,7 +38,7 @@ def start_one_by_one(manifests: dict[str, Object]) -> None:
     """Each once the one before has left Pending: sandboxes made all at once outlast the calls where all is emulated."""
 
     def begun(name: str) -> bool:
-        return ((node.pods().get(name) or {}).get("status") or {}).get("phase", "Pending") != "Pending"
+        return bool((node.pods().get(name, {}).get("status") or {}).get("phase", "Pending") != "Pending")
 
     for name, manifest in manifests.items():
         node.put({name: manifest})
