@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load vm night quick quick-unit quick-service run clean \
-    test-unit test-service test-e2e test-behaviour test-process
+    test-unit test-service test-e2e test-behaviour-process test-behaviour test-process test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
 export UV_HTTP_TIMEOUT ?= 180
@@ -64,19 +64,28 @@ coverage: venv  ## the two pure halves of the bus: every branch
 test: test-deps assets check coverage  ## check and every test
 	@failed=0; make="$(MAKE) --no-print-directory --keep-going --output-sync=target"; \
 	$$make --jobs=2 test-unit test-service || failed=1; \
-	$$make --jobs=2 test-e2e test-behaviour || failed=1; \
-	$$make test-process || failed=1; \
+	$$make --jobs=2 test-e2e test-behaviour-process || failed=1; \
+	$$make test-alone || failed=1; \
 	exit $$failed
 
-# Two at once where each leaves a core idle or waits for a runtime; the process lane kills and measures, alone. Each has
-# scratch folders of its own: one run must not clear another's away while its mounts stand.
+# Two at once where each leaves a core idle or waits for a runtime; what measures how soon something comes runs alone.
+# Each has scratch folders of its own: one run must not clear another's away while its mounts stand.
 PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t
-test-unit test-service:
-	$(PYTEST) $(if $(filter test-unit,$@),tests/unit,tests/service tests/architecture tests/simulation)
-test-e2e test-behaviour test-process:
-	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST) \
-	    $(if $(filter test-e2e,$@),tests/e2e --ignore=tests/e2e/behaviour) \
-	    $(if $(filter test-behaviour,$@),tests/e2e/behaviour) $(if $(filter test-process,$@),tests/process)
+PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
+test-unit:
+	$(PYTEST) tests/unit
+test-service:
+	$(PYTEST) tests/service tests/architecture tests/simulation
+test-e2e:
+	$(PYTEST_REAL) tests/e2e --ignore=tests/e2e/behaviour -m "not alone"
+test-behaviour-process:
+	@failed=0; for lane in test-behaviour test-process; do $(MAKE) --no-print-directory $$lane || failed=1; done; exit $$failed
+test-behaviour:
+	$(PYTEST_REAL) tests/e2e/behaviour
+test-process:
+	$(PYTEST_REAL) tests/process -m "not alone"
+test-alone:
+	$(PYTEST_REAL) tests/process tests/e2e -m alone
 
 bench: test-deps assets venv  ## measure the Go kubelet and this one side by side (25 minutes; ARGS=--quick: 6)
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m bench $(ARGS)

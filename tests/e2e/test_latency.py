@@ -14,7 +14,7 @@ import pytest
 from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.timeout(180)]
 
 START_WITHIN = 1.0  # seconds, median
 RESTART_WITHIN = 0.5

@@ -122,6 +122,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Result]:
     return dict(zip(SEEDS, asyncio.run(run_all()), strict=True))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("seed", SEEDS)
 class TestTwentyKills:
     def test_leave_every_follower_equal_to_its_owner(self, results: dict[int, Result], seed: int) -> None:

@@ -19,7 +19,7 @@ from shared.model.runtime import ContainerState, RuntimePod
 from tests.world import World, busybox_pod
 from tools.leftovers import shims_of
 
-pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 BACK_WITHIN = 3.0  # seconds, from the kill to a beat of the next process
 RUNS_WITHIN = 5.0  # seconds, from the return of a process to a running pod
