@@ -81,7 +81,7 @@ test-e2e:
 test-behaviour-process:
 	@failed=0; for lane in test-behaviour test-process; do $(MAKE) --no-print-directory $$lane || failed=1; done; exit $$failed
 test-behaviour:
-	$(PYTEST_REAL) tests/e2e/behaviour
+	$(PYTEST_REAL) tests/e2e/behaviour -m "not alone"
 test-process:
 	$(PYTEST_REAL) tests/process -m "not alone"
 test-alone:

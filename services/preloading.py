@@ -50,7 +50,8 @@ class Preloading:
         for file in _files() - _STAMPS.keys():
             _STAMPS[file] = None if _was_touched_since(began, file) else _stamp(file)
         self._noted = "".join(f"{file}{_END}{stamp}{_END}" for file, stamp in _STAMPS.items())
-        importlib.import_module("services.forked_memory").settle()
+        with contextlib.suppress(Exception):  # it saves memory, and nothing depends on it
+            importlib.import_module("services.forked_memory").settle()
 
     def before_fork(self) -> None:
         """Note who forks: the child may be an orphan before it can ask."""

@@ -6,6 +6,7 @@ own supervisord is killed ends, also when that was before it got here: nobody wo
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -17,6 +18,8 @@ from bus.lock import ServiceLock
 from services.generation import supervisor_process
 
 log = logging.getLogger(__name__)
+
+_LOOK_AT_PARENT = 5.0  # seconds; only where the kernel gives nobody a pidfd, and so nobody tells
 
 
 class Signals:
@@ -49,31 +52,33 @@ async def acquire(
     """Hold the lock and return True; or False when the process was told to end and the holder has ended too, or when
     whoever started us has gone: then also with the lock free, for nobody would ever stop us or start us again.
 
-    `meanwhile` runs while the lock is held by another process, and has ended before we hold it.
+    `meanwhile` runs while the lock is held by another process, and has ended when this returns.
     """
-    parent = _open_parent()
-    if parent is None:
-        log.warning("%s: whoever started us has ended already: ending", lock.path.stem)
-        return False
+    process = supervisor_process()
+    parent = _open(process)
     try:
+        if os.getppid() != process:  # opened first and judged then: ids are used again
+            log.warning("%s: whoever started us has ended already: ending", lock.path.stem)
+            return False
         if lock.try_acquire():
             return True
         log.warning("%s is running as process %s: standing by to take over", lock.path.stem, lock.holder() or "unknown")
-        work = asyncio.ensure_future(meanwhile()) if meanwhile else None
+        work = asyncio.ensure_future(_told(meanwhile)) if meanwhile else None
         try:
-            return await _stand_by(lock, signals, parent)
+            return await _stand_by(lock, signals, _ended(process, parent))
         finally:
             if work is not None:
                 await _end(work)
     finally:
-        os.close(parent)
+        if parent is not None:
+            os.close(parent)
 
 
-async def _stand_by(lock: ServiceLock, signals: Signals, parent: int) -> bool:
+async def _stand_by(lock: ServiceLock, signals: Signals, parent_ended: Coroutine[Any, Any, None]) -> bool:
     signals.on_hangup = lambda: pass_on(lock, signal.SIGHUP)
     acquiring = asyncio.ensure_future(lock.acquire())
     ending = asyncio.ensure_future(signals.ending.wait())
-    orphaned = asyncio.ensure_future(_ended(parent))
+    orphaned = asyncio.ensure_future(parent_ended)
     await asyncio.wait({acquiring, ending, orphaned}, return_when=asyncio.FIRST_COMPLETED)
     signals.on_hangup = lambda: None
     if orphaned.done() and not acquiring.done() and not ending.done():
@@ -93,37 +98,40 @@ async def _stand_by(lock: ServiceLock, signals: Signals, parent: int) -> bool:
     return False
 
 
-def _open_parent() -> int | None:
-    """A pidfd of whoever started us, None when that has gone. Opened first and judged then: ids are used again."""
-    process = supervisor_process()
+def _open(process: int) -> int | None:
+    """A pidfd, None where there is none to be had: the process is gone, or the kernel or a sandbox refuses it."""
     try:
-        parent = os.pidfd_open(process)
+        return os.pidfd_open(process)
     except OSError:
         return None
-    if os.getppid() == process:
-        return parent
-    os.close(parent)
-    return None
 
 
-async def _ended(process: int) -> None:
+async def _ended(process: int, parent: int | None) -> None:
+    while parent is None and os.getppid() == process:
+        await asyncio.sleep(_LOOK_AT_PARENT)
+    if parent is None:
+        return
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(process, ended.set)
+    loop.add_reader(parent, ended.set)
     try:
         await ended.wait()
     finally:
-        loop.remove_reader(process)
+        loop.remove_reader(parent)
+
+
+async def _told(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do it; what it fails with is told at once, for it may be days until somebody waits for it."""
+    try:
+        await work()
+    except Exception:
+        log.exception("what is to be done while standing by failed")
 
 
 async def _end(work: "asyncio.Future[None]") -> None:
-    """Cancel it and wait until it has ended; what it failed with is told."""
+    """Cancel it and wait until it has ended; nobody depends on how."""
     work.cancel()
-    try:
+    with contextlib.suppress(asyncio.CancelledError, Exception):
         await work
-    except asyncio.CancelledError:
-        pass
-    except Exception:
-        log.exception("what was to be done while standing by failed")
 
 
 def pass_on(lock: ServiceLock, number: signal.Signals) -> None:

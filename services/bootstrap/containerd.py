@@ -72,6 +72,8 @@ async def keep(service_log: LogFile) -> int:
         child.terminate()
     code = await ended
     told_to_end = signals.ending.is_set()
+    if told_to_end:
+        lock.record_end()
     (log.info if told_to_end else log.error)("containerd ended with %s", code)
     return 1
 

@@ -28,21 +28,35 @@ async def stand_by(run_dir: Path, generation: str, confirm: Callable[[EffectiveC
     Not only once: it may have been about to write when we came, and what our supervisord restarts after that would
     wait for ever for a configuration of its own. `confirm` writes it and raises OSError.
     """
-    file, asking = run_dir / CONFIG_NAME, None
+    asking = None
     try:
-        with Inotify() as inotify:
-            inotify.add_watch(run_dir, Mask.MOVED_TO | Mask.CLOSE_WRITE)
+        with contextlib.ExitStack() as opened:
+            changes = _watch(run_dir, opened)
             while True:
                 config, complete = _look(run_dir, generation, confirm)
                 if config is not None and config.embedded_containerd and asking is None:
                     asking = asyncio.create_task(keep_asking_for_containerd(lambda _: None))
+                if changes is None:
+                    await asyncio.sleep(_RETRY)
+                    continue
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(None if complete else _RETRY):
-                        while (await inotify.get()).path != file:
+                        while (await changes.get()).path != run_dir / CONFIG_NAME:
                             pass
     finally:
         if asking is not None:
             asking.cancel()
+
+
+def _watch(run_dir: Path, opened: contextlib.ExitStack) -> Inotify | None:
+    """What happens in the run directory; None where the user's inotify instances or watches are used up."""
+    try:
+        changes = opened.enter_context(Inotify())
+        changes.add_watch(run_dir, Mask.MOVED_TO | Mask.CLOSE_WRITE)
+    except OSError as error:
+        log.error("%s cannot be watched, and is looked at every %.0f s: %s", run_dir, _RETRY, error)
+        return None
+    return changes
 
 
 def _look(
@@ -53,7 +67,7 @@ def _look(
         config, found = load_generation(str(run_dir))
     except (OSError, OperatorError) as error:
         log.error("standing by without a configuration to confirm: %s", error)
-        return None, True
+        return None, isinstance(error, FileNotFoundError | OperatorError)  # any other says nothing of the file
     try:
         if found != generation:
             confirm(config)

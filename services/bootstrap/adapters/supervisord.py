@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from services.generation import supervisor_process
+
 log = logging.getLogger(__name__)
 
 _PATIENCE = 10.0  # seconds for one call; a stopped supervisord must not stop us
@@ -75,7 +77,7 @@ def tell_operator(lines: tuple[str, ...]) -> None:
     the journal files under the unit.
     """
     try:
-        fd = os.open(f"/proc/{os.getppid()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = os.open(f"/proc/{supervisor_process()}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
         if error.errno not in (errno.ENXIO, errno.EACCES, errno.ENOENT):
             log.warning("supervisord's console cannot be opened: %s", error.strerror)

@@ -68,7 +68,9 @@ def pull_waits_until(record: PodRecord, image: str) -> float:
 
 def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> None:
     """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
+    known = record.image_backoff
+    # Also of images the pod names no more: the record must not grow with every edit of the spec.
+    record.image_backoff = {i: e for i, e in known.items() if now - e.updated <= EXPIRES_AFTER_SECONDS}
     entry = record.image_backoff.get(image)
-    fresh = entry is None or now - entry.updated > EXPIRES_AFTER_SECONDS
-    seconds = INITIAL_SECONDS if entry is None or fresh else min(entry.seconds * 2, MAXIMUM_SECONDS)
+    seconds = INITIAL_SECONDS if entry is None else min(entry.seconds * 2, MAXIMUM_SECONDS)
     record.image_backoff[image] = ImageBackoff(seconds=seconds, updated=now, message=message)

@@ -141,6 +141,8 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
         record.replacing |= replaced
         if record.init_containers:
             record.held_back |= replaced  # only the first of those starts at once
+        else:  # those that a kill before this one, which failed, has left alive are killed now
+            record.held_back = {name: c for name, c in record.held_back.items() if replaced.get(name) != c}
     changed = ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", "")
     events = [changed] if actions.sandbox_changed else []
     return Step(call=call, events=[*events, *killing_events(record)])

@@ -91,6 +91,40 @@ async def test_a_full_disk_is_tried_again(behind: StandingBy, monkeypatch: pytes
     await behind.confirmed()
 
 
+async def test_where_nothing_can_be_watched_it_looks_now_and_then(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(standing_by, "Inotify", refuse)
+    monkeypatch.setattr(standing_by, "_RETRY", 0.01)
+    behind = StandingBy(run_dir)
+    for node_name in ("first", "later"):
+        config = replace(CONFIG, node_name=node_name)
+        behind.orphan_writes(config)
+        await behind.confirmed(config)
+    await behind.end()
+
+
+async def test_a_file_that_cannot_be_opened_for_a_moment_is_looked_at_again(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = [OSError(24, "Too many open files")]
+
+    def load(directory: str) -> tuple[EffectiveConfig, str]:
+        if failures:
+            raise failures.pop()
+        return load_generation(directory)
+
+    monkeypatch.setattr(standing_by, "_RETRY", 0.01)
+    monkeypatch.setattr(standing_by, "load_generation", load)
+    write_atomically(run_dir / "config.json", encode_effective(CONFIG, "boot/6/old"))
+    behind = StandingBy(run_dir)
+    await behind.confirmed()
+    await behind.end()
+
+
 async def test_supervisord_is_asked_for_containerd_until_it_does_it(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,6 +169,18 @@ def test_a_module_that_cannot_be_imported_is_left_to_the_process_that_needs_it(t
     assert done.stdout == "True\n" and done.stderr == ""
 
 
+def test_a_python_whose_memory_cannot_be_settled_starts_the_services_all_the_same() -> None:
+    program = [
+        "import sys",
+        "del sys._clear_type_cache",  # deprecated since 3.13
+        "from services.preloading import Preloading",
+        "p = Preloading(); p.load(['services.exit_codes'])",
+        "print('services/exit_codes.py' in p._noted)",
+    ]
+    done = subprocess.run([sys.executable, "-c", "\n".join(program)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_what_a_reload_of_supervisord_finds_edited_is_still_old_in_memory(forks: Forks) -> None:
     assert forks.fork() == 7
     later = time.time() + 5

@@ -92,6 +92,66 @@ async def test_what_is_done_meanwhile_has_ended_when_the_lock_is_ours(
     assert lock.held and told == ["began", "ended"]
 
 
+async def test_what_fails_meanwhile_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started_by(monkeypatch, generation_of(os.getppid()))
+    holder, lock = ServiceLock(tmp_path, "bootstrap"), ServiceLock(tmp_path, "bootstrap")
+    assert holder.try_acquire()
+
+    async def meanwhile() -> None:
+        raise OSError(24, "Too many open files")
+
+    acquiring = asyncio.create_task(standby.acquire(lock, signals(), meanwhile))
+    async with asyncio.timeout(20):
+        while "Too many open files" not in caplog.text:
+            await asyncio.sleep(0.005)
+    assert not acquiring.done()
+    holder.release()
+    assert await acquiring
+
+
+def refuse_pidfds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an older kernel does, a sandbox, or a machine without descriptors."""
+
+    def refuse(_: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+
+
+async def test_where_nobody_gets_a_pidfd_a_service_begins_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_pidfds(monkeypatch)
+    started_by(monkeypatch, generation_of(os.getppid()))
+    lock = ServiceLock(tmp_path, "pleg")
+    assert await standby.acquire(lock, signals())
+    assert lock.held
+
+
+async def test_and_one_that_stands_by_looks_whether_its_supervisord_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_pidfds(monkeypatch)
+    monkeypatch.setattr(standby, "_LOOK_AT_PARENT", 0.01)
+    started_by(monkeypatch, generation_of(os.getppid()))
+    holder, lock = ServiceLock(tmp_path, "pleg"), ServiceLock(tmp_path, "pleg")
+    assert holder.try_acquire()
+    began = asyncio.Event()
+
+    async def meanwhile() -> None:
+        began.set()
+
+    acquiring = asyncio.create_task(standby.acquire(lock, signals(), meanwhile))
+    await began.wait()
+    assert not acquiring.done()
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    async with asyncio.timeout(20):
+        assert not await acquiring
+    assert holder.held and not lock.held
+
+
 _SUPERVISORD = """
 import os
 from types import SimpleNamespace

@@ -201,6 +201,21 @@ def test_what_is_stopped_with_its_sandbox_starts_in_the_same_sync() -> None:
     assert waits == [0, 0, 0, 0, 40, 80]
 
 
+def test_also_when_it_could_not_be_stopped_at_once() -> None:
+    play = Play()
+    play.want(a_pod())
+    for _ in range(3):
+        play.later(30)
+        lose_sandbox(play)
+        assert wait(play) == 0
+    play.later(30)
+    play.fail["KillPod"] = ("Unavailable", "away")
+    lose_sandbox(play)
+    assert play.running("u1") == [("c", 3)]
+    play.later(1)
+    assert play.running("u1") == [("c", 4)], "the sync that kills it starts the next one"
+
+
 def test_but_behind_init_containers_in_a_later_one() -> None:
     play = Play()
     play.want(a_pod(initContainers=[a_container("i")]))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from services.podsync.core.events import CallDone, CallFailed
+from services.podsync.core.images import count_pull_failure
 from services.podsync.core.instructions import Call, CreateContainer, InspectImage, PullImage
 from services.podsync.core.record import PodRecord
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
@@ -211,3 +212,10 @@ def test_failures_are_counted_on_across_a_pull_that_succeeds_until_they_are_old(
     assert play.running("u1") == []
     play.later(2)
     assert play.running("u1") == [("c", 1)]
+
+
+def test_failures_of_images_that_a_pod_named_long_ago_are_dropped() -> None:
+    record = PodRecord(uid="u", name="web", namespace="shop")
+    for number in range(50):
+        count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
+    assert list(record.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
