@@ -5,6 +5,7 @@ own, so that all of them can run on one cluster.
 """
 
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 
 from shared.kube import paths
@@ -22,7 +23,8 @@ class Cluster(Protocol):
     node: ApiClient  # speaks as system:node:<node_name>
 
     async def eventually(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result once it is not forbidden any more: the real server's authorizer learns of new pods late."""
+        """The result once it is neither forbidden nor not found any more: the real server's authorizer and admission
+        learn of new pods late."""
         ...
 
     async def forget_history(self) -> None:
@@ -47,6 +49,18 @@ async def refused(request: Awaitable[Any]) -> ApiStatusError:
     except ApiStatusError as error:
         return error
     raise AssertionError("the API server accepted it")
+
+
+async def refused_once_known(cluster: Cluster, request: Callable[[], Awaitable[Any]]) -> ApiStatusError:
+    """The same, of a pod that was just made: until the real server's admission knows it, it is not found."""
+
+    async def attempt() -> ApiStatusError:
+        error = await refused(request())
+        if error.code == HTTPStatus.NOT_FOUND:
+            raise error
+        return error
+
+    return await cluster.eventually(attempt)
 
 
 async def make_pod(cluster: Cluster, name: str, node: str | None = None, **spec: Any) -> Object:

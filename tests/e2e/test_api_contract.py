@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,9 +40,10 @@ class RealCluster:
             try:
                 return await attempt()
             except ApiStatusError as error:
-                if not error.forbidden or time.monotonic() > deadline:
+                unknown = error.forbidden or error.code == HTTPStatus.NOT_FOUND
+                if not unknown or time.monotonic() > deadline:
                     raise
-            await asyncio.sleep(0.05)  # nothing tells when the authorizer has seen the pod
+            await asyncio.sleep(0.05)  # nothing tells when the server's caches have the pod
 
     async def forget_history(self) -> None:
         """A new API server's watch cache begins where it starts."""
