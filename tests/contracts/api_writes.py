@@ -2,7 +2,16 @@
 
 from shared.kube import paths
 from shared.kube.interface import PatchType
-from tests.contracts.api_cluster import Cluster, contract, make_pod, path_of, refused, status_path_of, version_of
+from tests.contracts.api_cluster import (
+    Cluster,
+    contract,
+    make_pod,
+    path_of,
+    refused,
+    refused_once_known,
+    status_path_of,
+    version_of,
+)
 
 
 @contract
@@ -165,7 +174,7 @@ async def a_bound_pod_is_deleted_by_its_node(cluster: Cluster) -> None:
     assert shorter["metadata"]["deletionTimestamp"] < marked["metadata"]["deletionTimestamp"]
     await cluster.node.patch(status_path_of(pod), {"status": {"phase": "Failed"}})
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-    await cluster.node.delete(path_of(pod), options)
+    await cluster.eventually(lambda: cluster.node.delete(path_of(pod), options))
     assert (await refused(cluster.node.get(path_of(pod)))).not_found
 
 
@@ -179,7 +188,7 @@ async def the_grace_of_a_deletion_is_the_pods_own_where_none_is_given(cluster: C
 async def a_deletion_of_another_uid_is_refused(cluster: Cluster) -> None:
     pod = await make_pod(cluster, "delete-other-uid")
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": "another"}}
-    error = await refused(cluster.node.delete(path_of(pod), options))
+    error = await refused_once_known(cluster, lambda: cluster.node.delete(path_of(pod), options))
     assert error.conflict and "the UID in the precondition (another) does not match the UID in record" in str(error)
     assert "deletionTimestamp" not in (await cluster.node.get(path_of(pod)))["metadata"]
 
@@ -198,7 +207,7 @@ async def a_pod_that_runs_nowhere_is_gone_at_once(cluster: Cluster) -> None:
 async def a_finalizer_keeps_a_pod_until_it_is_removed(cluster: Cluster) -> None:
     pod = await make_pod(cluster, "finalizer")
     await cluster.admin.patch(path_of(pod), {"metadata": {"finalizers": ["example.com/hold"]}})
-    await cluster.node.delete(path_of(pod), {"gracePeriodSeconds": 0})
+    await cluster.eventually(lambda: cluster.node.delete(path_of(pod), {"gracePeriodSeconds": 0}))
     held = await cluster.node.get(path_of(pod))
     assert held["metadata"]["deletionTimestamp"] and held["metadata"]["deletionGracePeriodSeconds"] == 0
     await cluster.admin.patch(path_of(pod), {"metadata": {"finalizers": None}}, PatchType.MERGE)
