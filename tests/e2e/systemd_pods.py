@@ -110,13 +110,13 @@ async def test_the_qos_slices_have_their_shares(world: World) -> None:
     async def shares() -> bool:
         return show(f"{root}-kubepods-burstable.slice", "CPUShares") == {"CPUShares": "256"}
 
-    await world.wait_for(shares, "the shares of burstable", 10)
+    await world.wait_for(shares, "the shares of burstable", 30)
     assert show(f"{root}-kubepods-besteffort.slice", "CPUShares") == {"CPUShares": "2"}
 
     async def whole() -> bool:
         return show(f"{root}-kubepods.slice", "CPUShares") == {"CPUShares": str(1024 * (os.cpu_count() or 1))}
 
-    await world.wait_for(whole, "the shares of kubepods", 10)
+    await world.wait_for(whole, "the shares of kubepods", 30)
 
 
 async def test_what_systemd_reads_anew_stays_as_it_was(world: World) -> None:

@@ -325,7 +325,7 @@ async def test_a_runtime_that_is_away_for_a_while_finds_its_pods_as_they_were(no
     node.proxy.fail("Status", "away", code=GONE, times=5)
     await asyncio.to_thread(node.containerd.end)
     node.put("during-outage")
-    await node.wait_for(lambda: "during-outage" in node.log_of("sources"), "the manifest to be seen", 10)
+    await node.wait_for(lambda: "during-outage" in node.log_of("sources"), "the manifest to be seen", 30)
     await asyncio.to_thread(node.containerd.start)
     await node.runs("during-outage")
     after = await node.runs("outage")

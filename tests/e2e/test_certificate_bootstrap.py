@@ -133,12 +133,12 @@ async def test_a_denied_request_is_a_clear_line_and_a_later_one_heals(tmp_path: 
         def said() -> bool:
             return any(line in trouble for trouble in cluster.agent.beats["bootstrap"].troubles)
 
-        await cluster.agent.wait_for(said, "the line", 10)
+        await cluster.agent.wait_for(said, "the line", 30)
         approve_from_now_on(cluster.plane)
         assert names(cluster) == [name]
         cluster.plane.kubectl("delete", "csr", name)
         await cluster.wait_node_ready()
-        await cluster.agent.wait_for(lambda: not cluster.agent.beats["bootstrap"].troubles, "no trouble", 10)
+        await cluster.agent.wait_for(lambda: not cluster.agent.beats["bootstrap"].troubles, "no trouble", 30)
         assert cluster.agent.log_of("bootstrap").count(line) == 1
 
 
@@ -196,4 +196,4 @@ async def test_an_approved_serving_certificate_is_presented(tmp_path: Path) -> N
                 return False
             return x509.load_pem_x509_certificate(shown.encode()) == certificate(path)
 
-        await cluster.agent.wait_for(presented, "the server to present it", 15)
+        await cluster.agent.wait_for(presented, "the server to present it", 30)

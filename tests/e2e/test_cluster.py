@@ -64,10 +64,10 @@ async def test_a_pod_runs_is_described_logged_and_deleted(cluster: Cluster) -> N
         text = cluster.plane.kubectl("describe", "pod", "talker").stdout
         return all(reason in text for reason in ("Pulled", "Created", "Started"))
 
-    await cluster.wait_for(described, "the pod's events to be described", 10)
+    await cluster.wait_for(described, "the pod's events to be described", 30)
     cluster.plane.kubectl("delete", "pod", "talker", "--timeout=20s")
     assert await cluster.get_pod("talker") is None
-    await cluster.agent.wait_for(lambda: _directories(cluster) == [], "the pod's directory to be gone", 10)
+    await cluster.agent.wait_for(lambda: _directories(cluster) == [], "the pod's directory to be gone", 30)
 
 
 async def test_exec_through_the_api_server(cluster: Cluster) -> None:
@@ -122,7 +122,7 @@ async def test_configuration_reaches_a_pod_and_its_change_too(cluster: Cluster) 
     async def changed() -> bool:
         return cluster.plane.kubectl("logs", "configured", "--tail=1").stdout == "blue\n"
 
-    await cluster.wait_for(changed, "the changed value to be seen in the pod", 10)
+    await cluster.wait_for(changed, "the changed value to be seen in the pod", 30)
     assert cluster.plane.kubectl("logs", "configured").stdout.startswith("green xyzzy\n")
     await cluster.delete_pod("configured", grace=0)
 
@@ -136,7 +136,7 @@ async def test_a_missing_object_is_told_and_waited_for(cluster: Cluster) -> None
         text = 'MountVolume.SetUp failed for volume "later" : configmap "later" not found'
         return any((e["reason"], e["message"]) == ("FailedMount", text) for e in await cluster.events_of("patient"))
 
-    await cluster.wait_for(told, "the FailedMount event", 15)
+    await cluster.wait_for(told, "the FailedMount event", 30)
     await cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "later"}, "data": {"a": "b"}})
     await cluster.wait_ready("patient")
     await cluster.delete_pod("patient", grace=0)
@@ -147,7 +147,7 @@ async def test_a_forced_deletion_still_ends_the_containers(cluster: Cluster) -> 
     await cluster.wait_ready("forced")
     cluster.plane.kubectl("delete", "pod", "forced", "--force", "--grace-period=0")
     assert await cluster.get_pod("forced") is None
-    await cluster.agent.wait_for(lambda: _nothing_runs(cluster, "forced"), "its containers to be gone", 15)
+    await cluster.agent.wait_for(lambda: _nothing_runs(cluster, "forced"), "its containers to be gone", 30)
 
 
 async def test_a_pod_that_runs_to_its_end_has_succeeded(cluster: Cluster) -> None:
@@ -169,7 +169,7 @@ async def test_a_pod_that_does_not_fit_is_refused_with_an_event(cluster: Cluster
     async def told() -> bool:
         return [event["reason"] for event in await cluster.events_of("glutton")] == ["OutOfcpu"]
 
-    await cluster.wait_for(told, "the event", 10)
+    await cluster.wait_for(told, "the event", 30)
     await cluster.delete_pod("glutton")
     await cluster.wait_gone("glutton")
 

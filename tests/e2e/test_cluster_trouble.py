@@ -77,6 +77,7 @@ async def test_all_seven_killed_at_once(cluster: Cluster) -> None:
     await settle(cluster, "late", *names)
 
 
+@pytest.mark.alone
 async def test_the_api_server_away(cluster: Cluster) -> None:
     """Pods go on and are restarted; a static pod starts; everything is level within ten seconds of its return."""
     await cluster.create(cluster.pod("steady"))
@@ -112,6 +113,7 @@ async def test_the_api_server_away(cluster: Cluster) -> None:
     await settle(cluster, "steady")
 
 
+@pytest.mark.alone
 async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
     """Connections stay open and nobody answers: nothing breaks, and all is level again within ten seconds."""
     await cluster.create(cluster.pod("patient"))

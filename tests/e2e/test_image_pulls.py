@@ -174,7 +174,7 @@ async def test_credentials_come_from_plugins_and_those_that_fail_are_told(tmp_pa
             async def gone() -> bool:  # a process that was killed is there until the kernel has taken it down
                 return not await asyncio.to_thread(processes_of, plugins / "huge")
 
-            await world.wait_for(gone, "what the plugin has started to end", 10)
+            await world.wait_for(gone, "what the plugin has started to end", 30)
 
 
 def processes_of(program: Path) -> list[bytes]:

@@ -39,7 +39,7 @@ async def test_a_pod_runs_restarts_and_ends_on_a_containerd_with_an_event_stream
     async with World(environment={"PATH": path}) as world:
         world.put_manifest("modern", busybox_pod("modern"))
         pod = await world.wait_running("modern")
-        await world.wait_for(lambda: "relying on pidfds" not in world.log_of("pleg"), "an event stream", 1)
+        await world.wait_for(lambda: "relying on pidfds" not in world.log_of("pleg"), "an event stream", 10)
         os.kill(pod.containers[0].pid, signal.SIGKILL)
         began = time.monotonic()
 
@@ -50,10 +50,10 @@ async def test_a_pod_runs_restarts_and_ends_on_a_containerd_with_an_event_stream
                 ContainerState.RUNNING,
             )
 
-        await world.wait_for(again, "attempt 1 to run", 5)
+        await world.wait_for(again, "attempt 1 to run", 20)
         print(f"restarted after {time.monotonic() - began:.3f} s")
         pid = world.kill("containerd")
-        await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back", 5)
+        await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back", 20)
         world.put_manifest("next", busybox_pod("next"))
         await world.wait_running("next")
         for name in ("modern", "next"):

@@ -136,6 +136,7 @@ async def pleg_on(containerd: PrivateContainerd, directory: Path) -> AsyncIterat
         await runtime.close()
 
 
+@pytest.mark.alone
 def test_a_start_that_a_status_names_and_an_exit_are_published_in_milliseconds(
     containerd: PrivateContainerd, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def read_on(fd: int, found: list[bytes]) -> threading.Thread:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.alone
 def test_a_pipe_nobody_reads_stops_no_service(
     form: str, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
 ) -> None:
@@ -225,6 +226,7 @@ sys.exit(subprocess.run(sys.argv[1:], process_group=0, pass_fds=({slave},)).retu
     assert (tmp_path / "small.log").read_text().count("said") == 100
 
 
+@pytest.mark.alone
 def test_a_stuck_stream_does_not_hold_up_the_end(tmp_path: Path, processes: list[subprocess.Popen[bytes]]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

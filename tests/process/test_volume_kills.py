@@ -94,7 +94,7 @@ async def lose_the_records_of_podsync(world: World) -> None:
         shutil.rmtree(world.home.path / "kubelet" / "bulkhead" / "podsync")
     finally:
         world.kill("supervisord", signal.SIGCONT)
-    await world.wait_back("podsync", pid, seconds=10)
+    await world.wait_back("podsync", pid, seconds=30)
 
 
 def _is_dead(pid: int) -> bool:
@@ -120,7 +120,7 @@ def first_kill(world: World) -> None:
 async def test_what_a_pod_has_written_outlives_each_process(world: World, service: str) -> None:
     before = await written(world, "steady")
     pid = world.kill(service)
-    await world.wait_back(service, pid, seconds=10)
+    await world.wait_back(service, pid, seconds=30)
     await (outlast_the_grace(world) if service in ("podsync", "volume") else world.wait_beats(*SERVICES))
     assert await data(world, "steady") == before
 
@@ -157,7 +157,7 @@ async def test_volume_killed_in_a_start_mounts_all_and_the_pod_runs(world: World
     world.crash_at(point)
     world.put_manifest(name, writing_pod(name))
     await world.wait_for(lambda: world.crashed, f"volume to reach {point}")
-    await world.wait_back("volume", pid, seconds=10)
+    await world.wait_back("volume", pid, seconds=30)
     pod = await world.wait_running(name, seconds=RUNS_WITHIN)
     await written(world, name)
     assert [(c.attempt, c.state) for c in pod.containers] == [(0, ContainerState.RUNNING)]
@@ -172,7 +172,7 @@ async def test_volume_killed_in_the_start_of_a_pod_without_volumes_does_not_matt
     world.put_manifest(name, busybox_pod(name))
     await world.wait_for(lambda: world.crashed, f"volume to reach {point}")
     await world.wait_running(name, seconds=RUNS_WITHIN)
-    await world.wait_back("volume", pid, seconds=10)
+    await world.wait_back("volume", pid, seconds=30)
     await end(world, name)
 
 
@@ -190,7 +190,7 @@ async def test_volume_killed_in_an_end_leaves_nothing_of_the_pod(world: World, p
     world.crash_at(point)
     ending = asyncio.create_task(end(world, name))
     await world.wait_for(lambda: world.crashed, f"volume to reach {point}")
-    await world.wait_back("volume", pid, seconds=10)
+    await world.wait_back("volume", pid, seconds=30)
     await ending
 
 
@@ -201,7 +201,7 @@ async def test_sources_killed_with_a_new_manifest_in_hand_runs_it_once(world: Wo
     world.crash_at(point)
     world.put_manifest(name, writing_pod(name))
     await world.wait_for(lambda: world.crashed, f"sources to reach {point}")
-    await world.wait_back("sources", pid, seconds=10)
+    await world.wait_back("sources", pid, seconds=30)
     pod = await world.wait_running(name, seconds=RUNS_WITHIN)
     assert [(c.attempt, c.state) for c in pod.containers] == [(0, ContainerState.RUNNING)]
     assert len(pod.sandboxes) == 1
@@ -211,8 +211,8 @@ async def test_sources_killed_with_a_new_manifest_in_hand_runs_it_once(world: Wo
 async def test_a_manifest_added_while_containerd_is_dead_runs_within_five_seconds_of_its_return(world: World) -> None:
     pid = world.kill("containerd")
     world.put_manifest("meanwhile", writing_pod("meanwhile"))
-    await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back", 10)
-    await world.wait_for(lambda: answers(world.containerd_socket), "containerd to answer", 10)
+    await world.wait_for(lambda: world.pid_of("containerd") not in (0, pid), "containerd to come back", 30)
+    await world.wait_for(lambda: answers(world.containerd_socket), "containerd to answer", 30)
     await world.wait_running("meanwhile", seconds=RUNS_WITHIN)
     await written(world, "meanwhile")
     await end(world, "meanwhile")

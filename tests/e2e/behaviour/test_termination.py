@@ -139,7 +139,7 @@ async def ends(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
             alive = [c for c in (pod.containers if pod else ()) if c.state is ContainerState.RUNNING]
             return pod if len(alive) == wanted else None
 
-        ends.seen[name] = await node.agent.wait_for(all_run, f"all of {name} to run", 30)
+        ends.seen[name] = await node.agent.wait_for(all_run, f"all of {name} to run", 60)
     for file, word in {name: "up" for name in STATIC if name not in ("together", "sidecars", "waiting")}.items():
         await asyncio.to_thread(ends.notes.wait, file, word)
     for file, word in {"together": "up-b", "sidecars": "up-c", "waiting": "up-c"}.items():
