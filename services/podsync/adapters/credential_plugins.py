@@ -150,7 +150,8 @@ async def _talk(process: asyncio.subprocess.Process, request: bytes) -> bytes:
     """Write the request, read the answer to its end."""
     assert process.stdin is not None
     assert process.stdout is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # it may answer without having read
+    # It may answer, or end, without having read; uvloop says RuntimeError of a pipe that it has closed already.
+    with suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
         process.stdin.write(request)
         await process.stdin.drain()
     process.stdin.close()
