@@ -150,6 +150,13 @@ def pass_on(lock: ServiceLock, number: signal.Signals) -> None:
 
 def _has_open(pid: int, path: Path) -> bool:
     try:
-        return any(fd.samefile(path) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.exists())
+        return any(_is(fd, path) for fd in Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
+        return False
+
+
+def _is(fd: Path, path: Path) -> bool:
+    try:
+        return fd.samefile(path)
+    except OSError:  # closed while we look, as any but the one we look for may be
         return False

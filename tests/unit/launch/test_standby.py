@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,7 @@ async def test_and_one_that_stands_by_looks_whether_its_supervisord_is_there(
 
 _SUPERVISORD = """
 import os
+import signal
 from types import SimpleNamespace
 from services import preloading
 from services.generation import SUPERVISORD, generation_of
@@ -178,3 +180,24 @@ def test_what_supervisord_forks_is_told_by_whom_whatever_became_of_that_one() ->
     done = subprocess.run([sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=60)
     first, second, itself = done.stdout.splitlines()
     assert first == second == itself
+
+
+def test_what_the_holder_closes_while_it_is_looked_at_hides_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, told = ServiceLock(tmp_path, "x"), list[int]()
+    samefile = Path.samefile
+
+    def closing(self: Path, other: Path) -> bool:
+        if self.readlink() != lock.path:
+            raise FileNotFoundError(self)
+        return samefile(self, other)
+
+    monkeypatch.setattr(Path, "samefile", closing)
+    monkeypatch.setattr(os, "kill", lambda pid, _: told.append(pid))
+    assert lock.try_acquire()
+    holder = os.getpid()
+    monkeypatch.setattr(ServiceLock, "holder", lambda _: holder)
+    monkeypatch.setattr(os, "getpid", lambda: -1)  # the holder, which is ourselves, is another process
+    standby.pass_on(lock, signal.SIGTERM)
+    assert told == [holder]
