@@ -9,13 +9,17 @@ from collections.abc import Callable
 
 from shared.http_get.dialing import dial, hang_up, reason
 from shared.http_get.request import HttpTarget
-from shared.http_get.response import ResponseHead, chunk_size, parse_head
+from shared.http_get.response import MalformedAnswerError, ResponseHead, chunk_size, parse_head
 
 _READ_BYTES = 16 * 1024
 
 
 class AnswerError(Exception):
     """The connection stood, the answer did not come as it should; the text is Go's."""
+
+
+class BodyError(Exception):
+    """The head of the answer came, its body broke off or is malformed; the text is Go's."""
 
 
 def answered_in_plain_text(error: ssl.SSLError) -> bool:
@@ -31,51 +35,63 @@ def go_words(error: Exception) -> str:
     return f"read tcp: {reason(error)}" if isinstance(error, OSError) else str(error)
 
 
-async def exchange(target: HttpTarget, most: int, on_head: Callable[[], None]) -> tuple[ResponseHead, bytes]:
-    """One request; of the body at most `most` bytes. `on_head` is called when the head has come. The caller bounds the
-    time. Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError."""
+async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> tuple[ResponseHead, bytes]:
+    """One request; of the body as many bytes as `most` says once the head has come. The caller bounds the time.
+    Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError; BodyError for all that goes wrong after
+    the head."""
     reader, writer = await dial(target.host, target.port, tls=target.scheme == "https")
     try:
         tls = writer.get_extra_info("ssl_object")
         if tls is not None and tls.selected_alpn_protocol() == "h2":
-            return await _exchange_http2(target, most, on_head, reader, writer)
+            return await _exchange_http2(target, most, reader, writer)
         writer.write(target.request())
         head = await _head(reader)
         while head.informational:
             head = await _head(reader)
-        on_head()
-        return head, await _body(reader, head, most)
+        length, wanted = head.length, most(head)
+        try:
+            return head, await _body(reader, length, wanted, chunked=head.chunked)
+        except (AnswerError, MalformedAnswerError, OSError) as error:
+            raise BodyError(go_words(error)) from None
     finally:
         hang_up(writer)
 
 
 async def _exchange_http2(
     target: HttpTarget,
-    most: int,
-    on_head: Callable[[], None],
+    most: Callable[[ResponseHead], int],
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> tuple[ResponseHead, bytes]:
     from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError  # a library that few need
 
     talk = Exchange()
-    answered = False
+    wanted, problem = 0, ""
     try:
         writer.write(talk.open(target.fields()))
-        while not talk.ended and len(talk.body) < most:
+        while not talk.ended and not (talk.answered and len(talk.body) >= wanted):
             if not (data := await reader.read(_READ_BYTES)):
                 raise AnswerError("unexpected EOF")
             if reply := talk.receive(data):
                 writer.write(reply)
-            if talk.answered and not answered:
-                answered = True
-                on_head()
-    except (ProtocolError, StreamRefusedError) as error:
-        raise AnswerError(str(error)) from None
-    status = talk.headers.get(":status", "")
+            if talk.answered:
+                wanted = most(_http2_head(talk.headers))
+    except (ProtocolError, StreamRefusedError, AnswerError, OSError) as error:
+        if not talk.answered:
+            raise AnswerError(go_words(error)) from None
+        problem = go_words(error)
+    head = _http2_head(talk.headers)
+    wanted = most(head)
+    if problem and len(talk.body) < wanted:
+        raise BodyError(problem)
+    return head, bytes(talk.body[:wanted])
+
+
+def _http2_head(headers: dict[str, str]) -> ResponseHead:
+    status = headers.get(":status", "")
     if not (len(status) == 3 and status.isascii() and status.isdecimal()):
         raise AnswerError("malformed response from server: malformed non-numeric status pseudo header")
-    return ResponseHead(int(status), talk.headers), bytes(talk.body[:most])
+    return ResponseHead(int(status), headers)
 
 
 async def _head(reader: asyncio.StreamReader) -> ResponseHead:
@@ -100,10 +116,10 @@ async def _head(reader: asyncio.StreamReader) -> ResponseHead:
             raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted")
 
 
-async def _body(reader: asyncio.StreamReader, head: ResponseHead, most: int) -> bytes:
+async def _body(reader: asyncio.StreamReader, length: int | None, most: int, *, chunked: bool) -> bytes:
     body = bytearray()
-    if not head.chunked or head.length == 0:
-        await _read(reader, body, head.length, most)
+    if not chunked or length == 0:
+        await _read(reader, body, length, most)
         return bytes(body)
     try:
         while len(body) < most and (size := chunk_size(await reader.readuntil(b"\n"))):

@@ -6,33 +6,42 @@ from services.pleg.core.probe_outcome import OUTPUT_BYTES, Outcome, text_of
 from services.pleg.core.probe_spec import USER_AGENT, HttpHandler
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.dialing import DialError
-from shared.http_get.exchange import AnswerError, exchange, go_words
+from shared.http_get.exchange import AnswerError, BodyError, exchange, go_words
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, redirected, target_of
-from shared.http_get.response import MalformedAnswerError
+from shared.http_get.response import MalformedAnswerError, ResponseHead
 
 _AWAITING = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
 _READING = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
 
 
 async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float) -> Outcome:
-    """GET within `timeout` seconds, redirects to the same host and the body included."""
+    """GET within `timeout` seconds, redirects to the same host and the body included. No answer is a failure; an answer
+    whose body breaks off is Verdict.ERROR, as in the kubelet, whatever its status."""
     url = f"{handler.scheme}://{host}:{port}{handler.path}"
-    waiting = [_AWAITING]  # what a timeout now would be a timeout of
+    reading = False  # the head of the last answer has come
+
+    def wanted(head: ResponseHead) -> int:
+        nonlocal reading
+        reading = redirected(target, head.status, head.headers.get("location", "")) is None
+        return OUTPUT_BYTES if reading else 0
+
     try:
         target = target_of(handler.scheme, host, port, handler.path, handler.headers, USER_AGENT)
         url = target.url
         async with asyncio.timeout(timeout):
             for _ in range(MOST_REDIRECTS):
-                waiting[0], url = _AWAITING, target.url
-                head, body = await exchange(target, OUTPUT_BYTES, lambda: waiting.__setitem__(0, _READING))
+                url = target.url
+                head, body = await exchange(target, wanted)
                 if (there := redirected(target, head.status, head.headers.get("location", ""))) is None:
                     return _judge(head.status, text_of(body))
                 target = there
         problem, url = f"stopped after {MOST_REDIRECTS} redirects", target.url
     except TimeoutError:
-        problem = waiting[0]
-        if problem == _READING:
-            return Outcome(Verdict.FAILURE, problem)
+        if reading:
+            return Outcome(Verdict.ERROR, _READING, state="failure")
+        problem = _AWAITING
+    except BodyError as error:
+        return Outcome(Verdict.ERROR, str(error), state="failure")
     except (DialError, AnswerError, BadRequestError, MalformedAnswerError, OSError) as error:
         problem = go_words(error)
     return Outcome(Verdict.FAILURE, f'Get "{url}": {problem}')

@@ -11,10 +11,11 @@ UNHEALTHY, WARNING = "Unhealthy", "ProbeWarning"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict and the output, or what went wrong."""
+    """The verdict and the output, or what went wrong. `state`: what the event of an ERROR calls the result."""
 
     verdict: Verdict
     output: str = ""
+    state: str = "unknown"
 
 
 def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
@@ -25,7 +26,7 @@ def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
         case Verdict.WARNING:
             return WARNING, f"{kind.label} probe warning: {outcome.output}"
         case Verdict.ERROR:
-            return UNHEALTHY, f"{kind.label} probe errored and resulted in unknown state: {outcome.output}"
+            return UNHEALTHY, f"{kind.label} probe errored and resulted in {outcome.state} state: {outcome.output}"
     return None
 
 

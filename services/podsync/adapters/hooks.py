@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from services.podsync.adapters.outside import Outside, PodView
 from shared.cri.interface import RuntimeCallError
-from shared.http_get.exchange import answered_in_plain_text, exchange, go_words
+from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_words
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
+from shared.http_get.response import ResponseHead
 from shared.model.objects import Object
 from shared.model.runtime import SandboxState
 from shared.podspec.field_ref import go_quote
@@ -104,15 +105,18 @@ async def _http_get(outside: Outside, view: PodView, container: Object, action: 
 
 async def _follow(target: HttpTarget) -> None:
     """GET, and go where the answer sends us as long as that is the same host. Raises ssl.SSLError, _HttpError."""
+
+    def wanted(head: ResponseHead) -> int:
+        return MOST_BYTES if redirected(target, head.status, head.headers.get("location", "")) is None else 0
+
     for _ in range(MOST_REDIRECTS):
-        answered: list[bool] = []
         try:
-            head, _body = await exchange(target, MOST_BYTES, lambda seen=answered: seen.append(True))  # type: ignore[misc]
+            head, _body = await exchange(target, wanted)
+        except BodyError:
+            return  # any answer is a success, whatever its body
         except ssl.SSLError:
             raise
         except Exception as error:
-            if answered:
-                return  # what is wrong with the body is of no interest
             raise _HttpError(_go_error(target, error)) from error
         there = redirected(target, head.status, head.headers.get("location", ""))
         if there is None:

@@ -174,8 +174,7 @@ async def test_a_chunked_body_with_extensions_and_trailers() -> None:
 @on_both_loops
 async def test_chunks_that_are_none(chunks: bytes) -> None:
     async with serving(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks) as server:
-        outcome = await get(server)
-        assert outcome.verdict is Verdict.FAILURE and "invalid byte in chunk length" in outcome.output
+        assert await get(server) == Outcome(Verdict.ERROR, "invalid byte in chunk length", "failure")
 
 
 @on_both_loops
@@ -209,7 +208,6 @@ async def test_interim_answers_are_passed_over() -> None:
     [
         (b"", "EOF"),
         (b"HTTP/1.1 200 OK\r\nContent-", "unexpected EOF"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "unexpected EOF"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc", 'bad Content-Length "x"'),
         (b"SSH-2.0-OpenSSH_9.2\r\n", 'malformed HTTP response "SSH-2.0-OpenSSH_9.2"'),
         (b"\x00\xff\x16\x03", 'malformed HTTP response "\\x00\\xff\\x16\\x03"'),
@@ -230,11 +228,10 @@ async def test_what_is_no_answer_is_a_failure_that_says_why(said: bytes, problem
     [
         (b"", "(Client.Timeout exceeded while awaiting headers)"),
         (b"HTTP/1.1 200 OK\r\n", "(Client.Timeout exceeded while awaiting headers)"),
-        (OK[:-1], "(Client.Timeout or context cancellation while reading body)"),
     ],
 )
 @on_both_loops
-async def test_the_timeout_covers_head_and_body(first: bytes, words: str) -> None:
+async def test_a_timeout_before_the_head_is_a_failure(first: bytes, words: str) -> None:
     async def slow(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(first)
         await server.left.wait()
@@ -242,6 +239,32 @@ async def test_the_timeout_covers_head_and_body(first: bytes, words: str) -> Non
     async with serving(slow) as server:
         outcome = await get(server, timeout=0.05)
         assert outcome.verdict is Verdict.FAILURE and outcome.output.endswith(f"context deadline exceeded {words}")
+
+
+@pytest.mark.parametrize("status", [200, 503])
+@pytest.mark.parametrize("framing", ["Content-Length: 10\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n5\r\nabc"])
+@on_both_loops
+async def test_a_body_that_breaks_off_is_no_verdict(status: int, framing: str) -> None:
+    async with serving(f"HTTP/1.1 {status} Text\r\n{framing}".encode()) as server:
+        assert await get(server) == Outcome(Verdict.ERROR, "unexpected EOF", "failure")
+
+
+@on_both_loops
+async def test_a_body_that_does_not_end_in_time_is_no_verdict() -> None:
+    async def slow(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(OK[:-1])
+        await server.left.wait()
+
+    async with serving(slow) as server:
+        problem = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+        assert await get(server, timeout=0.05) == Outcome(Verdict.ERROR, problem, "failure")
+
+
+@on_both_loops
+async def test_the_body_of_a_redirect_that_is_followed_is_not_read() -> None:
+    broken = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 10\r\n\r\nabc"
+    async with serving([broken, OK]) as server:
+        assert await get(server) == Outcome(Verdict.SUCCESS, "ok")
 
 
 @on_both_loops

@@ -114,6 +114,13 @@ async def test_an_answer_that_is_none_is_a_failure(tls: ssl.SSLContext, said: by
     assert outcome.output.startswith(f'Get "https://{HOST}:{port}/x?y=1": ')
 
 
+async def test_a_body_that_breaks_off_is_no_verdict(tls: ssl.SSLContext) -> None:
+    reset = frame(Frame.DATA, 0, b"abc") + frame(Frame.RST_STREAM, 0, b"\0\0\0\x08")
+    async with serving(tls, answer("200", reset)) as (port, _):
+        problem = "stream terminated by RST_STREAM with error code: CANCEL"
+        assert await get(port) == Outcome(Verdict.ERROR, problem, "failure")
+
+
 def test_the_library_is_not_loaded_before_it_is_needed() -> None:
     code = "import sys, services.pleg.service, services.podsync.service; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
