@@ -7,14 +7,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
-from services.podsync.adapters.credential_plugins import MOST_OUTPUT, CredentialPlugins, _talk
+from services.podsync.adapters.credential_plugins import MOST_OUTPUT, CredentialPlugins
 from services.podsync.core.keyring import AccountSource
 from shared.clock import SystemClock
 from shared.config.effective import CredentialProvider
@@ -218,21 +216,6 @@ async def test_a_plugin_that_does_not_read_may_answer_all_the_same(bench: Bench)
     (bench.directory / "p").write_text(f"#!/bin/sh\nexec <&-\necho '{json.dumps(answer)}'\n")
     (bench.directory / "p").chmod(0o755)
     assert await bench.ask(bench.plugins("p")) == ["blind"]
-
-
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_plugin_that_has_ended_before_it_is_asked_is_heard(
-    run: Callable[[Coroutine[Any, Any, bytes]], bytes],
-) -> None:
-    """The services' own loop says another error of a pipe that it has closed."""
-
-    async def ask() -> bytes:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec("sh", "-c", "echo early", stdin=pipe, stdout=pipe)
-        await process.wait()
-        return await _talk(process, b"{}")
-
-    assert run(ask()) == b"early\n"
 
 
 # Service accounts

@@ -7,9 +7,7 @@ secret. One run serves all that ask the same at the same time.
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from services.podsync.core.credential_plugin import (
 )
 from services.podsync.core.docker_config import DockerConfig
 from services.podsync.core.keyring import Entries
+from shared.child_process import OutputTooLargeError, run_child
 from shared.clock import Clock
 from shared.config.effective import CredentialProvider
 from shared.model.objects import Object
@@ -35,7 +34,6 @@ log = logging.getLogger(__name__)
 
 TIME_LIMIT = 60.0  # seconds
 MOST_OUTPUT = 1 << 20  # bytes
-_PIECE = 1 << 16
 
 
 class PluginFailedError(Exception):
@@ -105,59 +103,22 @@ class CredentialPlugins:
             task.exception()  # whoever waited has it; that nobody did is no news
 
     async def _run(self, provider: CredentialProvider, image: str, identity: Identity | None) -> PluginAnswer:
-        environment = {**os.environ, **dict(provider.env)}
         try:
-            process = await asyncio.create_subprocess_exec(
-                str(self._bin_dir / provider.name),
-                *provider.args,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
+            output, exit_code = await run_child(
+                [str(self._bin_dir / provider.name), *provider.args],
+                request_document(provider, image, identity),
+                {**os.environ, **dict(provider.env)},
+                time_limit=self._limit,
+                largest_output=MOST_OUTPUT,
             )
+        except TimeoutError:
+            raise PluginFailedError(f"it took longer than {self._limit:g} s") from None
+        except OutputTooLargeError:
+            raise PluginFailedError(f"it wrote more than {MOST_OUTPUT} bytes") from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else "its arguments or environment cannot be passed on"
             raise PluginFailedError(f"it cannot be executed: {why}") from None
-        try:
-            async with asyncio.timeout(self._limit):
-                output = await _talk(process, request_document(provider, image, identity))
-                status = await process.wait()
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with all it has started
-            _let_go(process)
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise PluginFailedError(f"it took longer than {self._limit:g} s") from None
-            raise
-        if status:
-            how = f"exit code {status}" if status > 0 else f"signal {-status}"
+        if exit_code:
+            how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
             raise PluginFailedError(f"it ended with {how}")
         return read_answer(provider, output, identity)
-
-
-def _let_go(process: asyncio.subprocess.Process) -> None:
-    """Close our ends of its pipes: what has left its group may hold the other ends for ever, and what it wrote and
-    nobody reads would keep them open too. `wait` waits for both."""
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]
-    for number in (0, 1):
-        if (pipe := transport.get_pipe_transport(number)) is not None:
-            pipe.close()
-
-
-async def _talk(process: asyncio.subprocess.Process, request: bytes) -> bytes:
-    """Write the request, read the answer to its end."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    # It may answer, or end, without having read; uvloop says RuntimeError of a pipe that it has closed already.
-    with suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
-        process.stdin.write(request)
-        await process.stdin.drain()
-    process.stdin.close()
-    output = bytearray()
-    while piece := await process.stdout.read(_PIECE):
-        output += piece
-        if len(output) > MOST_OUTPUT:
-            raise PluginFailedError(f"it wrote more than {MOST_OUTPUT} bytes")
-    return bytes(output)
