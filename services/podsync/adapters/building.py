@@ -73,7 +73,9 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
         termination = outside.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))
     text = hosts_file(view.pod, call.pod_ips, facts.cluster_domain, facts.hosts_file)
     mounted = {
-        name: MountedVolume(host_path=volume.host_path, readonly=volume.read_only)
+        name: MountedVolume(
+            host_path=volume.host_path, readonly=volume.read_only, selinux_relabel=volume.selinux_relabel
+        )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }
     env_files = await asyncio.to_thread(read_env_files, spec, mounted) if environment_files(spec) else {}

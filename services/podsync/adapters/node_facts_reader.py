@@ -46,7 +46,7 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         pod_pids_limit=config.pod_pids_limit,
         seccomp_default=config.seccomp_default,
         stop_signals=bool(config.feature_gates.get("ContainerStopSignals")),
-        selinux_enabled=Path("/sys/fs/selinux/enforce").exists(),
+        selinux_enabled=selinux_enabled(Path("/sys/fs/selinux"), Path("/proc/self/attr/current")),
     )
 
 
@@ -128,6 +128,16 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
         apparmor=_text("/sys/module/apparmor/parameters/enabled").startswith("Y"),
         allowed_unsafe_sysctls=config.allowed_unsafe_sysctls,
     )
+
+
+def selinux_enabled(selinuxfs: Path, own_label: Path) -> bool:
+    """Whether SELinux is on: its file system is mounted and may be written to, and a policy has given this process a
+    label. False too where that cannot be read."""
+    try:
+        writable = not os.statvfs(selinuxfs).f_flag & os.ST_RDONLY
+        return (selinuxfs / "enforce").exists() and writable and own_label.read_text().rstrip("\0\n") != "kernel"
+    except OSError:
+        return False
 
 
 def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:

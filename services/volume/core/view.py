@@ -5,7 +5,7 @@ from services.volume.core.actual_state_of_world import ActualStateOfWorld, Actua
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.files_source import Files
 from services.volume.core.operations import MountVolume, OperationBackoff, UnmountVolume
-from services.volume.core.volume_source import Image, Refused, VolumeSource
+from services.volume.core.volume_source import EmptyDir, Image, Refused, VolumeSource
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
@@ -47,12 +47,23 @@ def _wanted(
     if isinstance(running.running(uid, name), UnmountVolume):
         return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is taken away
     if volume is not None and usable(volume, source):
-        return MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path, read_only=True)
+        return _mounted(volume, source, read_only=True)
     if volume is None or (volume.source != source and not volume.error):
         return MountedVolume(state=VolumeState.PENDING)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)
-    return MountedVolume(state=VolumeState.MOUNTED, host_path=volume.host_path, read_only=isinstance(source, Image))
+    return _mounted(volume, source, read_only=isinstance(source, Image))
+
+
+def _mounted(volume: ActualVolume, source: VolumeSource, *, read_only: bool) -> MountedVolume:
+    """What belongs to the pod alone may be relabelled: not a path of the node, nor an image (reference volumes.md
+    12.1)."""
+    return MountedVolume(
+        state=VolumeState.MOUNTED,
+        host_path=volume.host_path,
+        read_only=read_only,
+        selinux_relabel=isinstance(source, EmptyDir | Files),
+    )
 
 
 def settling(uid: str, seen: MountedVolumes | None, running: OperationBackoff) -> bool:

@@ -40,7 +40,12 @@ async def test_the_default_service_account_volume(cluster: Cluster) -> None:
     async with cluster.volume():
         await cluster.until_mounted("u", "access")
     expected = {
-        name: MountedVolume(state=VolumeState.MOUNTED, host_path=str(cluster.directory("u", name)), read_only=True)
+        name: MountedVolume(
+            state=VolumeState.MOUNTED,
+            host_path=str(cluster.directory("u", name)),
+            read_only=True,
+            selinux_relabel=True,
+        )
         for name in ("access", "key")
     }
     assert cluster.mounted.state["u"].volumes == expected

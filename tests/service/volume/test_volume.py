@@ -105,8 +105,12 @@ async def test_all_volumes_of_a_pod_are_told_in_one_put(node: Node) -> None:
         mounted = (await node.mounted.until(bool))["u"].volumes
     assert node.mounted.said == ["put u"]
     assert mounted == {
-        "cache": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache"))),
-        "logs": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "logs"))),
+        "cache": MountedVolume(
+            state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache")), selinux_relabel=True
+        ),
+        "logs": MountedVolume(
+            state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "logs")), selinux_relabel=True
+        ),
         "host": MountedVolume(state=VolumeState.MOUNTED, host_path=str(node.host)),
     }
     assert node.empty_dir("u", "cache").is_dir()

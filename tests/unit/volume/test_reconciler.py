@@ -198,3 +198,16 @@ def test_a_directory_that_cannot_be_removed_is_tried_again(world: World) -> None
     assert world.started() == []
     world.now += 0.5
     assert world.started() == ["RemovePodDirectory"]
+
+
+def test_all_that_belongs_to_the_pod_may_be_relabelled(world: World) -> None:
+    world.admit("cache", "shm", "host", "cfg")
+    world.finish_all()
+    view = world.reconciler.view("u")
+    assert view is not None
+    assert {name: volume.selinux_relabel for name, volume in view.volumes.items()} == {
+        "cache": True,
+        "shm": True,
+        "host": False,
+        "cfg": True,
+    }

@@ -1,0 +1,49 @@
+"""On a node with SELinux, CreateContainer asks the runtime to relabel what belongs to the pod (pods.md 6.8)."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.podsync.core.events import CallDone
+from services.podsync.core.instructions import CreateContainer
+from tests.service.podsync.performer import UID, Performer, a_container, a_pod
+
+VOLUMES = {
+    "own": MountedVolume(state=VolumeState.MOUNTED, host_path="/own", selinux_relabel=True),
+    "host": MountedVolume(state=VolumeState.MOUNTED, host_path="/srv"),
+}
+
+
+class Mounting(Performer):
+    """A pod with both volumes, the hosts file and a termination message file."""
+
+    def __init__(self, directory: Path) -> None:
+        mounts = [{"name": name, "mountPath": f"/{name}"} for name in VOLUMES]
+        spec = a_container(volumeMounts=mounts, terminationMessagePath="/dev/termination-log")
+        volumes = [{"name": "own", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/srv"}}]
+        super().__init__(directory, a_pod(spec, enableServiceLinks=True, volumes=volumes))
+
+    def view(self) -> Any:
+        return replace(super().view(), volumes=MountedVolumes(uid=UID, volumes=VOLUMES))
+
+
+@pytest.mark.parametrize("selinux", [False, True])
+async def test_all_but_a_path_of_the_node_is_relabelled_where_selinux_is_on(tmp_path: Path, selinux: bool) -> None:
+    stage = Mounting(tmp_path)
+    stage.calls.facts = replace(stage.calls.facts, selinux_enabled=selinux)
+    stage.calls.directories.prepare("shop", "web", UID, ["c"])
+    meta = {"name": "web", "namespace": "shop", "uid": UID}
+    sandbox = await stage.runtime.run_pod_sandbox({"metadata": meta, "log_directory": "/nowhere"}, "")
+    image = stage.runtime.images["busybox:1"]
+    done = await stage.perform(
+        CreateContainer(
+            uid=UID, container="c", attempt=0, sandbox_id=sandbox, sandbox_attempt=0, image=image, pod_ips=("10.0.0.2",)
+        )
+    )
+    assert isinstance(done, CallDone), done
+    [request] = stage.runtime.requests("CreateContainer")
+    relabelled = {m["container_path"] for m in request["config"]["mounts"] if m.get("selinux_relabel")}
+    assert relabelled == ({"/own", "/etc/hosts", "/dev/termination-log"} if selinux else set())
