@@ -37,7 +37,9 @@ class ProbeTrier:
 
     async def _once(self, spec: ProbeSpec, container_id: str, address: str) -> Outcome:
         match spec.handler:
-            case ExecHandler(command):
+            case ExecHandler(str(problem)):
+                return Outcome(Verdict.ERROR, problem)
+            case ExecHandler(tuple(command)):
                 return await probe_exec(
                     self._runtime, self._clock, container_id, command, spec.timeout, self._request_timeout
                 )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from shared.model.objects import Object
+from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
 from shared.podspec.expansion import expand
 from shared.podspec.ports import container_port
 from shared.podspec.resources import is_sidecar
@@ -29,9 +30,9 @@ class ProbeKind(StrEnum):
 
 @dataclass(frozen=True)
 class ExecHandler:
-    """Run this in the container."""
+    """Run this in the container, or the reason why there is no command."""
 
-    command: tuple[str, ...]
+    command: tuple[str, ...] | str
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
     """The probes of regular containers and sidecars; what cannot be read as a probe is none."""
     spec = _mapping(pod.get("spec"))
     regular = [(container, False) for container in _mappings(spec.get("containers"))]
+    space = ExecSpace()  # the commands of all probes are kept as long as the pod is
     sidecars = [(container, True) for container in _mappings(spec.get("initContainers")) if is_sidecar(container)]
     for container, sidecar in (*regular, *sidecars):
         name = container.get("name")
@@ -100,7 +102,7 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                     kind=kind,
                     container=name,
                     sidecar=sidecar,
-                    handler=_handler(probe, container),
+                    handler=_handler(probe, container, space),
                     initial_delay=_number(probe, "initialDelaySeconds", 0, least=0),
                     period=_number(probe, "periodSeconds", 10),
                     timeout=_number(probe, "timeoutSeconds", 1),
@@ -109,15 +111,9 @@ def probes_of(pod: Object) -> Iterator[ProbeSpec]:
                 )
 
 
-def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler | None:
+def _handler(probe: Mapping[str, Any], container: Mapping[str, Any], space: ExecSpace) -> Handler | None:
     if isinstance(action := probe.get("exec"), dict):
-        # Only values written out in the spec: the kubelet does not look up the others for a probe, they are empty.
-        environment = {
-            str(entry.get("name")): str(entry.get("value") or "") for entry in _mappings(container.get("env"))
-        }
-        command = action.get("command")
-        parts = command if isinstance(command, list) else ()
-        return ExecHandler(tuple(expand(str(part), environment) for part in parts))
+        return ExecHandler(_command(action.get("command"), container, space))
     if isinstance(action := probe.get("httpGet"), dict):
         return HttpHandler(
             scheme=str(action.get("scheme") or "HTTP").lower(),
@@ -134,6 +130,23 @@ def _handler(probe: Mapping[str, Any], container: Mapping[str, Any]) -> Handler 
     if isinstance(action := probe.get("grpc"), dict):
         return GrpcHandler(port=container_port(action.get("port"), {}), service=str(action.get("service") or ""))
     return None
+
+
+def _command(written: object, container: Mapping[str, Any], space: ExecSpace) -> tuple[str, ...] | str:
+    # Only values written out in the spec: the kubelet does not look up the others for a probe, they are empty.
+    environment = {str(entry.get("name")): str(entry.get("value") or "") for entry in _mappings(container.get("env"))}
+    words = []
+    for index, part in enumerate(written if isinstance(written, list) else ()):
+        try:
+            word = expand(str(part), environment)
+        except TooLongError:
+            return f"exec.command[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
+        try:
+            space.take(word)
+        except TooLongError:
+            return f"exec.command[{index}] does not fit: the exec probes of a pod have {LARGEST_SPACE} bytes together"
+        words.append(word)
+    return tuple(words)
 
 
 def _number(probe: Mapping[str, Any], key: str, default: int, *, least: int = 1) -> int:

@@ -14,6 +14,7 @@ from services.podsync.core.security_context import container_security_context, v
 from services.podsync.core.user_namespaces import Mappings
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object
+from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
 from shared.podspec.expansion import expand
 from shared.podspec.go_json import go_json
 from shared.podspec.hashing import container_hash
@@ -77,6 +78,7 @@ def container_config(
         raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
     if (container.get("resources") or {}).get("claims"):
         raise ContainerConfigError("resources.claims are not supported yet")
+    space = ExecSpace()
     env = container_environment(
         pod,
         container,
@@ -85,6 +87,7 @@ def container_config(
         service_env=service_env,
         references=references,
         env_files=env_files,
+        space=space,
     )
     name = str(container.get("name") or "")
     linux = message(
@@ -104,8 +107,8 @@ def container_config(
     return message(
         metadata=Present(message(name=name, attempt=restart_count)),
         image=message(image=image_ref, user_specified_image=container.get("image")),
-        command=[expand(word, env) for word in container.get("command") or ()],
-        args=[expand(word, env) for word in container.get("args") or ()],
+        command=_arguments(container, "command", env, space),
+        args=_arguments(container, "args", env, space),
         working_dir=container.get("workingDir"),
         stdin=bool(container.get("stdin")),
         stdin_once=bool(container.get("stdinOnce")),
@@ -130,6 +133,27 @@ def container_config(
         linux=linux,
         stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,
     )
+
+
+def _arguments(container: Object, field: str, env: Mapping[str, str], space: ExecSpace) -> list[str]:
+    """`command` or `args`, expanded. Raises ContainerConfigError."""
+    words = []
+    for index, written in enumerate(container.get(field) or ()):
+        try:
+            word = expand(written, env)
+        except TooLongError:
+            raise ContainerConfigError(
+                f"{field}[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
+            ) from None
+        try:
+            space.take(word)
+        except TooLongError:
+            raise ContainerConfigError(
+                f"{field}[{index}] does not fit: the kernel takes {LARGEST_SPACE} bytes of environment, command "
+                "and args together"
+            ) from None
+        words.append(word)
+    return words
 
 
 def _annotations(pod: Object, container: Object, restart_count: int) -> dict[str, str]:

@@ -11,9 +11,11 @@ from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.user_namespaces import Mappings, id_mappings
 from shared.cri.interface import Message
 from shared.model.objects import Object, annotations
+from shared.podspec.exec_space import TooLongError
 from shared.podspec.expansion import expand_strictly
 
 ETC_HOSTS = "/etc/hosts"
+_LONGEST_PATH = 4095  # bytes: PATH_MAX without the final NUL
 _PROPAGATION = {
     "HostToContainer": "PROPAGATION_HOST_TO_CONTAINER",
     "Bidirectional": "PROPAGATION_BIDIRECTIONAL",
@@ -49,7 +51,12 @@ def wanted_subpaths(container: Object, env: Mapping[str, str], image_volumes: Co
             continue
         subpath = mount.get("subPath") or ""
         if mount.get("subPathExpr"):
-            subpath, missing = expand_strictly(mount["subPathExpr"], env)
+            try:
+                subpath, missing = expand_strictly(mount["subPathExpr"], env, longest=_LONGEST_PATH)
+            except TooLongError:
+                raise ContainerConfigError(
+                    f"volumeMounts[{index}].subPathExpr is too long: the kernel takes {_LONGEST_PATH} bytes of a path"
+                ) from None
             if missing:
                 raise ContainerConfigError(f"missing value for {', '.join(missing)}")
         if not subpath:

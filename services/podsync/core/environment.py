@@ -6,18 +6,20 @@ files (`EnvFile`) given; nothing is read.
 
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.node_facts import NodeFacts
 from shared.model.objects import Object
+from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError, utf8_length
 from shared.podspec.expansion import expand
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 
 _KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
 UNREADABLE_ENV_FILE = "couldn't parse env file"
+_LONGEST_SHOWN = 256  # characters of a name in an error
 _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
 
 
@@ -74,19 +76,23 @@ def container_environment(
     service_env: Mapping[str, str],
     references: References,
     env_files: EnvFiles | None = None,
+    space: ExecSpace | None = None,
 ) -> dict[str, str]:
     """The final environment: envFrom, then the container's own variables in order, the last of one name wins; then the
     services' that are not among them. `pod_ips` is not looked at for hostNetwork pods; `references` has every one that
-    `environment_references` names, `env_files` every one of `environment_files`. Raises ContainerConfigError."""
+    `environment_references` names, `env_files` every one of `environment_files`. Each variable is counted in `space`
+    before it is kept, also one that a later one of its name replaces. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("enableServiceLinks") is None:
         raise ContainerConfigError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
     status = _status_fields(pod, facts, pod_ips)
-    env = _from_whole_objects(container, references)
+    env = _Environment(space or ExecSpace())
+    for key, text in _from_whole_objects(container, references):
+        env[key] = text
     for variable in container.get("env") or ():
         name = str(variable.get("name") or "")
         if variable.get("value"):
-            env[name] = expand(variable["value"], env, service_env)
+            env[name] = _expanded(name, variable["value"], env, service_env)
         elif source := variable.get("valueFrom"):
             if source.get("fileKeyRef"):
                 value = _from_file(source["fileKeyRef"], env_files or {})
@@ -98,7 +104,44 @@ def container_environment(
                 env[name] = value
         else:
             env[name] = ""
-    return env | {name: value for name, value in service_env.items() if name not in env}
+    for name, text in service_env.items():
+        if name not in env:
+            env[name] = text
+    return dict(env)
+
+
+class _Environment(dict[str, str]):
+    """Takes a variable only where the kernel has room for it."""
+
+    def __init__(self, space: ExecSpace) -> None:
+        self._space = space
+
+    def __setitem__(self, name: str, value: str) -> None:
+        variable = f"{name}={value}"
+        if utf8_length(variable) > LONGEST_STRING:
+            raise _too_long(name)
+        try:
+            self._space.take(variable)
+        except TooLongError:
+            raise ContainerConfigError(
+                f'environment variable "{name[:_LONGEST_SHOWN]}" does not fit: the kernel takes {LARGEST_SPACE} bytes '
+                "of environment, command and args together"
+            ) from None
+        super().__setitem__(name, value)
+
+
+def _too_long(name: str) -> ContainerConfigError:
+    return ContainerConfigError(
+        f'environment variable "{name[:_LONGEST_SHOWN]}" is too long: the kernel takes {LONGEST_STRING} bytes of '
+        "NAME=value"
+    )
+
+
+def _expanded(name: str, value: str, *environments: Mapping[str, str]) -> str:
+    try:
+        return expand(value, *environments)
+    except TooLongError:
+        raise _too_long(name) from None
 
 
 def _value_from(
@@ -114,16 +157,15 @@ def _value_from(
     return ""
 
 
-def _from_whole_objects(container: Object, references: References) -> dict[str, str]:
-    env: dict[str, str] = {}
+def _from_whole_objects(container: Object, references: References) -> Iterator[tuple[str, str]]:
     for source in container.get("envFrom") or ():
         for place, kind in _FROM_REFS.items():
             if not source.get(place):
                 continue
             found = _found(kind, source[place], references)
-            for key, value in _data(kind, found).items():
-                env[f"{source.get('prefix') or ''}{key}"] = value
-    return env
+            for key in found.get("data") or {}:
+                if (value := _value(kind, found, key)) is not None:
+                    yield f"{source.get('prefix') or ''}{key}", value
 
 
 def _from_key(pod: Object, source: Mapping[str, Any], references: References) -> str | None:
@@ -132,10 +174,9 @@ def _from_key(pod: Object, source: Mapping[str, Any], references: References) ->
         if not source.get(place):
             continue
         reference = source[place]
-        found = _found(kind, reference, references)
-        data, key = _data(kind, found), str(reference.get("key") or "")
-        if key in data:
-            return data[key]
+        key = str(reference.get("key") or "")
+        if (value := _value(kind, _found(kind, reference, references), key)) is not None:
+            return value
         if reference.get("optional"):
             return None
         namespace = (pod.get("metadata") or {}).get("namespace", "")
@@ -173,18 +214,16 @@ def _found(kind: str, reference: Mapping[str, Any], references: References) -> O
     raise ContainerConfigError(found.error)
 
 
-def _data(kind: str, found: Object) -> dict[str, str]:
-    """Key -> text; bytes of a Secret that are no UTF-8 go on as they would in Go: replaced where text is needed."""
-    data = found.get("data") or {}
-    if kind == "ConfigMap":
-        return {str(key): str(value) for key, value in data.items()}
-    texts = {}
-    for key, value in data.items():
-        try:
-            texts[str(key)] = base64.b64decode(str(value)).decode("utf-8", "replace")
-        except (binascii.Error, ValueError):
-            continue
-    return texts
+def _value(kind: str, found: Object, key: str) -> str | None:
+    """The text under the key, None = there is none; bytes of a Secret that are no UTF-8 go on as they would in Go:
+    replaced where text is needed."""
+    value = (found.get("data") or {}).get(key)
+    if value is None or kind == "ConfigMap":
+        return None if value is None else str(value)
+    try:
+        return base64.b64decode(str(value)).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return None
 
 
 def _status_fields(pod: Object, facts: NodeFacts, pod_ips: Sequence[str]) -> dict[str, str]:

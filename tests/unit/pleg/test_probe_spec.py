@@ -114,3 +114,27 @@ def test_no_spec_is_odd_enough_to_raise(handler: Any, env: Any, ports: Any) -> N
 )
 def test_the_words_of_events(verdict: Verdict, event: tuple[str, str] | None) -> None:
     assert event_of(ProbeKind.LIVENESS, Outcome(verdict, "out")) == event
+
+
+def test_an_exec_probe_whose_command_no_kernel_takes_is_an_error_that_says_so() -> None:
+    probe = {"exec": {"command": ["true", "$(A)$(A)"]}}
+    (found,) = probes_of(
+        {
+            "spec": {
+                "containers": [{"name": "c", "env": [{"name": "A", "value": "x" * 100_000}], "livenessProbe": probe}]
+            }
+        }
+    )
+    assert isinstance(found.handler, ExecHandler)
+    assert found.handler.command == "exec.command[1] is too long: the kernel takes 131071 bytes of one argument"
+
+
+def test_the_exec_probes_of_a_pod_keep_a_bounded_number_of_bytes() -> None:
+    container = {
+        "env": [{"name": "A", "value": "x" * 100_000}],
+        "readinessProbe": {"exec": {"command": ["$(A)"] * 15}},
+    }
+    found = list(probes_of({"spec": {"containers": [{**container, "name": f"c{n}"} for n in range(20)]}}))
+    commands = [probe.handler.command for probe in found if isinstance(probe.handler, ExecHandler)]
+    assert len(commands[0]) == 15
+    assert commands[-1] == "exec.command[0] does not fit: the exec probes of a pod have 2097152 bytes together"

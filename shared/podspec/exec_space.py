@@ -1,0 +1,30 @@
+"""The room that the kernel has for the arguments and the environment of a program (execve(2), Limits).
+
+A container with more could never start: it is refused before the strings are built.
+"""
+
+LONGEST_STRING = 131_071  # bytes of an argument or of NAME=value: MAX_ARG_STRLEN without the final NUL
+LARGEST_SPACE = 2 << 20  # bytes of all strings together: a quarter of the usual stack limit of 8 MiB
+_PER_STRING = 9  # bytes that the kernel counts beside the text: NUL and pointer
+
+
+class TooLongError(ValueError):
+    """A text is longer than allowed. Has nothing of it in its own text."""
+
+
+def utf8_length(text: str) -> int:
+    """Bytes of the text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+class ExecSpace:
+    """Counts the strings of one program, or of several that are kept together."""
+
+    def __init__(self, largest: int = LARGEST_SPACE) -> None:
+        self._free = largest
+
+    def take(self, text: str) -> None:
+        """Count an argument or `NAME=value`. Raise TooLongError where the space is exceeded."""
+        self._free -= utf8_length(text) + _PER_STRING
+        if self._free < 0:
+            raise TooLongError
