@@ -44,6 +44,18 @@ class NodeObserved:
     supplemental_groups_policy: bool | None = None  # feature of the runtime; None = it does not tell
 
 
+def eviction_signals(node: NodeObserved) -> tuple[tuple[str, int, int], ...]:
+    """Of each eviction signal that is read: its name, its capacity and what of it is available; -1 = not read."""
+    pids = node.pids_max - node.pids_running if node.pids_max >= 0 and node.pids_running >= 0 else -1
+    return (
+        ("memory.available", node.memory_capacity, node.memory_available),
+        ("nodefs.available", node.nodefs_capacity, node.nodefs_available),
+        ("nodefs.inodesFree", node.nodefs_inodes, node.nodefs_inodes_free),
+        ("imagefs.available", node.imagefs_capacity, node.imagefs_available),
+        ("pid.available", node.pids_max, pids),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeImage:
     """One image the runtime has."""

@@ -61,7 +61,7 @@ class Pleg:
         trier = ProbeTrier(runtime, self._clock, self._config.runtime_request_timeout)
         self._prober = Prober(context, attempt or trier)
         self._images = ImageReader(runtime, self._clock, self._bus.own(NODE_IMAGES))
-        self._observation, self._facts = Observation(), NodeFacts()
+        self._observation, self._facts = Observation(), NodeFacts(self._config.eviction_hard)
         self._watches = watches(lambda entry_id: self._apply(events.ProcessExited(entry_id)))
         self._events = EventReader(
             runtime,

@@ -3,20 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bus.messages.pleg import NodeObserved, RuntimeHandler
+from bus.messages.pleg import NodeObserved, RuntimeHandler, eviction_signals
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
+from shared.model.eviction import threshold_amount
 
 REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
 MATERIAL_SHARE = 0.01  # of a signal's capacity
 _UNTOLD = RuntimeFeatures()
-
-# signal -> (bytes or count, share of capacity): the kubelet's default hard thresholds (reference node.md 5.2).
-_DEFAULT_THRESHOLDS: Mapping[str, tuple[int, float]] = {
-    "memory": (100 * 2**20, 0.0),
-    "nodefs": (0, 0.10),
-    "nodefs_inodes": (0, 0.05),
-    "imagefs": (0, 0.15),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +30,11 @@ class MachineReading:
 
 
 class NodeFacts:
-    """What is known of runtime and machine; `to_publish` says what of it to send now."""
+    """What is known of runtime and machine; `to_publish` says what of it to send now. `thresholds`: evictionHard,
+    signal -> quantity or percentage."""
 
-    def __init__(self) -> None:
+    def __init__(self, thresholds: Mapping[str, str]) -> None:
+        self._thresholds = thresholds
         self._now = NodeObserved(observed_at=0.0, runtime_reachable=False)
         self._sent: NodeObserved | None = None
         self._runtime_asked = self._machine_read = False
@@ -106,20 +101,21 @@ class NodeFacts:
         if not (self._runtime_asked and self._machine_read) or self._now == self._sent:
             return None
         old = self._sent
-        if old is None or is_material(old, self._now) or now - old.observed_at >= REPUBLISH_SECONDS:
+        late = old is not None and now - old.observed_at >= REPUBLISH_SECONDS
+        if old is None or late or is_material(old, self._now, self._thresholds):
             self._sent = self._now = replace(self._now, observed_at=now)
             return self._sent
         return None
 
 
-def is_material(old: NodeObserved, new: NodeObserved) -> bool:
+def is_material(old: NodeObserved, new: NodeObserved, thresholds: Mapping[str, str]) -> bool:
     """Whether a follower must know at once: a changed fact, or a signal that moved by more than 1 % of its capacity or
-    crossed a default eviction threshold."""
+    crossed its eviction threshold."""
     if _facts(old) != _facts(new):
         return True
     return any(
-        _moved(name, capacity, before, after)
-        for (name, capacity, before), (_, _, after) in zip(_signals(old), _signals(new), strict=True)
+        _moved(thresholds.get(signal), capacity, before, after)
+        for (signal, capacity, before), (_, _, after) in zip(eviction_signals(old), eviction_signals(new), strict=True)
     )
 
 
@@ -144,24 +140,11 @@ def _facts(node: NodeObserved) -> tuple[object, ...]:
     )
 
 
-def _signals(node: NodeObserved) -> tuple[tuple[str, int, int], ...]:
-    """(name, capacity, available) of each eviction signal."""
-    pids_free = node.pids_max - node.pids_running if node.pids_max >= 0 and node.pids_running >= 0 else -1
-    return (
-        ("memory", node.memory_capacity, node.memory_available),
-        ("nodefs", node.nodefs_capacity, node.nodefs_available),
-        ("nodefs_inodes", node.nodefs_inodes, node.nodefs_inodes_free),
-        ("imagefs", node.imagefs_capacity, node.imagefs_available),
-        ("pids", node.pids_max, pids_free),
-    )
-
-
-def _moved(name: str, capacity: int, before: int, after: int) -> bool:
+def _moved(threshold: str | None, capacity: int, before: int, after: int) -> bool:
     if before < 0 or after < 0 or capacity < 0:
         return (before < 0) != (after < 0)
-    amount, share = _DEFAULT_THRESHOLDS.get(name, (0, 0.0))
-    threshold = amount + int(capacity * share)
-    return abs(after - before) > capacity * MATERIAL_SHARE or (before < threshold) != (after < threshold)
+    amount = threshold_amount(threshold, capacity) if threshold else 0
+    return abs(after - before) > capacity * MATERIAL_SHARE or (before < amount) != (after < amount)
 
 
 def _handlers(features: RuntimeFeatures) -> tuple[RuntimeHandler, ...] | None:

@@ -11,11 +11,11 @@ from services.podsync.core.actions import decide_sandbox
 from services.podsync.core.container_status import ContainerStatuses
 from services.podsync.core.record import PodRecord
 from services.podsync.core.restart_rules import may_restart_all
+from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS
 from shared.podspec.resources import is_sidecar
 from shared.timestamps import rfc3339
 
 Json = dict[str, Any]
-DISRUPTION = "DisruptionTarget"
 RESTARTING_ALL = "AllContainersRestarting"
 
 
@@ -40,7 +40,7 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
     if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.ending.get("disruption"):
-        wanted[DISRUPTION] = Judgement(True, "TerminationByKubelet", record.ending["disruption"])
+        wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.ending["disruption"])
     before = {c["type"]: c for c in record.status.get("conditions") or ()}
     generation = (record.pod.get("metadata") or {}).get("generation")
     owned = []
@@ -49,7 +49,7 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         if generation and kind != RESTARTING_ALL:
             condition["observedGeneration"] = generation
         owned.append(condition)
-    return owned + [c for c in _given(record) if c.get("type") not in wanted]
+    return owned + [c for c in _given(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
 
 
 def _ready_to_start(record: PodRecord) -> Judgement:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import NodeResources
+from shared.model.eviction import threshold_amount
 from shared.podspec.quantity import ZERO, Quantity
 from shared.podspec.resources import HUGEPAGES, ResourceList, parse_resources, written
 
@@ -66,14 +67,5 @@ def _reservation(name: str, capacity: Quantity, reserved: Reservations) -> Quant
     for signal, resource in _THRESHOLDS.items():
         threshold = reserved.eviction_hard.get(signal)
         if resource == name and threshold:
-            total = total + _threshold(threshold, capacity)
+            total = total + Quantity.of(threshold_amount(threshold, capacity.base()))
     return total
-
-
-def _threshold(text: str, capacity: Quantity) -> Quantity:
-    if text.endswith("%"):
-        try:
-            return Quantity.of(int(capacity.base() * float(text[:-1]) / 100))
-        except ValueError:
-            return ZERO
-    return parse_resources({"x": text}).get("x", ZERO)

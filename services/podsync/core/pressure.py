@@ -7,17 +7,12 @@ Nothing is evicted here.
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.messages.pleg import NodeObserved
+from bus.messages.pleg import NodeObserved, eviction_signals
 from bus.messages.podsync import NodeConditions
-from shared.podspec.quantity import parse_quantity
+from shared.model.conditions import PRESSURE_CONDITIONS
+from shared.model.eviction import SIGNAL_CONDITIONS, threshold_amount
 from shared.timestamps import rfc3339
 
-DEFAULT_THRESHOLDS = {
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%",
-}
 TEXTS = {
     "MemoryPressure": (
         ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
@@ -36,7 +31,8 @@ TEXTS = {
 
 @dataclass(kw_only=True)
 class Pressure:
-    """Conditions over time; `transitions` (condition -> status and wall seconds of its last change) is what is saved.
+    """Conditions over time. `thresholds` is evictionHard: signal -> quantity or percentage; {} = no thresholds.
+    `transitions` (condition -> status and wall seconds of its last change) is what is saved.
 
     `last_seen`: condition -> wall seconds at which its signal was last beyond a threshold.
     """
@@ -48,14 +44,14 @@ class Pressure:
 
     def judge(self, observed: NodeObserved, now: float) -> NodeConditions:
         """The conditions as they are at `now` (wall seconds)."""
-        thresholds = self.thresholds or DEFAULT_THRESHOLDS
         beyond = {
-            condition
-            for signal, condition, available, capacity in _signals(observed)
-            if signal in thresholds and _below(thresholds[signal], available, capacity)
+            SIGNAL_CONDITIONS[signal]
+            for signal, capacity, available in eviction_signals(observed)
+            if signal in self.thresholds and _below(self.thresholds[signal], available, capacity)
         }
         conditions = []
-        for kind, (pressed, relieved) in TEXTS.items():
+        for kind in PRESSURE_CONDITIONS:
+            pressed, relieved = TEXTS[kind]
             if kind in beyond:
                 self.last_seen[kind] = now
             held = kind in self.last_seen and now - self.last_seen[kind] < self.transition_period
@@ -80,26 +76,10 @@ def read_transitions(saved: Any) -> dict[str, tuple[str, float]]:
     found = {}
     for kind, entry in saved.items() if isinstance(saved, dict) else ():
         match entry:
-            case [str(status), int() | float() as at] if kind in TEXTS and not isinstance(at, bool):
+            case [str(status), int() | float() as at] if kind in PRESSURE_CONDITIONS and not isinstance(at, bool):
                 found[kind] = (status, float(at))
     return found
 
 
-def _signals(observed: NodeObserved) -> list[tuple[str, str, int, int]]:
-    """Signal, the condition it presses, what is available of what capacity; -1 = could not be read."""
-    pids = observed.pids_max - observed.pids_running if observed.pids_running >= 0 else -1
-    return [
-        ("memory.available", "MemoryPressure", observed.memory_available, observed.memory_capacity),
-        ("nodefs.available", "DiskPressure", observed.nodefs_available, observed.nodefs_capacity),
-        ("nodefs.inodesFree", "DiskPressure", observed.nodefs_inodes_free, observed.nodefs_inodes),
-        ("imagefs.available", "DiskPressure", observed.imagefs_available, observed.imagefs_capacity),
-        ("pid.available", "PIDPressure", pids, observed.pids_max),
-    ]
-
-
 def _below(threshold: str, available: int, capacity: int) -> bool:
-    if available < 0 or capacity <= 0:
-        return False
-    if threshold.endswith("%"):
-        return available < capacity * float(threshold[:-1]) / 100
-    return available < parse_quantity(threshold).base()
+    return available >= 0 and capacity > 0 and available < threshold_amount(threshold, capacity)

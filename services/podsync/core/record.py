@@ -16,6 +16,7 @@ from services.podsync.core.api_baseline import sound_status
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
 from shared.model import objects
+from shared.model.conditions import POD_CONDITIONS
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,
@@ -31,7 +32,6 @@ Status = dict[str, Any]
 SANDBOX = ""  # the sandbox's key among the planned attempts
 NEVER = float("inf")
 TERMINAL_PHASES = ("Succeeded", "Failed")
-OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
 @dataclass(kw_only=True)
@@ -260,7 +260,7 @@ class PodRecord:
     def _said_by_others(self) -> tuple[Any, list[Status]]:
         """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
         phase, conditions = self.api_status.get("phase"), self.api_status.get("conditions") or ()
-        foreign = [c for c in conditions if c.get("type") not in OWN_CONDITIONS]
+        foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
         return phase if phase in TERMINAL_PHASES else "", foreign
 
     @property

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-Condition = dict[str, str]
+from shared.model.conditions import NODE_CONDITIONS, PRESSURE_CONDITIONS
 
-_ORDER = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
+Condition = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ def joined(pressure: Iterable[Mapping[str, str]], ready: Condition, *, now: str)
     """All conditions in the kubelet's order, each with this heartbeat."""
     by_type = {condition["type"]: {**condition, "lastHeartbeatTime": now} for condition in pressure}
     by_type["Ready"] = ready
-    others = [name for name in by_type if name not in _ORDER]
-    return tuple(by_type[name] for name in (*_ORDER[:-1], *others, "Ready") if name in by_type)
+    others = [name for name in by_type if name not in NODE_CONDITIONS]
+    return tuple(by_type[name] for name in (*PRESSURE_CONDITIONS, *others, "Ready") if name in by_type)
 
 
 def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list[Transition]:
@@ -49,7 +49,7 @@ def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list
         reason = condition["reason"]
         if condition["type"] == "Ready":
             reason = "NodeReady" if condition["status"] == "True" else "NodeNotReady"
-        elif condition["type"] in _ORDER:
+        elif condition["type"] in NODE_CONDITIONS:
             reason = f"Node{reason.removeprefix('Kubelet')}"
         events.append(Transition(reason))
     return events
@@ -68,14 +68,15 @@ def adopted(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
     """Ours on the baseline of the API server's list: a condition that we have not judged yet is taken over from it,
     one of the same status takes its transition time. `theirs` may be anything; what is no condition is left out."""
     known = {c["type"]: c for c in theirs if is_condition(c)} if isinstance(theirs, list) else {}
+    places = {kind: place for place, kind in enumerate(NODE_CONDITIONS)}
     kept = []
     for condition in ours:
         theirs_of_it = known.pop(condition["type"], None)
         same = theirs_of_it is not None and theirs_of_it["status"] == condition["status"]
         moment = theirs_of_it["lastTransitionTime"] if theirs_of_it is not None and same else None
         kept.append({**condition, "lastTransitionTime": moment} if moment else condition)
-    taken = [{k: v for k, v in c.items() if isinstance(v, str)} for c in known.values() if c["type"] in _ORDER]
-    return tuple(sorted([*kept, *taken], key=lambda c: _ORDER.index(c["type"]) if c["type"] in _ORDER else -1))
+    taken = [{k: v for k, v in c.items() if isinstance(v, str)} for c in known.values() if c["type"] in places]
+    return tuple(sorted([*kept, *taken], key=lambda c: places.get(c["type"], -1)))
 
 
 def is_condition(value: object) -> bool:

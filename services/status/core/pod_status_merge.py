@@ -8,23 +8,11 @@ from typing import Any
 import orjson
 
 from services.status.core.strategic_patch import POD, two_way_patch, without_nulls
+from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, POD_SCHEDULED
 from shared.model.objects import Object
 
 TERMINAL = ("Succeeded", "Failed")
 
-_OWN_CONDITIONS = frozenset(
-    {
-        "PodReadyToStartContainers",
-        "Initialized",
-        "Ready",
-        "ContainersReady",
-        "PodScheduled",
-        "PodResizePending",
-        "PodResizeInProgress",
-        "AllContainersRestarting",
-    }
-)
-_DISRUPTION = "DisruptionTarget"  # shared: its other writers are controllers
 _OWN_FIELDS = frozenset(
     {
         "observedGeneration",
@@ -103,18 +91,18 @@ def status_patch(api: Object, wanted: Object, *, now: str) -> Object | None:
 def _merged_conditions(api: Object, wanted: Object, *, now: str) -> list[Object]:
     before = {condition["type"]: condition for condition in _conditions(api)}
     ended_now = is_terminal(wanted) and not is_terminal(api)
-    foreign = [c for kind, c in before.items() if kind not in _OWN_CONDITIONS and kind != _DISRUPTION]
-    own = [_scheduled(c, before) for c in _conditions(wanted) if c["type"] in _OWN_CONDITIONS]
-    disruption = next((c for c in _conditions(wanted) if c["type"] == _DISRUPTION), None)
+    foreign = [c for kind, c in before.items() if kind not in POD_CONDITIONS and kind != DISRUPTION_TARGET]
+    own = [_scheduled(c, before) for c in _conditions(wanted) if c["type"] in POD_CONDITIONS]
+    disruption = next((c for c in _conditions(wanted) if c["type"] == DISRUPTION_TARGET), None)
     if disruption is not None and ended_now:
         return [*foreign, *own, {**disruption, "lastTransitionTime": now}]
-    return [*foreign, *own, *([before[_DISRUPTION]] if _DISRUPTION in before else [])]
+    return [*foreign, *own, *([before[DISRUPTION_TARGET]] if DISRUPTION_TARGET in before else [])]
 
 
 def _scheduled(condition: Object, before: dict[str, Object]) -> Object:
     """The scheduler said PodScheduled first; repeating it moves no transition time."""
-    said = before.get("PodScheduled", {})
-    if condition["type"] != "PodScheduled" or said.get("status") != condition.get("status"):
+    said = before.get(POD_SCHEDULED, {})
+    if condition["type"] != POD_SCHEDULED or said.get("status") != condition.get("status"):
         return condition
     return condition | {key: said[key] for key in ("lastTransitionTime",) if key in said}
 

@@ -6,6 +6,7 @@ import pytest
 
 from bus.messages.pleg import NodeObserved
 from services.pleg.core.node import MachineReading, NodeFacts, is_material
+from shared.config.field_table import EVICTION_HARD
 from shared.cri.interface import RuntimeCondition, RuntimeVersion
 
 NODE = NodeObserved(
@@ -36,7 +37,7 @@ NODE = NodeObserved(
     ],
 )
 def test_a_fact_or_a_signal_that_moved_far_is_material(change: dict[str, object]) -> None:
-    assert is_material(NODE, replace(NODE, **change))  # type: ignore[arg-type]
+    assert is_material(NODE, replace(NODE, **change), EVICTION_HARD)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,11 +51,18 @@ def test_a_fact_or_a_signal_that_moved_far_is_material(change: dict[str, object]
     ],
 )
 def test_a_moment_or_a_small_movement_is_not(change: dict[str, object]) -> None:
-    assert not is_material(NODE, replace(NODE, **change))  # type: ignore[arg-type]
+    assert not is_material(NODE, replace(NODE, **change), EVICTION_HARD)  # type: ignore[arg-type]
+
+
+def test_the_configured_threshold_and_no_other_makes_a_small_movement_material() -> None:
+    fewer = replace(NODE, nodefs_available=999)
+    assert not is_material(NODE, fewer, {})
+    assert not is_material(NODE, fewer, {"nodefs.available": "20%"})
+    assert is_material(NODE, fewer, {"nodefs.available": "1k"})
 
 
 def test_nothing_is_sent_before_both_runtime_and_machine_were_asked() -> None:
-    facts = NodeFacts()
+    facts = NodeFacts(EVICTION_HARD)
     facts.machine_read(MachineReading(cpus=2), 1.0)
     assert facts.to_publish(1.0) is None
     facts.runtime_silent(2.0)
@@ -63,7 +71,7 @@ def test_nothing_is_sent_before_both_runtime_and_machine_were_asked() -> None:
 
 
 def test_what_the_runtime_said_last_stays_while_it_is_silent() -> None:
-    facts = NodeFacts()
+    facts = NodeFacts(EVICTION_HARD)
     ready = RuntimeCondition(type="RuntimeReady", status=True, reason="", message="")
     facts.runtime_answered(RuntimeVersion(name="containerd", version="1", api_version="v1"), (ready,), 1.0)
     facts.machine_read(MachineReading(), 1.0)

@@ -313,3 +313,10 @@ class TestOthers:
             "startTime": "2023-11-14T22:13:20Z",
             "qosClass": "BestEffort",
         }
+
+
+def test_an_own_condition_that_is_not_set_now_is_not_copied_from_the_api_server() -> None:
+    record = a_record()
+    record.api_status = {"conditions": [{"type": kind, "status": "True"} for kind in ("PodResizePending", "Mine")]}
+    assert "PodResizePending" not in of(record)
+    assert "Mine" in of(record)

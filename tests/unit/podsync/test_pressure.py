@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import NodeObserved
-from services.podsync.core.pressure import Pressure, read_transitions
+from services.podsync.core.pressure import TEXTS, Pressure, read_transitions
+from shared.config.field_table import EVICTION_HARD
+from shared.model.conditions import PRESSURE_CONDITIONS
 
 MIB = 1 << 20
 
@@ -22,7 +24,7 @@ def statuses(pressure: Pressure, facts: NodeObserved, now: float) -> dict[str, s
 
 
 def test_a_node_with_room_has_no_pressure_and_says_so_in_the_kubelets_words() -> None:
-    conditions = Pressure(thresholds={}, transition_period=300).judge(observed(), 0.0).conditions
+    conditions = Pressure(thresholds=EVICTION_HARD, transition_period=300).judge(observed(), 0.0).conditions
     assert [(c["type"], c["status"], c["reason"]) for c in conditions] == [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
@@ -43,19 +45,30 @@ def test_a_node_with_room_has_no_pressure_and_says_so_in_the_kubelets_words() ->
     ],
 )
 def test_the_default_thresholds_are_the_kubelets(facts: dict[str, int], pressed: str | None) -> None:
-    found = statuses(Pressure(thresholds={}, transition_period=300), observed(**facts), 0.0)
+    found = statuses(Pressure(thresholds=EVICTION_HARD, transition_period=300), observed(**facts), 0.0)
     assert [kind for kind, status in found.items() if status == "True"] == ([pressed] if pressed else [])
+
+
+@pytest.mark.parametrize("thresholds", [{}, {"memory.available": "100%"}, {"memory.available": "0%"}])
+def test_no_thresholds_and_thresholds_of_0_or_100_percent_set_no_condition(thresholds: dict[str, str]) -> None:
+    full = observed(memory_available=0, nodefs_available=0, imagefs_capacity=100, imagefs_available=0)
+    found = statuses(Pressure(thresholds=thresholds, transition_period=300), full, 0.0)
+    assert found == dict.fromkeys(PRESSURE_CONDITIONS, "False")
+
+
+def test_every_pressure_condition_has_its_reasons_and_messages() -> None:
+    assert tuple(TEXTS) == PRESSURE_CONDITIONS
 
 
 def test_a_configured_threshold_counts_instead_and_pids_have_none_by_default() -> None:
     few = observed(pids_max=1000, pids_running=950)
-    by_default = statuses(Pressure(thresholds={}, transition_period=0), few, 0.0)
+    by_default = statuses(Pressure(thresholds=EVICTION_HARD, transition_period=0), few, 0.0)
     configured = statuses(Pressure(thresholds={"pid.available": "10%"}, transition_period=0), few, 0.0)
     assert (by_default["PIDPressure"], configured["PIDPressure"]) == ("False", "True")
 
 
 def test_pressure_stays_for_the_transition_period_and_its_time_moves_only_with_the_status() -> None:
-    pressure = Pressure(thresholds={}, transition_period=300)
+    pressure = Pressure(thresholds=EVICTION_HARD, transition_period=300)
     assert statuses(pressure, observed(memory_available=1), 100.0)["MemoryPressure"] == "True"
     assert statuses(pressure, observed(), 399.0)["MemoryPressure"] == "True"
     assert pressure.transitions["MemoryPressure"] == ("True", 100.0)
