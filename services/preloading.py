@@ -6,7 +6,6 @@ another environment, or a module whose file has changed since are executed as ev
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import os
@@ -26,7 +25,6 @@ _SERVICES = ("bootstrap", "sources", "volume", "pleg", "podsync", "status", "ser
 _MODULES = (*(f"services.{name}.service" for name in _SERVICES), "services.bootstrap.containerd", "services.launch")
 _FIRST_FD = 3
 _END = "\0"  # no file's name has it
-_ARG_START, _ARG_END = 45, 46  # in /proc/<pid>/stat, counted behind the name
 Execute = Callable[[str, list[str], Mapping[str, str]], object]
 _Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
 
@@ -50,8 +48,8 @@ class Preloading:
         for file in _files() - _STAMPS.keys():
             _STAMPS[file] = None if _was_touched_since(began, file) else _stamp(file)
         self._noted = "".join(f"{file}{_END}{stamp}{_END}" for file, stamp in _STAMPS.items())
-        with contextlib.suppress(Exception):  # it saves memory, and nothing depends on it
-            importlib.import_module("services.forked_memory").settle()
+        gc.collect()
+        gc.freeze()  # a collection in a child would write to every object, and so copy every page
 
     def before_fork(self) -> None:
         """Note who forks: the child may be an orphan before it can ask."""
@@ -67,7 +65,7 @@ class Preloading:
         if module is None or not self._noted or self._has_changed():
             self._execute(file, argv, env)
         else:
-            self._become(module, argv, env)
+            self._become(module, env)
 
     def _has_changed(self) -> bool:
         start = 0
@@ -79,13 +77,13 @@ class Preloading:
             start = end + 1
         return False
 
-    def _become(self, module: str, argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    def _become(self, module: str, env: Mapping[str, str]) -> NoReturn:
         code = 1
         try:
             gc.freeze()  # what supervisord has dropped but not collected would close descriptors that are ours by then
             _close_all_but(self._kept)
             _open_streams()
-            _take_the_name(module, argv)
+            _take_the_name(module)
             _take_the_environment(env)
             sys.argv = [module]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -207,17 +205,7 @@ def _flush_streams() -> None:
             stream.flush()
 
 
-def _take_the_name(module: str, argv: Sequence[str]) -> None:
-    """For `ps`, `top`, pgrep and whoever looks for an agent's processes: the command line as an exec would show it.
-
-    Written over supervisord's own, cut off where that ends; /proc/<pid>/environ stays supervisord's.
-    """
-    try:
+def _take_the_name(module: str) -> None:
+    """Set the name that `ps -e`, `top` and pgrep show; the command line stays that of supervisord."""
+    with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(module.removeprefix(_PACKAGE), encoding="utf-8")  # the kernel cuts it off
-        fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return
-    start, size = int(fields[_ARG_START]), int(fields[_ARG_END]) - int(fields[_ARG_START])
-    if size > 0:
-        line = b"".join(os.fsencode(argument) + b"\0" for argument in argv)
-        ctypes.memmove(start, line[: size - 1].ljust(size, b"\0"), size)
