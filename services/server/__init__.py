@@ -29,6 +29,9 @@ On restart
     streams' snapshots; when another service restarts, its last known state keeps being shown until it speaks again.
     A check of `/healthz` that depends on another service has 30 s to hear of it before it fails.
 
+A log is read from a regular file in its pod's log directory, and no link below that directory is followed; only under
+docker, whose log files are links, are they.
+
 A client certificate is requested in the handshake and judged at every request, as in the Go kubelet. Python's ssl
 module offers no such thing, so `adapters/openssl.py` asks OpenSSL itself. Where that library cannot be reached (a
 Python with OpenSSL built in), a certificate that the client CA does not vouch for fails in the handshake instead of

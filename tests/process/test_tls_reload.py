@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.tls import ServingTls
 from tests.process.tls_site import Authority, Connection, Site, key_pem, s_client, served_name, until_served
-from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration
+from tests.service.server.running import CONTAINER, NAMESPACE, POD, configuration, pod_log
 
 CONNECTIONS = 50
 SOON = 2.0  # seconds a new file may take to count
@@ -48,7 +48,7 @@ async def until_statuses(connections: list[Connection], status: int) -> None:
 async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Site) -> None:
     new_ca = Authority("new clients")
     new_admin = new_ca.issue(site.directory / "new-admin", "api-server", "system:masters")
-    log = site.directory / "0.log"
+    log = pod_log(site.directory)
     log.write_bytes(line("one"))
     async with site.running(anonymous_auth=True) as server, aiohttp.ClientSession() as session:
         await server.node.run_pod(log)
@@ -86,7 +86,7 @@ async def test_fifty_connections_outlive_a_new_pair_and_a_new_client_ca(site: Si
 
 
 async def test_a_stream_under_way_goes_on_without_the_ca_that_let_it_in(site: Site) -> None:
-    log = site.directory / "0.log"
+    log = pod_log(site.directory)
     log.write_bytes(line("one"))
     async with site.running() as server, aiohttp.ClientSession() as session:
         await server.node.run_pod(log)

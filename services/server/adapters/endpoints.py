@@ -15,6 +15,7 @@ from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.front import EndpointHandler, plain
+from services.server.adapters.log_opening import LogFile
 from services.server.adapters.log_stream import LogStream, begin, stream_log
 from services.server.core import log_source
 from services.server.core.go_text import parse_query, quote
@@ -146,16 +147,16 @@ class Endpoints:
             return plain(refused.status, str(refused))
         except LogsUnavailableError as unavailable:
             return plain(400, str(unavailable))
-        path = self._log_path(desired, container, source)
-        if path is None:
+        log = self._log_file(desired, container, source)
+        if log is None:
             response = await begin(request)
             await response.write(f"unable to retrieve container logs for {source.container_id}".encode())
             await response.write_eof()
             return response
-        return await self._stream(request, desired, source, query, path)
+        return await self._stream(request, desired, source, query, log)
 
     async def _stream(
-        self, request: web.BaseRequest, desired: DesiredPod, source: LogSource, query: LogQuery, path: str
+        self, request: web.BaseRequest, desired: DesiredPod, source: LogSource, query: LogQuery, log: LogFile
     ) -> web.StreamResponse:
         runtime = self._streams.runtime
 
@@ -173,20 +174,20 @@ class Endpoints:
         wake = asyncio.Event()
         self.wakers.add(desired.uid, wake)
         try:
-            stream = LogStream(path, wanted, query.tail_lines, query.follow, running, wake)
+            stream = LogStream(log, wanted, query.tail_lines, query.follow, running, wake)
             return await stream_log(request, stream, self._threads, self._watch)
         finally:
             self.wakers.discard(desired.uid, wake)
 
-    def _log_path(self, desired: DesiredPod, container: str, source: LogSource) -> str | None:
+    def _log_file(self, desired: DesiredPod, container: str, source: LogSource) -> LogFile | None:
         """As the runtime reports it; where it was not observed, by the naming rule if that file exists."""
-        reported = log_source.find_container(self._streams.runtime.state.get(desired.uid), source.bare_id)
-        if reported is not None and reported.log_path:
-            return reported.log_path
         metadata = desired.pod.get("metadata", {})
         pod_directory = f"{metadata.get('namespace')}_{metadata.get('name')}_{desired.uid}"
+        reported = log_source.find_container(self._streams.runtime.state.get(desired.uid), source.bare_id)
+        if reported is not None and reported.log_path:
+            return LogFile(reported.log_path, "" if source.by_docker else pod_directory)
         path = Path(self._config.pod_logs_dir) / pod_directory / container / f"{source.attempt}.log"
-        return str(path) if path.exists() else None
+        return LogFile(str(path), pod_directory) if path.exists() else None
 
 
 def _json(document: Object) -> web.Response:

@@ -11,6 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
+from services.server.adapters.log_opening import LogFile
 from services.server.core.go_text import quote
 from services.server.core.log_format import LogDecoder, find_tail_start
 
@@ -26,15 +27,20 @@ class LogReadError(Exception):
 class LogReader:
     """One log file being read, across rotation. One call at a time; `close` may come while a call still runs."""
 
-    def __init__(self, path: str, threads: ThreadPoolExecutor) -> None:
-        self.path = path
+    def __init__(self, log: LogFile, threads: ThreadPoolExecutor) -> None:
+        self._log = log
         self._threads = threads
         self._file: FileIO | None = None
         self._running: Future[Any] | None = None
         self._closed = False
 
+    @property
+    def path(self) -> str:
+        """Where the file is; once it is open, without the links that were followed."""
+        return self._log.path
+
     async def open(self, tail_lines: int | None) -> None:
-        """Open the file, symlinks resolved, at its start or `tail_lines` from its end. Raises LogReadError."""
+        """Open the file at its start or `tail_lines` from its end. Raises LogReadError."""
         await self._in_thread(lambda: self._open(tail_lines))
 
     async def advance(self, decoder: LogDecoder) -> tuple[bytes, bool]:
@@ -57,13 +63,13 @@ class LogReader:
 
     def _open(self, tail_lines: int | None) -> None:
         try:
-            self.path = str(Path(self.path).resolve(strict=True))
-        except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symlinks
+            if not self._log.pod_directory:
+                self._log = LogFile(str(Path(self.path).resolve(strict=True)))
+            file = self._file = self._log.open()
+        except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: a loop of symlinks
             raise LogReadError(
                 f"failed to try resolving symlinks in path {quote(self.path)}: {_text('lstat', error)}"
             ) from error
-        try:
-            file = self._file = FileIO(self.path)
         except OSError as error:
             raise LogReadError(f"failed to open log file {quote(self.path)}: {_text('open', error)}") from error
         if tail_lines is None:
@@ -81,25 +87,17 @@ class LogReader:
             return b"", True
         try:
             block = file.read(_BLOCK)
-            if not block and self._replaced(file):
+            if not block and self._log.is_another(file):
                 # Between the empty read and the replacement the old file may have grown.
                 block = file.read(_BLOCK)
                 if not block:
                     decoder.restart()
-                    self._file = FileIO(self.path)
+                    self._file = self._log.open()
                     file.close()
                     return b"", False
         except OSError as error:
             raise LogReadError(f"failed to read log file {quote(self.path)}: {_text('read', error)}") from error
         return (decoder.feed(block), False) if block else (b"", True)
-
-    def _replaced(self, file: FileIO) -> bool:
-        try:
-            there = Path(self.path).stat()
-        except FileNotFoundError:  # renamed away; the runtime has not made the new one yet
-            return False
-        ours = os.fstat(file.fileno())
-        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
 
     def _close_file(self) -> None:
         if self._file is not None:

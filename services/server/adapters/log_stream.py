@@ -15,6 +15,7 @@ from aiohttp import web
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listeners import SERVER_NAME
 from services.server.adapters.log_files import LogReader, LogReadError
+from services.server.adapters.log_opening import LogFile
 from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ LONGEST_STREAM = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1
 class LogStream:
     """What to stream. `running` says whether the instance may still write; `wake` is set when that may have changed."""
 
-    path: str
+    log: LogFile
     wanted: LogFilter
     tail_lines: int | None
     follow: bool
@@ -40,7 +41,7 @@ async def stream_log(
 ) -> web.StreamResponse:
     """Answer the request with the log. Errors after the headers become text in the body, as the kubelet's do."""
     response = await begin(request)
-    reader = LogReader(stream.path, threads)
+    reader = LogReader(stream.log, threads)
     try:
         async with asyncio.timeout(LONGEST_STREAM):
             await reader.open(stream.tail_lines)
@@ -52,7 +53,7 @@ async def stream_log(
     except (LogReadError, UnsupportedLogFormatError) as error:
         await response.write(str(error).encode("utf-8", "surrogateescape"))
     except TimeoutError:
-        _LOG.info("log stream of %s ended after %d h", stream.path, LONGEST_STREAM // 3600)
+        _LOG.info("log stream of %s ended after %d h", stream.log.path, LONGEST_STREAM // 3600)
     finally:
         reader.close()
     await response.write_eof()

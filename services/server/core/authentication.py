@@ -24,16 +24,19 @@ class User:
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
-def certificate_user(subject: Subject, sha256: str) -> User:
-    """The user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest."""
+def certificate_user(subject: Subject, sha256: str) -> User | None:
+    """The user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest.
+    None without a CN: such a certificate authenticates nobody, whatever its groups."""
     attributes = [pair for rdn in subject for pair in rdn]
     names = [value for key, value in attributes if key == "commonName"]
+    if not names or not names[-1]:
+        return None
     groups = [value for key, value in attributes if key == "organizationName"]
     uids = [value for key, value in attributes if key == _UID_ATTRIBUTE]
     if "system:authenticated" not in groups:
         groups.append("system:authenticated")
     return User(
-        names[-1] if names else "",
+        names[-1],
         tuple(groups),
         uids[-1] if uids else "",
         {_CREDENTIAL_ID: (f"X509SHA256={sha256}",)},

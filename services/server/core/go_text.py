@@ -23,17 +23,12 @@ def quote(text: str) -> str:
     return '"' + "".join(_quoted(character) for character in text) + '"'
 
 
-def quote_bytes(data: bytes) -> str:
-    """Bytes as Go's %q prints them: invalid UTF-8 as \\xNN."""
-    return quote(data.decode("utf-8", "surrogateescape"))
-
-
 def _quoted(character: str) -> str:
     code = ord(character)
     if character in _ESCAPES:
         return _ESCAPES[character]
     if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
+        return f"\\x{code - 0xDC00:02x}"  # a byte that is no UTF-8
     if character.isprintable():
         return character
     if code < 0x80:

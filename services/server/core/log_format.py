@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import orjson
 
-from services.server.core.go_text import quote_bytes
 from services.server.core.log_query import parse_rfc3339
 
 LONGEST_LINE = 32 << 20  # bytes; a longer one is skipped, so that a file without newlines cannot fill the memory
@@ -23,7 +22,7 @@ _Line = tuple[bytes, bytes, bytes, bytes]  # time, stream, tags, content
 
 
 class UnsupportedLogFormatError(Exception):
-    """The first line is of no known format; `str()` is the kubelet's text."""
+    """The first line is of no known format; `str()` is the kubelet's text, but without the line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +155,9 @@ def _is_docker(line: bytes) -> bool:
             return True
     except ValueError:
         pass
-    raise UnsupportedLogFormatError(f"failed to get parse function: unsupported log format: {quote_bytes(line)}")
+    raise UnsupportedLogFormatError(
+        f"failed to get parse function: unsupported log format: a first line of {len(line)} bytes, neither CRI nor JSON"
+    )
 
 
 def _docker_lines(whole: bytes) -> Iterator[_Line]:

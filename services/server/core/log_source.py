@@ -32,6 +32,11 @@ class LogSource:
         """The id as the runtime knows it."""
         return self.container_id.rpartition("://")[2]
 
+    @property
+    def by_docker(self) -> bool:
+        """Whether docker is the runtime, which keeps logs in a directory of its own and puts links to them."""
+        return self.container_id.startswith("docker://")
+
 
 def has_container(pod: Object, container: str) -> bool:
     """Whether the pod's spec names that container: regular, init or ephemeral."""

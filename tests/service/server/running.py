@@ -31,6 +31,13 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
+def pod_log(directory: Path, name: str = "0.log") -> Path:
+    """The path of a log of the container, in its pod's log directory, which is there."""
+    container = directory / "pods" / f"{NAMESPACE}_{POD}_{UID}" / CONTAINER
+    container.mkdir(parents=True, exist_ok=True)
+    return container / name
+
+
 def configuration(directory: Path, **more: Any) -> EffectiveConfig:
     """Listeners on loopback without TLS files; what a test needs goes on top."""
     config = EffectiveConfig(
@@ -85,9 +92,9 @@ class Node:
         self.observe(log_path, state)
         await self.network.settle()
 
-    def report_status(self, state: dict[str, Any]) -> None:
-        """podsync's word on the container."""
-        entry = {"name": CONTAINER, "state": state, "containerID": f"containerd://{CONTAINER_ID}", "restartCount": 0}
+    def report_status(self, state: dict[str, Any], runtime: str = "containerd") -> None:
+        """The status of the container as podsync publishes it."""
+        entry = {"name": CONTAINER, "state": state, "containerID": f"{runtime}://{CONTAINER_ID}", "restartCount": 0}
         status = {"phase": "Running", "containerStatuses": [entry]}
         self.status.put(UID, PodStatus(uid=UID, name=POD, namespace=NAMESPACE, version=(1, 1), status=status))
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.server.adapters import http_limits
 from services.server.adapters.listeners import Listener, listen
-from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, running
+from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -77,7 +77,7 @@ async def test_a_request_that_does_not_come_is_not_waited_for(
 async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.server.service.Served", _all_served)
     monkeypatch.setattr(http_limits, "LONGEST", 0.3)
-    log = tmp_path / "0.log"
+    log = pod_log(tmp_path)
     log.write_bytes(line("one"))
     async with running(configuration(tmp_path)) as server:
         await server.node.run_pod(log)

@@ -11,9 +11,15 @@ ADMIN = User("admin", ("system:masters",))
 def test_a_certificate_names_user_groups_and_credential() -> None:
     subject = ((("organizationName", "system:masters"),), (("organizationName", "ops"),), (("commonName", "api"),))
     user = certificate_user(subject, "ab12")
+    assert user is not None
     assert user.name == "api"
     assert user.groups == ("system:masters", "ops", "system:authenticated")
     assert user.extra == {"authentication.kubernetes.io/credential-id": ("X509SHA256=ab12",)}
+
+
+@pytest.mark.parametrize("names", [(), ((("commonName", ""),),)])
+def test_a_certificate_without_a_common_name_names_no_user(names: tuple[tuple[tuple[str, str], ...], ...]) -> None:
+    assert certificate_user(((("organizationName", "system:masters"),), *names), "ab12") is None
 
 
 @pytest.mark.parametrize(

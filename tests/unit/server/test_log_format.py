@@ -118,10 +118,12 @@ def test_docker_json_is_known_too() -> None:
     assert decode(log, LogFilter(timestamps=True)) == b"2024-01-01T00:00:01.500000000Z one\n"
 
 
-def test_an_unknown_format_is_said_with_the_line() -> None:
+def test_an_unknown_format_is_an_error_that_quotes_nothing_of_the_file() -> None:
     with pytest.raises(UnsupportedLogFormatError) as unsupported:
-        decode(b"hello\xff\nworld\n")
-    assert str(unsupported.value) == 'failed to get parse function: unsupported log format: "hello\\xff\\n"'
+        decode(b"root:x:0:0\xff\nworld\n")
+    assert str(unsupported.value) == (
+        "failed to get parse function: unsupported log format: a first line of 12 bytes, neither CRI nor JSON"
+    )
 
 
 def test_a_line_without_end_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

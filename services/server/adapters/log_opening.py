@@ -1,0 +1,62 @@
+"""Opens a container's log file: a regular file, reached from its pod's log directory without following a link.
+
+A pod that may write to the node's log directory could otherwise put a link to any file of the node, or a FIFO, there.
+"""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_PASS = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """Where a log is: `path`, absolute, and the name of the pod's log directory in it. Without that name links are
+    followed, as docker needs it, whose log files are links to its own directory."""
+
+    path: str
+    pod_directory: str = ""
+
+    def open(self) -> FileIO:
+        """The file, open for reading. Never blocks on a FIFO or device. Raises OSError, with the path in it."""
+        try:
+            descriptor = self._beneath() if self.pod_directory else os.open(self.path, _READ)
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file")
+                return FileIO(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        except OSError as error:
+            reason = "symbolic links are not followed" if error.errno == errno.ELOOP else error.strerror
+            raise OSError(error.errno, reason, self.path) from error
+
+    def is_another(self, file: FileIO) -> bool:
+        """Whether the path leads to another file than this open one; False while it leads to none. Raises OSError."""
+        try:
+            there = Path(self.path).stat(follow_symlinks=not self.pod_directory)
+        except FileNotFoundError:  # renamed away; the runtime has not made the new one yet
+            return False
+        ours = os.fstat(file.fileno())
+        return (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino)
+
+    def _beneath(self) -> int:
+        parts = Path(self.path).parts
+        if self.pod_directory not in parts[:-1] or ".." in parts:
+            raise OSError(errno.EXDEV, "not in the pod's log directory")
+        pod = len(parts) - 1 - parts[::-1].index(self.pod_directory)
+        directory = os.open(Path(*parts[:pod]), _PASS)
+        try:
+            for part in parts[pod:-1]:
+                inner = os.open(part, _PASS | os.O_NOFOLLOW, dir_fd=directory)
+                os.close(directory)
+                directory = inner
+            return os.open(parts[-1], _READ | os.O_NOFOLLOW, dir_fd=directory)
+        finally:
+            os.close(directory)
