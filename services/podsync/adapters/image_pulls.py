@@ -64,7 +64,7 @@ class ImagePulls:
         status = await self._runtime.image_status(image)
         settled = policy == "Never" if status is None else not self.access.is_kept
         try:
-            secrets = await self._credentials.secrets(pod, cluster)
+            secrets = await self._credentials.secrets(pod, image, cluster)
         except PullSecretError as error:
             if not settled:
                 raise ImageCallError("Unknown", str(error), str(error)) from None
@@ -86,7 +86,7 @@ class ImagePulls:
         asked = self._clock.monotonic()
         warnings: Warnings = ()
         try:
-            secrets = await self._credentials.secrets(pod, cluster)
+            secrets = await self._credentials.secrets(pod, image, cluster)
             warnings = secrets.warnings if policy == "Always" else ()  # others were inspected, and that has told them
             credentials = await self._credentials.find(image, secrets, pod, cluster)
             await self.access.recover()

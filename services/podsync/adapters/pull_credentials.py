@@ -14,7 +14,7 @@ from services.podsync.adapters.credential_plugins import CredentialPlugins
 from services.podsync.adapters.node_docker_config import NodeDockerConfig
 from services.podsync.core.docker_config import DockerConfigError, read_config_json, read_dockercfg
 from services.podsync.core.image_repository import repository
-from services.podsync.core.keyring import Entries, SecretSource, TrackedCredential, lookup
+from services.podsync.core.keyring import Entries, SecretSource, TrackedCredential, lookup, narrowed
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
@@ -24,6 +24,10 @@ _KINDS = {  # type of a Secret -> its key, and how that is read
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson", read_config_json),
     "kubernetes.io/dockercfg": (".dockercfg", read_dockercfg),
 }
+
+_MOST_SECRETS = 100  # of one pod
+_AT_ONCE = 4  # Secrets held in memory; of each only what the image needs is kept
+_LARGEST = 2 << 20  # characters of base64; the API server takes 1 MiB of bytes
 
 
 class PullSecretError(Exception):
@@ -45,18 +49,30 @@ class PullCredentials:
         self._node = NodeDockerConfig(Path(config.root_dir), clock)
         self._plugins = CredentialPlugins(config.credential_providers, config.credential_provider_bin_dir, clock)
 
-    async def secrets(self, pod: Object, cluster: ClusterReads) -> PullSecrets:
-        """Every pull secret of the pod, asked for at once. One that cannot be had is a warning, and the pull goes on.
-        Raises PullSecretError."""
+    async def secrets(self, pod: Object, image: str, cluster: ClusterReads) -> PullSecrets:
+        """What every pull secret of the pod has for the image. One that cannot be had is a warning, and the pull goes
+        on. Raises PullSecretError."""
         references = (pod.get("spec") or {}).get("imagePullSecrets") or ()
-        names = [str(reference["name"]) for reference in references if (reference or {}).get("name")]
-        space = str(pod["metadata"]["namespace"])
-        found = await asyncio.gather(*(cluster.secret(space, name) for name in names))
-        entries = tuple(_entries(one.object) for one in found if one.object is not None)
-        missing = ", ".join(name for name, one in zip(names, found, strict=True) if one.object is None)
+        names = list(dict.fromkeys(str(one["name"]) for one in references if (one or {}).get("name")))
+        if len(names) > _MOST_SECRETS:
+            raise PullSecretError(f"spec.imagePullSecrets has {len(names)} names, at most {_MOST_SECRETS} are read")
+        space, name, turns = str(pod["metadata"]["namespace"]), repository(image), asyncio.Semaphore(_AT_ONCE)
+
+        async def read(secret: str) -> Entries | None:
+            async with turns:
+                found = (await cluster.secret(space, secret)).object
+                return await asyncio.to_thread(_entries, found, name) if found is not None else None
+
+        found: list[Entries | None] = []
+        for one in await asyncio.gather(*map(read, names), return_exceptions=True):
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
+        missing = ", ".join(secret for secret, one in zip(names, found, strict=True) if one is None)
         warning = (
             f"Unable to retrieve some image pull secrets ({missing}); attempting to pull the image may not succeed."
         )
+        entries = tuple(one for one in found if one is not None)
         return PullSecrets(entries, (("FailedToRetrieveImagePullSecret", warning),) if missing else ())
 
     async def find(
@@ -69,7 +85,8 @@ class PullCredentials:
         return own + node + lookup(await self._plugins.entries(name, pod, cluster), name)
 
 
-def _entries(secret: Object) -> Entries:
+def _entries(secret: Object, image: str) -> Entries:
+    """What the Secret has for the image, a full name without tag. Raises PullSecretError."""
     metadata = secret.get("metadata") or {}
     space, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     source = SecretSource(space, name, str(metadata.get("uid") or ""))
@@ -78,7 +95,9 @@ def _entries(secret: Object) -> Entries:
     if not packed:
         return Entries({}, source)
     try:
-        return Entries(read(base64.b64decode(packed, validate=True)), source)
+        if len(packed) > _LARGEST:
+            raise DockerConfigError(f"it has more than {_LARGEST} characters")
+        return narrowed(Entries(read(base64.b64decode(packed, validate=True)), source), image)
     except DockerConfigError as error:
         raise PullSecretError(f"pull secret {space}/{name}: {key} is of no use: {error}") from None
     except (binascii.Error, ValueError, TypeError):

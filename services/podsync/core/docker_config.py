@@ -11,6 +11,8 @@ from typing import Any
 
 import orjson
 
+MOST_PLACES = 1_000  # registries of one document
+
 
 class DockerConfigError(Exception):
     """The text is no docker config; says what is wrong, never with a value of it."""
@@ -52,7 +54,11 @@ def _decoded(content: bytes) -> Any:
 
 def _entries(value: Any, where: str) -> DockerConfig:
     entries = {}
-    for number, (place, entry) in enumerate(_object(value, where).items(), start=1):
+    if len(written := _object(value, where)) > MOST_PLACES:
+        raise DockerConfigError(
+            f"{where or 'the document'} has {len(written)} registries, at most {MOST_PLACES} are read"
+        )
+    for number, (place, entry) in enumerate(written.items(), start=1):
         shown = f"entry {number}" + (f" of {where}" if where else "")
         entries[place] = _credential(_object(entry, shown), shown)
     return entries

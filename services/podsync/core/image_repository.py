@@ -4,14 +4,17 @@ Pure text; knows neither credentials nor whether anything is there.
 """
 
 import re
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 from urllib.parse import unquote
 
 DEFAULT_REGISTRY = "docker.io"
 LEGACY_REGISTRY = "index.docker.io"
+_LONGEST_PLACE = 2048  # characters; the names of registries and images are shorter
 
 _AUTHORITY = re.compile(r"(\[[^\[\]]*\]|[^:]*?)(?::([0-9]*))?")
+_BRACKET = re.compile(r"(\^?)((?:[^\\\[\]-](?:-[^\\\[\]-])?)+)\]")
+_RANGE = re.compile(r"(.)(?:-(.))?", re.DOTALL)
 _NOT_IN_A_HOST = frozenset(' "<>^`{}|\\')
 
 
@@ -42,7 +45,10 @@ class Location(NamedTuple):
 
 
 def location(entry: str) -> Location | None:
-    """What a key of a docker config, or a pattern, means; None when nobody can tell. `/v1/` and `/v2/` say nothing."""
+    """What a key of a docker config, or a pattern, means; None for one that is no place. `/v1/` and `/v2/` say
+    nothing."""
+    if len(entry) > _LONGEST_PLACE:
+        return None
     rest = entry.removeprefix("https://") if entry.startswith("https://") else entry.removeprefix("http://")
     if any(ord(sign) < 0x20 or sign == "\x7f" for sign in rest):
         return None
@@ -83,25 +89,51 @@ def _split(text: str) -> tuple[list[str], str, str] | None:
 
 
 def _glob_matches(glob: str, part: str) -> bool:
-    pattern = _translated(glob)
-    return pattern is not None and pattern.fullmatch(part) is not None
+    """Whether Go's glob (`*`, `?`, `[a-z]`, `[^a-z]`) covers the text; one that is not well formed covers none.
 
-
-@lru_cache(maxsize=256)
-def _translated(glob: str) -> re.Pattern[str] | None:
-    """Go's glob as a regular expression: `*`, `?`, `[a-z]`, `[^a-z]`; None for one that is not well formed."""
-    pattern, rest = "", glob
-    while rest:
-        sign, rest = rest[0], rest[1:]
-        if sign == "[":
-            inner, closed, rest = rest.partition("]")
-            negated, inner = inner.startswith("^"), inner.removeprefix("^")
-            if not closed or not re.fullmatch(r"(?:[^\\\[\]-](?:-[^\\\[\]-])?)+", inner):
-                return None
-            pattern += f"[{'^' if negated else ''}{re.escape(inner).replace(chr(92) + '-', '-')}]"
+    All positions in the glob that the text may have come to are followed at once, as bits of a number, so that the time
+    is linear in the text and in the glob, however many stars it has."""
+    if "*" not in glob and "?" not in glob and "[" not in glob:
+        return glob == part
+    length = 0  # single characters before this place
+    stars = anything = 0  # bits: a star is before the place, `?` is at it
+    literals: dict[str, int] = {}
+    brackets: list[tuple[int, bool, str]] = []  # bit, negated, what stands in the brackets
+    at = 0
+    while at < len(glob):
+        bit, sign = 1 << length, glob[at]
+        at += 1
+        length += sign != "*"
+        if sign == "*":
+            stars |= bit
+        elif sign == "?":
+            anything |= bit
+        elif sign == "[":
+            bracket = _BRACKET.match(glob, at)
+            if bracket is None:
+                return False
+            brackets.append((bit, bool(bracket[1]), bracket[2]))
+            at = bracket.end()
         else:
-            pattern += {"*": "[^/]*", "?": "[^/]"}.get(sign) or re.escape(sign)
-    try:
-        return re.compile(pattern)
-    except re.error:  # a range that runs backwards
-        return None
+            literals[sign] = literals.get(sign, 0) | bit
+        if length > len(part):
+            return False
+    signs = sorted(set(part))
+    moves = {sign: literals.get(sign, 0) | anything for sign in signs}
+    for bit, negated, written in brackets:
+        inside = _among(signs, written)
+        for sign in signs:
+            if (sign in inside) is not negated:
+                moves[sign] |= bit
+    reached = 1
+    for sign in part:
+        reached = (reached & moves[sign]) << 1 | reached & stars
+    return bool(reached >> length & 1)
+
+
+def _among(signs: list[str], written: str) -> set[str]:
+    """Those of the sorted characters that brackets with `a-cx` cover; a range that runs backwards covers none."""
+    inside: set[str] = set()
+    for low, high in _RANGE.findall(written):
+        inside.update(signs[bisect_left(signs, low) : bisect_right(signs, high or low)])
+    return inside

@@ -60,20 +60,34 @@ class Entries:
     source: SecretSource | AccountSource | None = None
 
 
+def narrowed(entries: Entries, image: str) -> Entries:
+    """Those that `lookup` may return for the image (a full name without tag); the others need not be kept."""
+    return Entries(
+        {w: c for w, c in entries.config.items() if (place := _place(w)) and _may_be_for(place, image)}, entries.source
+    )
+
+
 def lookup(keyring: Iterable[Entries], image: str) -> tuple[TrackedCredential, ...]:
     """What one keyring has for the image (a full name without tag): more specific places first, then as it was given.
     Credentials for the default registry count where nothing else matches."""
     by_place: dict[str, list[TrackedCredential]] = {}
     for entries in keyring:
         for written, credential in entries.config.items():
-            place = location(written)
-            if place is not None:
-                tracked = TrackedCredential(credential, entries.source)
-                by_place.setdefault(place.host + place.path, []).append(tracked)
-    places = [place for place in sorted(by_place, reverse=True) if matches(place, image)]
-    if not places and is_of_default_registry(image):
-        places = [place for place in (LEGACY_REGISTRY,) if place in by_place]
+            place = _place(written)
+            if place and _may_be_for(place, image):
+                by_place.setdefault(place, []).append(TrackedCredential(credential, entries.source))
+    places = [place for place in sorted(by_place, reverse=True) if matches(place, image)] or list(by_place)
     return tuple(credential for place in places for credential in by_place[place])
+
+
+def _place(written: str) -> str:
+    """Host and path of a key of a docker config; "" for one that is no place."""
+    place = location(written)
+    return place.host + place.path if place is not None else ""
+
+
+def _may_be_for(place: str, image: str) -> bool:
+    return matches(place, image) or (place == LEGACY_REGISTRY and is_of_default_registry(image))
 
 
 def credential_hash(credential: Credential) -> str:

@@ -3,11 +3,13 @@
 import asyncio
 import json
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 from services.podsync.adapters.image_pulls import ImageCallError
+from services.podsync.core.environment import Referenced
 from shared.cri.interface import RuntimeCallError
 from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
 
@@ -181,3 +183,41 @@ async def test_every_credential_counts_for_the_rate(tmp_path: Path) -> None:
 
 
 # Who may use what is here
+
+
+async def test_wildcards_in_a_secret_cost_milliseconds(stage: PullStage) -> None:
+    image = f"{'a' * 63}.example/app:1"
+    stage.runtime.pullable.add(image)
+    auths = {f"{'*a' * (8 + n % 20)}b{n}.example": {"username": "u"} for n in range(999)}
+    auths["*a*.example"] = {"username": "right"}
+    stage.cluster.put("s", "kubernetes.io/dockerconfigjson", ".dockerconfigjson", json.dumps({"auths": auths}))
+    before = process_time()
+    await stage.pull(pod("s"), image)
+    assert process_time() - before < 1.0
+    assert stage.tried() == ["right"]
+
+
+async def test_of_many_secrets_a_few_are_held_at_a_time(stage: PullStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = most = 0
+    find = stage.cluster.secret
+
+    async def counted(space: str, name: str) -> Referenced:
+        nonlocal held, most
+        held += 1
+        most = max(most, held)
+        await asyncio.sleep(0)
+        held -= 1
+        return await find(space, name)
+
+    monkeypatch.setattr(stage.cluster, "secret", counted)
+    names = [f"s{n}" for n in range(100)]
+    for name in names:
+        stage.cluster.add(name, name, place=f"{name}.example")
+    stage.cluster.add("s50", "right")
+    await stage.pull(pod(*names, *names))
+    assert (stage.tried(), most) == (["right"], 4)
+
+
+async def test_a_pod_with_very_many_pull_secrets_is_refused(stage: PullStage) -> None:
+    with pytest.raises(ImageCallError, match=r"spec\.imagePullSecrets has 101 names, at most 100 are read"):
+        await stage.pull(pod(*(f"s{n}" for n in range(101))))

@@ -114,3 +114,12 @@ def test_a_user_and_a_password_come_back_from_auth(user: str, word: str) -> None
 
 def test_nothing_of_a_credential_is_printed() -> None:
     assert "hush" not in repr(Credential("hush", "hush", "hush"))
+
+
+def test_a_document_with_very_many_registries_is_refused() -> None:
+    def document(entries: int) -> bytes:
+        return json.dumps({"auths": {f"r{n}.example": {} for n in range(entries)}}).encode()
+
+    assert len(read_config_json(document(1_000))) == 1_000
+    with pytest.raises(DockerConfigError, match="auths has 1001 registries, at most 1000 are read"):
+        read_config_json(document(1_001))

@@ -1,6 +1,11 @@
 """The full names of images, and which patterns cover them."""
 
+import re
+from time import process_time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from services.podsync.core.image_repository import (
     Location,
@@ -116,3 +121,38 @@ def test_a_pattern_covers_names_part_by_part(pattern: str, name: str, covered: b
 )
 def test_which_names_are_of_the_default_registry(name: str, default: bool) -> None:
     assert is_of_default_registry(name) is default
+
+
+@pytest.mark.parametrize(
+    "glob", ["*a" * 8 + "b", "*a" * 31 + "b", "*" * 2_000, "?" * 63, "[a-z]" * 63, "[^b]*" * 400, f"[{'a-z' * 600}]*"]
+)
+def test_a_pattern_costs_time_in_proportion_to_its_length(glob: str) -> None:
+    before = process_time()
+    for _ in range(10):
+        matches(f"{glob}.example", f"{'a' * 63}.example/app")
+    assert process_time() - before < 0.5
+
+
+@given(st.text(alphabet="ab*?[^-]", max_size=12), st.text(alphabet="abc", max_size=8))
+def test_a_pattern_covers_what_the_definition_says(glob: str, part: str) -> None:
+    assert matches(glob, part) is _covers(glob, part)
+
+
+def _covers(glob: str, part: str) -> bool:
+    """The definition, by trying every split."""
+    if not glob:
+        return not part
+    if glob[0] == "*":
+        return any(_covers(glob[1:], part[n:]) for n in range(len(part) + 1))
+    if glob[0] == "[":
+        bracket = re.match(r"\[(\^?)((?:[^\\\[\]-](?:-[^\\\[\]-])?)+)\]", glob)
+        if bracket is None or not part:
+            return False
+        among = any(low <= part[0] <= (high or low) for low, high in re.findall(r"(.)(?:-(.))?", bracket[2]))
+        return among is not bool(bracket[1]) and _covers(glob[bracket.end() :], part[1:])
+    return bool(part) and glob[0] in ("?", part[0]) and _covers(glob[1:], part[1:])
+
+
+def test_a_key_longer_than_any_place_is_none() -> None:
+    assert location("a" * 2_048) is not None
+    assert location("a" * 2_049) is None

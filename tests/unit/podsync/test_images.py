@@ -1,12 +1,13 @@
 """Images of containers and volumes: who is asked, what a refusal shows, what is told once (pods.md 5.5, 7.1, 7.3)."""
 
 from dataclasses import replace
+from time import process_time
 from typing import Any
 
 import pytest
 
 from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.images import count_pull_failure
+from services.podsync.core.images import InvalidImageNameError, count_pull_failure, with_default_tag
 from services.podsync.core.instructions import Call, CreateContainer, InspectImage, PullImage
 from services.podsync.core.record import PodRecord
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
@@ -219,3 +220,12 @@ def test_failures_of_images_that_a_pod_named_long_ago_are_dropped() -> None:
     for number in range(50):
         count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
     assert list(record.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
+
+
+@pytest.mark.parametrize("part", ["a", "-a", "a-", "a.", "a/", "A", ":1", "@", "[::1]:5/"])
+def test_a_very_long_image_name_is_refused_in_a_short_text(part: str) -> None:
+    before = process_time()
+    with pytest.raises(InvalidImageNameError) as caught:
+        with_default_tag(part * 200_000)
+    assert process_time() - before < 0.5
+    assert len(str(caught.value)) < 5_000
