@@ -1,10 +1,10 @@
 """What the node and its pods are reported to be; the one process that writes to the API server.
 
 Purpose
-    Judges the node's Ready condition from what pleg observed and from the beats of all processes, joins it with the
-    pressure conditions podsync judges, and writes every Kubernetes Event to the log. With an API server it registers
-    the node, keeps its status and its lease, writes pod statuses, mirror pods and Events; alone it confirms pod
-    statuses as they come.
+    Judges the node's Ready condition from what pleg observed and from the beats of the processes that pods need
+    (bootstrap's silence is a trouble in the beat and no condition), joins it with the pressure conditions podsync
+    judges, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status and
+    its lease, writes pod statuses, mirror pods and Events; alone it confirms pod statuses as they come.
 
 Owns
     `node.status`, `status.written` and `events/status`.

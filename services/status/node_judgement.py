@@ -30,6 +30,7 @@ from services.status.core.ready import (
     may_be_said,
     message,
     not_ready_reasons,
+    silence,
     turned_at,
 )
 from shared.checkpoint import Checkpoint
@@ -40,6 +41,11 @@ _log = logging.getLogger(__name__)
 LOOP = "status"
 TURN = 1.0  # seconds: silence is judged this often when not even a beat comes
 NODE = "node"
+BOOTSTRAP = "bootstrap"
+BOOTSTRAP_IS_SILENT = (
+    "bootstrap has given no sign for 30 s: configuration, certificates and API credentials are not renewed meanwhile "
+    "(see bootstrap.log)"
+)
 
 
 class NodeJudgement:
@@ -53,7 +59,7 @@ class NodeJudgement:
         self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
         self._pressure = self._bus.follow(NODE_CONDITIONS, self._on_node_fact)
         self._bus.on_beat(self._on_beat)
-        expected = {"bootstrap", "sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
+        expected = {"sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
         self._processes = tuple(service for service in SERVICES if service in expected)
         self._signs: dict[str, Sign] = {}
         self._pleg_active_at: float | None = None
@@ -61,6 +67,7 @@ class NodeJudgement:
         self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
+        self._bootstrap_is_silent = False
         self._is_ready = False  # nothing spoke against it when the node was judged last
         self._judged_at = float("-inf")
         self._loaded = False
@@ -148,9 +155,17 @@ class NodeJudgement:
         reasons = not_ready_reasons(given)
         self._is_ready, self._judged_at = not reasons, now
         self.verdict = self._with_ready(reasons)
+        self._report_bootstrap(silent=silence(given, BOOTSTRAP))
         said = may_be_said(reasons)
         if said is not None:
             await self._publish(self._with_ready(said), now)
+
+    def _report_bootstrap(self, *, silent: bool) -> None:
+        if silent != self._bootstrap_is_silent:
+            self._bootstrap_is_silent = silent
+            if silent:
+                _log.warning("%s", BOOTSTRAP_IS_SILENT)
+            self._bus.trouble(BOOTSTRAP, BOOTSTRAP_IS_SILENT if silent else None)
 
     def _with_ready(self, reasons: list[NotReady]) -> tuple[Condition, ...]:
         wall = rfc3339(self._clock.wall())

@@ -1,9 +1,10 @@
 """Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (reference node.md 1.7), and one more
-for each process of this agent that is gone or stands still. All times are seconds of CLOCK_MONOTONIC.
+for each process that the pods need and that is gone or stands still. All times are seconds of CLOCK_MONOTONIC.
 
 A process stands still when the one loop named for it in `MAIN_LOOPS` does; that loop turns also when there is nothing
 to do. Other loops may rest for as long as they have no work, so what is not named there is never a reason. pleg is
-judged by its relists, with a threshold of their own; status, which judges, is judged by nobody here.
+judged by its relists, with a threshold of their own; status, which judges, is judged by nobody here. bootstrap is no
+reason either: the pods need it only for the next certificate or configuration. Its silence is a trouble.
 
 Silence counts only as long as we listened: after our own start, or a time in which we were stopped, others get their
 whole threshold again. What is known as a fact (the runtime or the network says that it is not ready) counts at once.
@@ -87,6 +88,11 @@ def may_be_said(reasons: list[NotReady]) -> list[NotReady] | None:
     return facts if facts or not reasons else None
 
 
+def silence(given: ReadyInputs, process: str) -> bool:
+    """Whether a process that Ready does not rest on has given no sign for longer than PROCESS_THRESHOLD seconds."""
+    return any(not reason.presumed for reason in _process(given, process))
+
+
 def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
     """When the main loop of a service last turned, by the progress its beat tells; None = it does not say."""
     return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
@@ -146,16 +152,16 @@ def _capacity(observed: NodeObserved | None, max_pods: int) -> list[NotReady]:
 
 
 def _processes(given: ReadyInputs) -> list[NotReady]:
-    reasons = []
-    for process in given.processes:
-        sign = given.signs.get(process)
-        if sign is None:
-            if not _presumed(given):
-                reasons.append(NotReady(f"{process} is not healthy: {process} has yet to be heard of"))
-            continue
-        active_at = sign.heard_at if sign.turned_at is None else min(sign.heard_at, sign.turned_at)
-        reasons += _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
-    return reasons
+    return [reason for process in given.processes for reason in _process(given, process)]
+
+
+def _process(given: ReadyInputs, process: str) -> list[NotReady]:
+    sign = given.signs.get(process)
+    if sign is None:
+        unheard = NotReady(f"{process} is not healthy: {process} has yet to be heard of")
+        return [] if _presumed(given) else [unheard]
+    active_at = sign.heard_at if sign.turned_at is None else min(sign.heard_at, sign.turned_at)
+    return _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
 
 
 def _inactive(title: str, name: str, given: ReadyInputs, active_at: float, threshold: float) -> list[NotReady]:

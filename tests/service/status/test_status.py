@@ -24,6 +24,7 @@ from bus.messages.streams import (
 )
 from services.launch import Context
 from services.status.core.ready import MAIN_LOOPS
+from services.status.node_judgement import BOOTSTRAP_IS_SILENT
 from services.status.service import build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
@@ -203,6 +204,28 @@ async def test_a_dead_process_is_no_matter_for_thirty_seconds_and_named_afterwar
         assert node.node.state["node"].conditions[-1]["status"] == "True"
         await node.live(3)
         await node.until_ready_is("False", "volume is not healthy: volume was last seen active 31s ago")
+
+
+async def test_a_silent_bootstrap_is_a_trouble_and_no_condition(node: Node) -> None:
+    node.observe(WELL)
+    troubles: list[tuple[str, ...]] = []
+    listener = node.network.bus("listener")
+    listener.on_beat(lambda beat: troubles.append(beat.troubles) if beat.service == "status" else None)
+    await listener.start()
+    async with node.status():
+        await node.until_ready_is("True", "")
+        await node.live(2)
+        node.network.kill("bootstrap")
+        stopped = node.buses.pop("bootstrap")
+        await node.live(29)
+        assert BOOTSTRAP_IS_SILENT not in troubles[-1]
+        await node.live(60)
+        assert node.said == ["True"]
+        assert BOOTSTRAP_IS_SILENT in troubles[-1]
+        node.buses["bootstrap"] = node.network.bus(stopped.service)
+        await node.buses["bootstrap"].start()
+        await node.live(3)
+        assert node.said == ["True"] and BOOTSTRAP_IS_SILENT not in troubles[-1]
 
 
 async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
