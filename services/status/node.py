@@ -12,8 +12,10 @@ from bus.messages.sources import NodeObject
 from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES
 from services.launch import Context
 from services.status.adapters.host import Host
+from services.status.agent_record import AgentRecord
 from services.status.clients import Clients
 from services.status.core.initial_node import reconciled
+from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
@@ -45,6 +47,7 @@ class Node:
         context: Context,
         clients: Clients,
         judgement: NodeJudgement,
+        agent: AgentRecord,
         events: NodeEvents,
         host: Host,
         *,
@@ -53,7 +56,7 @@ class Node:
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._client, self._judgement, self._events, self._host = clients.heartbeat, judgement, events, host
-        self._on_uid, self._chance = on_uid, chance
+        self._agent, self._on_uid, self._chance = agent, on_uid, chance
         self._identity = _identity(self._config)
         self._object = self._bus.follow(NODE_OBJECT, self._on_object)
         self._resources = self._bus.follow(NODE_RESOURCES, lambda _: self._now())
@@ -62,6 +65,7 @@ class Node:
         judgement.on_change(self._now)
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
+        self._devices: frozenset[str] = frozenset()
         self._looking: asyncio.Task[HostNetwork] | None = None
         self._schedule = ReportSchedule(self._config.node_status_report_frequency)
         self._uid = ""
@@ -122,6 +126,7 @@ class Node:
     async def _sync(self) -> bool:
         """One report of the node, if one is needed; False when no try worked."""
         await self._look_at_network()
+        self._devices = await self._host.devices()
         failure: ApiError | None = None
         for attempt in range(ATTEMPTS):
             try:
@@ -132,15 +137,24 @@ class Node:
                 failure = error
                 if attempt:
                     await self._client.drop_connections()
-                if not self._config.register_node and isinstance(error, ApiStatusError) and error.not_found:
-                    break  # whoever registers it has not done so yet
-        self._note(f"the node status is not written: {failure}")
+                if not self._registers and isinstance(error, ApiStatusError) and error.not_found:
+                    break  # there is no Node, and creating it is not up to us
+        remedy = ""
+        if self._agent.facts.registered and isinstance(failure, ApiStatusError) and failure.not_found:
+            remedy = " (the Node was deleted; restart the agent to register it again)"
+        self._note(f"the node status is not written: {failure}{remedy}")
         return False
+
+    @property
+    def _registers(self) -> bool:
+        """Whether a Node that is missing is created: until it was once in this start of the agent, as the kubelet."""
+        return self._config.register_node and not self._agent.facts.registered
 
     async def _try(self, *, fresh: bool) -> None:
         node = await self._existing(fresh=fresh)
         if node is None:
             node = await register(self._client, lambda: self._facts(self._judgement.verdict), self._note)
+            await self._agent.note(registered=True)
             self._judgement.adopt(part(node, "status").get("conditions"))
         if objects.uid(node) != self._uid:
             self._uid, self._reconciled, self._residue = objects.uid(node), False, {}
@@ -150,6 +164,7 @@ class Node:
         wanted = node if self._reconciled else reconciled(node, facts)
         wanted, problems = with_status(wanted, facts)
         self._name_problems(problems)
+        await self._note_given(node, wanted, facts)
         found = news(node, wanted)
         changed = bool(found) and found != self._residue
         changed = changed or (not self._reconciled and metadata_differs(node, wanted))
@@ -157,7 +172,14 @@ class Node:
         if changed or self._schedule.due(now):
             await self._write(node, wanted, facts)
             self._schedule.reported(now, changed=changed, chance=self._chance())
+            await self._agent.note(registered=True)
         self._reconciled = facts.resources is not None
+
+    async def _note_given(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
+        """Save which allocatable is ours before it is written."""
+        if facts.resources is not None:
+            before, after = part(node, "status"), part(wanted, "status")
+            await self._agent.note(allocatable=given_allocatable(before, after, facts.resources, facts.given))
 
     async def _write(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
         returned = await self._client.patch(paths.node_status(self._config.node_name), node_patch(node, wanted))
@@ -167,7 +189,7 @@ class Node:
         self._judgement.adopt(part(returned, "status").get("conditions"))
 
     async def _existing(self, *, fresh: bool) -> Object | None:
-        """The Node as it is; None when there is none and we are to register it. Raises ApiError."""
+        """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""
         if not fresh and not self._object.stale and (known := self._object.state.get(NODE)) is not None:
             if self._returned is not None and is_newer(self._returned, known.node):
                 return self._returned
@@ -176,7 +198,7 @@ class Node:
         try:
             return await self._client.get(paths.node(self._config.node_name))
         except ApiStatusError as error:
-            if error.not_found and self._config.register_node:
+            if error.not_found and self._registers:
                 return None
             raise
 
@@ -191,6 +213,8 @@ class Node:
             observed=self._observed.state.get(NODE),
             images=images.images if images is not None else None,
             conditions=conditions,
+            devices=self._devices,
+            given=self._agent.facts.allocatable,
         )
 
     async def _look_at_network(self) -> None:

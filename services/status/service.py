@@ -15,6 +15,7 @@ from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_o
 from services.generation import supervisor_generation, supervisor_process
 from services.launch import Context
 from services.status.adapters.host import Host, ThisHost
+from services.status.agent_record import AgentRecord
 from services.status.clients import Clients
 from services.status.core.event_log import EventLog
 from services.status.event_streams import follow_events
@@ -90,12 +91,13 @@ class Status:
             return
         pods = Pods(context, clients, self._written)
         lease = Lease(context, clients, chance=chance)
-        node_events = NodeEvents(records, generation, self._record_node_event)
+        agent = AgentRecord(records, generation)
         node = Node(
             context,
             clients,
             judgement,
-            node_events,
+            agent,
+            NodeEvents(agent, self._record_node_event),
             host or ThisHost(),
             on_uid=lease.owned_by,
             chance=chance,

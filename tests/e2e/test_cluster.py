@@ -223,9 +223,21 @@ async def test_a_static_pod_has_its_mirror(cluster: Cluster) -> None:
     await cluster.wait_gone(mirror)
 
 
-async def test_the_node_is_registered_again_when_it_was_deleted(cluster: Cluster) -> None:
+async def test_a_deleted_node_is_registered_by_the_next_start_of_the_agent_alone(cluster: Cluster) -> None:
     before = (await cluster.node())["metadata"]["uid"]
     cluster.plane.kubectl("delete", "node", NODE)
+    message = "restart the agent to register it again"
+    await cluster.agent.wait_for(lambda: message in cluster.agent.log_of("status"), "status to notice it", 30)
+    cluster.agent.kill("status")
+
+    def noticed_again() -> bool:
+        return cluster.agent.log_of("status").count(message) > 1
+
+    await cluster.agent.wait_for(noticed_again, "the next status to notice it", 30)
+    cluster.agent.forgive_starts()
+    assert await cluster.get(paths.node(NODE)) is None
+    assert await cluster.agent.stop_supervisord() == 0
+    await cluster.agent.start()
 
     async def back() -> bool:
         node = await cluster.get(paths.node(NODE))

@@ -204,10 +204,12 @@ async def test_a_nul_in_a_pod_harms_that_pod_alone(cluster: Cluster) -> None:
 
 
 async def test_a_cluster_that_lost_its_store(cluster: Cluster) -> None:
-    """All objects are gone and versions count from one: the node joins anew, its old pods end, new ones run."""
+    """All objects are gone and versions count from one: the old pods end; an agent that is restarted joins anew."""
     await cluster.create(cluster.pod("lost"))
     await cluster.wait_ready("lost")
     await cluster.plane.lose_everything()
+    assert await cluster.agent.stop_supervisord() == 0
+    await cluster.agent.start()
     await cluster.wait_node_ready()
 
     async def ended() -> bool:

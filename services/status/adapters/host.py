@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 from typing import Protocol
 
+from services.status.adapters.device_checkpoint import DeviceCheckpoint
 from services.status.core.node_facts import HostNetwork, MachineFacts
 
 _ARCHITECTURES = {
@@ -42,9 +43,16 @@ class Host(Protocol):
         """The addresses now; `name` is looked up unless it is "". May take as long as the resolver does."""
         ...
 
+    async def devices(self) -> frozenset[str]:
+        """The resources that the device plugin checkpoint names now."""
+        ...
+
 
 class ThisHost:
     """The machine we run on."""
+
+    def __init__(self) -> None:
+        self._devices = DeviceCheckpoint()
 
     async def machine(self) -> MachineFacts:
         """Read from files."""
@@ -53,6 +61,10 @@ class ThisHost:
     async def network(self, name: str) -> HostNetwork:
         """Read from the kernel's tables and the resolver."""
         return await asyncio.to_thread(_network, name)
+
+    async def devices(self) -> frozenset[str]:
+        """Read from the checkpoint, where it has changed."""
+        return await asyncio.to_thread(self._devices.resources)
 
 
 def read_machine(root: Path) -> MachineFacts:

@@ -1,21 +1,54 @@
-"""Capacity and allocatable of the Node (reference node.md 1.6): podsync's figures over what others wrote."""
+"""Capacity and allocatable of the Node (reference node.md 1.6): podsync's figures over what others wrote.
+
+Resources that podsync does not compute are foreign: an administrator's, or those of another agent's device plugins.
+"""
+
+from collections.abc import Collection, Mapping
 
 from bus.messages.podsync import NodeResources
 from shared.model.objects import Object
+from shared.podspec.quantity import QuantityError, parse_quantity
 
 
-def set_capacity(status: Object, resources: NodeResources) -> None:
-    """Start from what is there: resources that we do not know (device plugins of others, an administrator's) stay,
-    and all of them may be had."""
-    capacity = {**quantities(status, "capacity"), **resources.capacity}
-    allocatable = {
-        name: amount
-        for name, amount in quantities(status, "allocatable").items()
-        if name in capacity or not is_extended(name)
+def set_capacity(
+    status: Object,
+    resources: NodeResources,
+    devices: Collection[str] = (),
+    given: Mapping[str, Collection[str]] | None = None,
+) -> None:
+    """Write both lists over what is there. Foreign capacity stays.
+
+    Foreign allocatable is the capacity where there is none yet, or where it still is one of the amounts in `given`,
+    which this agent set; what anybody else set is never raised. `devices`, the resources that the device plugin
+    checkpoint names, are 0 in both lists: no device plugin has registered with this agent.
+    """
+    capacity = {**quantities(status, "capacity"), **dict.fromkeys(devices, "0"), **resources.capacity}
+    before = quantities(status, "allocatable")
+    kept = {name: amount for name, amount in before.items() if name in capacity or not is_extended(name)}
+    foreign = {
+        name: _foreign_allocatable(amount, before.get(name), (given or {}).get(name, ()))
+        for name, amount in capacity.items()
+        if name not in resources.capacity
     }
-    allocatable |= {name: amount for name, amount in capacity.items() if name not in resources.capacity}
     status["capacity"] = capacity
-    status["allocatable"] = {**allocatable, **resources.allocatable}
+    status["allocatable"] = {**kept, **foreign, **resources.allocatable}
+
+
+def given_allocatable(
+    before: Object, after: Object, resources: NodeResources, given: Mapping[str, Collection[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Which foreign amounts of `after`, a status that `set_capacity` made of `before`, are this agent's own.
+
+    With the amount of before: whether `after` is ever written is not known yet.
+    """
+    had, capacity = quantities(before, "allocatable"), quantities(after, "capacity")
+    return {
+        name: tuple(dict.fromkeys((had.get(name, amount), amount)))
+        for name, amount in quantities(after, "allocatable").items()
+        if name in capacity
+        and name not in resources.capacity
+        and (name not in had or _is_one_of(had[name], given.get(name, ())))
+    }
 
 
 def without_vanished_hugepages(status: Object, resources: NodeResources) -> None:
@@ -40,3 +73,20 @@ def quantities(status: Object, key: str) -> dict[str, str]:
     """The resource list under `key`; empty when there is none."""
     found = status.get(key)
     return dict(found) if isinstance(found, dict) else {}
+
+
+def _foreign_allocatable(capacity: str, before: str | None, given: Collection[str]) -> str:
+    if before is None or _is_one_of(before, given):
+        return capacity
+    try:
+        return capacity if parse_quantity(capacity) < parse_quantity(before) else before
+    except QuantityError:  # the API server takes none of this kind
+        return before
+
+
+def _is_one_of(amount: str, given: Collection[str]) -> bool:
+    """Equal to one of them as a quantity."""
+    try:
+        return any(parse_quantity(amount) == parse_quantity(one) for one in given)
+    except QuantityError:
+        return False

@@ -71,3 +71,5 @@ class NodeFacts:
     observed: NodeObserved | None = None
     images: tuple[NodeImage, ...] | None = None
     conditions: tuple[Condition, ...] = ()
+    devices: frozenset[str] = frozenset()  # resources that the device plugin checkpoint names
+    given: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> allocatable set by this agent

@@ -76,7 +76,7 @@ def _set_addresses(node: Object, status: Object, facts: NodeFacts) -> None:
 
 def _set_machine(node: Object, status: Object, facts: NodeFacts) -> None:
     if facts.resources is not None:
-        set_capacity(status, facts.resources)
+        set_capacity(status, facts.resources, facts.devices, facts.given)
     machine, info = facts.machine, part(status, "nodeInfo")
     info |= {"machineID": machine.machine_id, "systemUUID": machine.system_uuid, "bootID": machine.boot_id}
     if machine.swap_capacity:

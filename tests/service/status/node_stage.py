@@ -84,6 +84,10 @@ class StillHost:
         )
         self.addresses = HostNetwork(assigned=frozenset({"192.0.2.7"}), default_routes=("192.0.2.7",))
         self.resolver_hangs = False
+        self.device_resources: frozenset[str] = frozenset()
+
+    async def devices(self) -> frozenset[str]:
+        return self.device_resources
 
     async def machine(self) -> MachineFacts:
         return self.facts
@@ -120,6 +124,7 @@ class NodeStage:
         self.images = self.buses["pleg"].own(NODE_IMAGES)
         self.events = Heard(self.buses["server"], events_of("status"))
         self.heartbeat = HeartbeatClient(self.api, USER)
+        self.watching = True  # sources follows the Node; otherwise its stream shows what it last showed
         self.lease_ages: list[float] = []  # how old the lease was, at every second
         self._tasks: list[asyncio.Task[None]] = []
         self._life: asyncio.Task[None] | None = None
@@ -207,6 +212,8 @@ class NodeStage:
                 query = {"resourceVersion": listed["metadata"]["resourceVersion"]}
                 async with client.watch(paths.NODES, query, timeout=300) as events:
                     async for event in events:
+                        if not self.watching:
+                            continue
                         if event.type == "DELETED":
                             self.node_object.delete("node")
                         else:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.pleg import NodeImage, NodeImages
 from bus.messages.podsync import NodeConditions
 from tests.fakes.api_resources import V1_20
@@ -79,15 +81,107 @@ async def test_a_node_that_is_not_to_be_registered_is_reported_once_somebody_has
 
 
 @on_virtual_time
-async def test_a_node_deleted_under_us_is_registered_again_and_owns_the_lease(tmp_path: Path) -> None:
+async def test_a_deleted_node_is_registered_by_the_next_start_of_the_agent_and_by_nothing_before(
+    tmp_path: Path,
+) -> None:
     async with node_stage(tmp_path) as stage:
-        await stage.start()
+        await stage.start("g1")
         await stage.until(lambda: stage.ready() and stage.lease, within=10)
         stage.api.delete(NODE)
+        await stage.pass_time(60)
+        assert stage.node == {}
+        await stage.kill()
+        await stage.start("g1")  # a restart of status alone
+        await stage.pass_time(60)
+        assert stage.node == {}
+        await stage.kill()
+        await stage.start("g2")
         await stage.until(stage.ready, within=5)
         uid = stage.node["metadata"]["uid"]
-        await stage.until(lambda: stage.lease["metadata"]["ownerReferences"][0]["uid"] == uid, within=5)
+        await stage.until(lambda: stage.lease["metadata"]["ownerReferences"][0]["uid"] == uid, within=15)
         assert len(stage.lease["metadata"]["ownerReferences"]) == 1
+
+
+@on_virtual_time
+async def test_a_node_deleted_while_status_was_dead_stays_deleted(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        stage.api.put(NODE, {"metadata": {}})  # found, not created
+        await stage.start("g1")
+        await stage.until(stage.ready, within=10)
+        await stage.kill()
+        stage.api.delete(NODE)
+        await stage.start("g1")
+        await stage.pass_time(30)
+        assert stage.node == {}
+
+
+@on_virtual_time
+async def test_a_deleted_node_is_asked_for_at_the_usual_pace_and_reported_again_once_it_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        stage.api.delete(NODE)
+        await stage.pass_time(1)
+        asked = len(stage.api.requests)
+        await stage.pass_time(60)
+        assert len(stage.node_requests(asked)) <= 60
+        assert sum("restart the agent to register it again" in line for line in caplog.messages) == 1
+        stage.api.put(NODE, {"metadata": {}})
+        await stage.until(stage.ready, within=2)
+
+
+@on_virtual_time
+async def test_a_start_killed_before_it_registered_is_followed_by_one_that_does(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        stage.api.down()
+        await stage.start("g1")
+        await stage.pass_time(20)
+        await stage.kill()
+        stage.api.up()
+        await stage.start("g1")
+        await stage.until(stage.ready, within=10)
+
+
+@on_virtual_time
+async def test_a_node_whose_deletion_was_not_seen_yet_is_registered_at_the_start(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        gone = stage.api.put(NODE, {"metadata": {}})
+        await stage.pass_time(2)
+        stage.watching = False
+        stage.api.delete(NODE)
+        await stage.start("g1")
+        await stage.until(stage.ready, within=10)
+        assert stage.node["metadata"]["uid"] != gone["metadata"]["uid"]
+
+
+@on_virtual_time
+async def test_devices_of_an_earlier_kubelets_plugins_are_not_there(tmp_path: Path) -> None:
+    async with node_stage(tmp_path) as stage:
+        lists = {"capacity": {"example.com/gpu": "8"}, "allocatable": {"example.com/gpu": "8"}}
+        stage.api.put(NODE, {"metadata": {}, "status": lists})
+        stage.host.device_resources = frozenset({"example.com/gpu"})
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        status = stage.node["status"]
+        assert status["capacity"]["example.com/gpu"] == status["allocatable"]["example.com/gpu"] == "0"
+
+
+@on_virtual_time
+async def test_an_advertised_resource_is_allocatable_and_follows_its_capacity_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        for number, amount in enumerate(("4", "8", "2", "16")):
+            await stage.api.client().patch(f"{NODE}/status", {"status": {"capacity": {"example.com/dongle": amount}}})
+            if number == 2:
+                await stage.kill()
+                await stage.start("g2")
+            await stage.pass_time(15)
+            assert stage.node["status"]["allocatable"]["example.com/dongle"] == amount
 
 
 @on_virtual_time

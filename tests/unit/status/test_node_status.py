@@ -8,6 +8,7 @@ import pytest
 from bus.messages.pleg import NodeImage, NodeObserved, RuntimeHandler
 from bus.messages.podsync import NodeResources
 from services.status.core.initial_node import initial_node, reconciled
+from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import adopted
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_status import DECLARED_FEATURES, rebooted, with_status
@@ -103,9 +104,52 @@ def test_capacity_starts_from_what_is_there() -> None:
     assert written["allocatable"] == {
         "cpu": "3",
         "hugepages-2Mi": "0",
-        "example.com/gpu": "2",
+        "example.com/gpu": "0",
         "attachable-volumes-x": "5",
     }
+
+
+def foreign(before: dict[str, dict[str, str]], **facts: Any) -> tuple[str | None, str | None]:
+    """Capacity and allocatable of `x/r`."""
+    written = status({"status": before}, replace(FACTS, **facts))
+    return written["capacity"].get("x/r"), written["allocatable"].get("x/r")
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "given", "expected"),
+    [
+        ("8", "0", (), "0"),  # devices that are not healthy
+        ("8", "3", (), "3"),
+        ("8", None, (), "8"),
+        ("8", "4", ("4",), "8"),  # this agent's own follows the capacity
+        ("8", "4", ("2", "4"), "8"),
+        ("8", "4", ("5",), "4"),
+        ("8", "8", (), "8"),
+        ("2", "3", (), "2"),
+        ("1k", "1000", (), "1000"),
+        ("odd", "3", (), "3"),
+    ],
+)
+def test_foreign_allocatable_that_somebody_else_set_is_never_raised(
+    capacity: str, allocatable: str | None, given: tuple[str, ...], expected: str
+) -> None:
+    before = {"capacity": {"x/r": capacity}, "allocatable": {"x/r": allocatable} if allocatable else {}}
+    assert foreign(before, given={"x/r": given}) == (capacity, expected)
+
+
+def test_what_a_device_plugin_checkpoint_names_is_zero() -> None:
+    devices = frozenset({"x/r"})
+    before = {"capacity": {"x/r": "8"}, "allocatable": {"x/r": "8"}}
+    assert foreign(before, devices=devices) == foreign({}, devices=devices) == ("0", "0")
+    assert foreign(before, devices=devices, given={"x/r": ("8",)}) == ("0", "0")
+
+
+def test_only_amounts_that_this_agent_gave_are_its_own() -> None:
+    before = {"capacity": {"x/a": "1", "x/b": "2", "x/c": "3"}, "allocatable": {"x/b": "2", "x/c": "2"}}
+    given: dict[str, tuple[str, ...]] = {"x/c": ("2",), "x/gone": ("1",)}
+    after = status({"status": before}, replace(FACTS, given=given))
+    assert FACTS.resources is not None
+    assert given_allocatable(before, after, FACTS.resources, given) == {"x/a": ("1",), "x/c": ("2", "3")}
 
 
 @pytest.mark.parametrize(("limit", "shown"), [(50, 2), (1, 1), (0, 0), (-1, 2)])

@@ -1,0 +1,74 @@
+"""What status keeps on disk about the present start of the agent, and which allocatable amounts it set itself.
+
+A restart of this process alone is no start of the agent: what was done under the same supervisord counts as done.
+"""
+
+import asyncio
+import logging
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from shared.checkpoint import Checkpoint
+
+_log = logging.getLogger(__name__)
+
+AGENT = "agent"  # the key of the record
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentFacts:
+    """`generation`: the supervisord of this start, "" = not known: then each process is a start of its own."""
+
+    generation: str = ""
+    registered: bool = False  # our Node was created or found, and its status written, in this start
+    unschedulable: bool = False  # the Node was last seen cordoned
+    allocatable: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> quantities we set
+
+
+class AgentRecord:
+    """Holds the facts in memory and saves each change before it returns. `load` comes first."""
+
+    def __init__(self, records: Checkpoint, generation: str) -> None:
+        self._records = records
+        self.facts = AgentFacts(generation=generation)
+
+    async def load(self) -> bool:
+        """Read the record; whether it is of this start of the agent. What outlives a start is kept in any case."""
+        try:
+            saved = (await asyncio.to_thread(self._records.load_all)).get(AGENT, {})
+        except OSError as error:
+            _log.warning("the record of the agent's start cannot be read: %s", error)
+            return False
+        self.facts = replace(self.facts, allocatable=_quantities(saved.get("allocatable")))
+        if not self.facts.generation or saved.get("generation") != self.facts.generation:
+            return False
+        self.facts = replace(
+            self.facts,
+            registered=saved.get("registered") is True,
+            unschedulable=saved.get("unschedulable") is True,
+        )
+        return True
+
+    async def note(self, **changes: Any) -> None:
+        """Change facts and save them, if they differ. A record that cannot be saved is a log line."""
+        changed = replace(self.facts, **changes)
+        if changed != self.facts:
+            self.facts = changed
+            await self.save()
+
+    async def save(self) -> None:
+        """Save the facts as they are."""
+        try:
+            await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
+        except OSError as error:
+            _log.warning("the record of the agent's start cannot be saved: %s", error)
+
+
+def _quantities(saved: object) -> dict[str, tuple[str, ...]]:
+    if not isinstance(saved, dict):
+        return {}
+    return {
+        name: tuple(amount for amount in amounts if isinstance(amount, str))
+        for name, amounts in saved.items()
+        if isinstance(amounts, list)
+    }
