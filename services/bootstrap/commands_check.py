@@ -13,7 +13,7 @@ from typing import Any
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
-from shared.config.findings import ERROR, NOTE, STRICT, ConfigurationRefusedError, Finding, Findings
+from shared.config.findings import DANGER, ERROR, NOTE, STRICT, ConfigurationRefusedError, Finding, Findings
 from shared.config.loader import evaluate
 from shared.config.resolve import Resolved
 
@@ -78,7 +78,7 @@ def _kubeconfig_problems(resolved: Resolved) -> Iterable[Finding]:
 
 def _strictly(finding: Finding) -> Finding:
     """What the kubelet only logs is an error at a prompt."""
-    if finding.severity != STRICT:
+    if finding.severity not in (STRICT, DANGER):
         return finding
     message = f"{finding.message}; the kubelet would start all the same, and at most log it"
     return replace(finding, severity=ERROR, message=message)

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bus.lock import ServiceLock
@@ -24,7 +24,7 @@ from services.bootstrap.credential_door import CredentialDoor
 from services.bootstrap.standing_by import stand_by
 from services.generation import supervisor_generation, supervisor_process
 from shared.config.effective import EffectiveConfig
-from shared.config.findings import ConfigurationRefusedError
+from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, evaluate, load_generation
 from shared.config.places import Places, find_arguments, find_places
 from shared.config.resolve import Resolved
@@ -72,7 +72,8 @@ def evaluate_all(
     if lines := (*pair.problems, *problems, *missing):
         place = config.config_file or "flags"
         raise ConfigurationRefusedError(tuple(f"{place}: {line}" for line in lines))
-    return Evaluation(Resolved(config, resolved.without_effect, (*resolved.remarks, *remarks)), pair)
+    found = (*resolved.found, *(Finding(WARNING, "", remark) for remark in remarks))
+    return Evaluation(replace(resolved, found=found), pair)
 
 
 def pair_request(config: EffectiveConfig) -> PairRequest:
@@ -281,8 +282,8 @@ def changed_since(path: Path, wall: float) -> bool:
 
 
 def _remark(evaluation: Evaluation) -> None:
-    for remark in evaluation.resolved.remarks:
-        log.warning("%s", remark)
+    for finding in evaluation.resolved.found:
+        log.log(logging.ERROR if finding.severity == DANGER else logging.WARNING, "%s", finding.line)
     if evaluation.resolved.without_effect:
         log.warning("accepted, but without effect yet: %s", ", ".join(evaluation.resolved.without_effect))
     if evaluation.pair.created:

@@ -8,6 +8,7 @@ _LONGEST = 500  # characters of one part of a line
 
 ERROR = "error"  # the configuration cannot be used
 STRICT = "strict"  # the key is ignored and the kubelet at most logs it; `bulkhead config check` counts it as an error
+DANGER = "danger"  # works, and lets strangers in: an error line at the start, an error of `bulkhead config check`
 WARNING = "warning"
 NOTE = "note"
 

@@ -72,8 +72,8 @@ def _evaluate(arguments: list[str]) -> "Resolved":
     resolv_conf = resolved.config.resolv_conf
     if resolv_conf and not Path(resolv_conf).exists():
         what = f"{resolv_conf} does not exist: pods with the node's DNS cannot start"
-        remarks = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
-        return replace(resolved, found=remarks, remarks=tuple(finding.line for finding in remarks))
+        found_too = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
+        return replace(resolved, found=found_too)
     return resolved
 
 

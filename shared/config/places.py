@@ -1,4 +1,5 @@
-"""Where things are when nothing but the environment is known: run directory, logs, flags. Reads no configuration.
+"""What the environment alone decides: where run directory, logs and flags are, and what is refused. Reads no
+configuration.
 
 `BULKHEAD_HOME` set = one directory holds everything; unset = the places of a system service.
 """
@@ -23,11 +24,13 @@ class Places:
     args_file: str
     containerd_root: str
     containerd_state: str
+    refuse_open_access: bool = False  # a server that serves every host without credentials is refused at the start
 
 
 def find_places(environment: dict[str, str] | None = None) -> Places:
-    """The places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`."""
+    """The places by `BULKHEAD_HOME` and `BULKHEAD_RUN_DIR`. The unit sets `BULKHEAD_REFUSE_OPEN_ACCESS=1`."""
     given = dict(os.environ) if environment is None else environment
+    refuses = given.get("BULKHEAD_REFUSE_OPEN_ACCESS", "") == "1"
     home = given.get("BULKHEAD_HOME", "")
     if home:
         home = str(Path(home).absolute())
@@ -41,6 +44,7 @@ def find_places(environment: dict[str, str] | None = None) -> Places:
             args_file=f"{home}/kubelet.args",
             containerd_root=f"{home}/containerd/root",
             containerd_state=f"{home}/containerd/state",
+            refuse_open_access=refuses,
         )
     run_dir = str(Path(given.get("BULKHEAD_RUN_DIR") or "/run/bulkhead").absolute())
     return Places(
@@ -52,6 +56,7 @@ def find_places(environment: dict[str, str] | None = None) -> Places:
         args_file="/etc/bulkhead/kubelet.args",
         containerd_root="/var/lib/bulkhead/containerd",
         containerd_state=f"{run_dir}/containerd/state",
+        refuse_open_access=refuses,
     )
 
 

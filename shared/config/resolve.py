@@ -26,7 +26,7 @@ from shared.config.machine import MachineFacts, check_machine
 from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.places import Places
-from shared.config.rules import check_clients, check_listeners, check_rules
+from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import settings_of
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
@@ -46,19 +46,23 @@ class Sources:
 
 @dataclass(frozen=True)
 class Resolved:
-    """The outcome: the configuration, the keys given that nothing acts on yet, and remarks that are no errors.
+    """The outcome: the configuration, the keys given that nothing acts on yet, and what was found and is no error.
 
-    `layers` has the origin of every value, `found` the remarks as findings, `ignored_drop_ins` the files of the drop-in
+    `layers` has the origin of every value, `ignored_drop_ins` the files of the drop-in
     directory that do not count.
     """
 
     config: EffectiveConfig
     without_effect: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
     layers: Layers = field(default_factory=Layers)
     flags: Flags = field(default_factory=Flags)
     found: tuple[Finding, ...] = ()
     ignored_drop_ins: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """One line for each finding."""
+        return tuple(finding.line for finding in self.found)
 
 
 def resolve(
@@ -88,7 +92,7 @@ def resolve(
         findings.refuse_if_any()  # nothing can be said of what could not be read
     layers = stack.lay(kubelet, own["config_file"], sources.drop_ins if sources.config_dir else None)
     gates = stack.settle(layers)
-    _check(layers, gates, own, facts, findings)
+    _check(layers, gates, own, facts, places, findings)
     check_further(gates, findings)
     findings.refuse_if_any()
     config = _effective(layers, gates, own, findings)
@@ -96,14 +100,12 @@ def resolve(
         config["embedded_containerd"] = embedded
     unused = tuple(key for key in layers.given() if not _ACTS[key] and key not in flags.fields)
     unused += tuple(flags.places[key] for key in flags.fields if not _ACTS[key])
-    found = tuple(findings.found)
     return Resolved(
         EffectiveConfig(**config),
         tuple(dict.fromkeys((*unused, *flags.without_effect))),
-        tuple(finding.line for finding in found),
         layers,
         flags,
-        found,
+        tuple(findings.found),
     )
 
 
@@ -195,13 +197,19 @@ def _sort_documents(sources: Sources, findings: Findings) -> tuple[Document | No
 
 
 def _check(
-    layers: Layers, gates: Mapping[str, bool], own: dict[str, Any], facts: MachineFacts, findings: Findings
+    layers: Layers,
+    gates: Mapping[str, bool],
+    own: dict[str, Any],
+    facts: MachineFacts,
+    places: Places,
+    findings: Findings,
 ) -> None:
     """Every rule. After a mistake in a file, what is wrong with defaults is left out, for it may follow from that."""
     data = layers.data
     found = Findings(places=layers.places, default_place=findings.default_place)
     check_rules(data, gates, found)
     check_machine(data, facts, found)
+    check_open_access(data, places.refuse_open_access, found)
     if own["kubeconfig"]:
         check_clients(data, found)
     else:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.fields import TLS_CIPHER_SUITES
-from shared.config.findings import WARNING, Findings
+from shared.config.findings import DANGER, ERROR, WARNING, Findings
+from shared.config.nested import value_of
 from shared.config.node_settings import parse_address
 from shared.config.rules_data import blame
 from shared.version import KUBERNETES_VERSION
@@ -50,6 +51,22 @@ def _check_addresses(data: dict[str, Any], findings: Findings) -> None:
         text = data.get(key)
         if used and text is not None and not _is_address(text):
             findings.add(key, f'is "{text}", must be an IP address', "such as 0.0.0.0 or 127.0.0.1")
+
+
+def check_open_access(data: dict[str, Any], refuse: bool, findings: Findings) -> None:
+    """Report a server that lets every host run commands in every container; `refuse` makes that an error."""
+    address = data.get("address") or "0.0.0.0"
+    anonymous = value_of(data, "authentication.anonymous.enabled")
+    if not (data.get("enableServer") and anonymous and value_of(data, "authorization.mode") == "AlwaysAllow"):
+        return
+    if not _is_address(address) or ipaddress.ip_address(address).is_loopback:
+        return
+    what = (
+        f"is true while authorization.mode is AlwaysAllow and address is {address}: every host that reaches port "
+        f"{data.get('port')} may run commands in every container"
+    )
+    remedy = "set it to false, or authorization.mode to Webhook, or address to 127.0.0.1"
+    findings.add("authentication.anonymous.enabled", what, remedy, severity=ERROR if refuse else DANGER)
 
 
 def check_cluster_dns(data: dict[str, Any], findings: Findings) -> None:

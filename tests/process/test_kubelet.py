@@ -15,7 +15,7 @@ import pytest
 
 from tests.agent import BIN
 from tests.process.kubelet_process import Kubelet
-from tests.process.supervised import alive, eventually
+from tests.process.supervised import CHECKOUT, alive, eventually
 from tools.leftovers import agent_processes_of
 
 RECORD = re.compile(r'^E\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ \w+\.py:\d+\] "command failed" err="(.*)"$')
@@ -87,6 +87,23 @@ def test_the_driver_systemd_without_systemd_is_refused_in_one_line(kubelet: Kube
     records = [match.group(1) for line in kubelet.stderr().splitlines() if (match := RECORD.match(line))]
     [told] = [record for record in records if "cgroupDriver" in record]
     assert "process 1 of this machine is not systemd (set it to cgroupfs here and in the container runtime" in told
+
+
+def test_without_a_configuration_the_unit_refuses_access_for_every_host(tmp_path: Path) -> None:
+    unit = (CHECKOUT / "systemd/bulkhead.service").read_text()
+    names = [line.removeprefix("Environment=") for line in unit.splitlines() if line.startswith("Environment=")]
+    environment = {**os.environ, **dict(name.split("=", 1) for name in names), "BULKHEAD_HOME": str(tmp_path)}
+    command = [str(BIN / "kubelet")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "every host that reaches port 10250 may run commands in every container" in done.stderr
+
+
+def test_started_by_hand_with_such_access_it_logs_an_error(kubelet: Kubelet) -> None:
+    kubelet.start("--anonymous-auth=true", "--address=0.0.0.0")
+    text = kubelet.said("every host that reaches port")
+    [line] = [line for line in text.splitlines() if "every host that reaches port" in line]
+    assert line.startswith("E")
 
 
 def test_deprecations_are_told_raw_and_before_an_error(tmp_path: Path) -> None:

@@ -158,12 +158,22 @@ def test_the_flags_are_listed_with_their_keys() -> None:
     assert all(f"--{one.flag:45} {one.key}\n" in output for one in FIELDS if one.flag)
 
 
+LOCAL = "--address=127.0.0.1"  # flags alone on every address are an error: access without credentials
+
+
+def test_a_server_that_lets_every_host_in_fails_the_check_and_a_local_one_does_not() -> None:
+    result = config("check")
+    assert result.exit_code == 1
+    assert "authentication.anonymous.enabled: is true while authorization.mode is AlwaysAllow" in result.stderr
+    assert config("check", LOCAL).exit_code == 0
+
+
 def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path) -> None:
     file = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
-    result = config("check", f"--kubeconfig={file}")
+    result = config("check", f"--kubeconfig={file}", LOCAL)
     assert (result.exit_code, (tmp_path / "ran").exists()) == (0, False)
     write(file, kubeconfig({"tokenFile": "none"}))
-    result = config("check", f"--kubeconfig={file}")
+    result = config("check", f"--kubeconfig={file}", LOCAL)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"--kubeconfig: {file}: tokenFile: {tmp_path}/none cannot be read: No such file")
 
@@ -171,8 +181,8 @@ def test_the_kubeconfig_is_checked_too_and_its_plugin_left_alone(tmp_path: Path)
 def test_a_kubeconfig_that_is_still_to_be_made_is_not_missing(tmp_path: Path) -> None:
     made = f"--kubeconfig={tmp_path}/kubelet.conf"
     bootstrap = write(tmp_path / "bootstrap.conf", kubeconfig({"token": "t"}))
-    assert config("check", made, f"--bootstrap-kubeconfig={bootstrap}").exit_code == 0
-    assert config("check", made).exit_code == 1
+    assert config("check", made, f"--bootstrap-kubeconfig={bootstrap}", LOCAL).exit_code == 0
+    assert config("check", made, LOCAL).exit_code == 1
 
 
 def test_every_value_is_shown_with_its_origin(tmp_path: Path) -> None:
@@ -202,9 +212,9 @@ def test_what_is_shown_as_yaml_gives_the_same_configuration_again(tmp_path: Path
 
 def test_flags_alone_are_shown_as_a_file_that_gives_the_same(tmp_path: Path) -> None:
     flags = ("--max-pods=5", "--sync-frequency=30s", "--enforce-node-allocatable=")
-    wanted = json.loads(config("show", *flags, "--output=json").output)["kubeletconfig"]
-    file = with_file(tmp_path, config("show", *flags, "--output=yaml").output)
-    again = json.loads(config("show", file, "--output=json").output)["kubeletconfig"]
+    wanted = json.loads(config("show", *flags, "--output=json").stdout)["kubeletconfig"]
+    file = with_file(tmp_path, config("show", *flags, "--output=yaml").stdout)
+    again = json.loads(config("show", file, "--output=json").stdout)["kubeletconfig"]
     assert wanted.get("evictionHard") is None
     assert again.pop("evictionHard") == {}  # no thresholds, either way
     assert again == wanted

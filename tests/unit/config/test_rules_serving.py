@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.config.findings import Findings
-from shared.config.rules import check_listeners
-from tests.unit.config.rule_checks import Case, found, holds, named
+from shared.config.findings import DANGER, ERROR, Findings
+from shared.config.rules import check_listeners, check_open_access
+from tests.unit.config.rule_checks import Case, effective, found, holds, named
 
 LONG = "/" + "d" * 106
 
@@ -178,3 +178,34 @@ def test_two_listeners_share_a_port_only_on_different_addresses(first: str, seco
     assert findings.lines == wanted
     check_listeners([("port", first, 0), ("healthzPort", second, 0)], {}, findings)
     assert findings.lines == wanted
+
+
+OPEN = {"authentication.anonymous.enabled": True, "authorization.mode": "AlwaysAllow"}
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "10.0.0.1", "2001:db8::1"])
+@pytest.mark.parametrize(("refuse", "severity"), [(False, DANGER), (True, ERROR)])
+def test_access_for_every_host_is_reported_and_refused_where_the_unit_asks_for_that(
+    address: str, refuse: bool, severity: str
+) -> None:
+    findings = Findings()
+    check_open_access(effective({**OPEN, "address": address, "port": 7}), refuse, findings)
+    (finding,) = findings.found
+    assert (finding.severity, finding.key) == (severity, "authentication.anonymous.enabled")
+    assert f"address is {address}: every host that reaches port 7 may run commands" in finding.message
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"address": "127.0.0.1"},
+        {"address": "::1"},
+        {"enableServer": False},
+        {"authentication.anonymous.enabled": False},
+        {"authorization.mode": "Webhook"},
+    ],
+)
+def test_one_restriction_is_enough(closed: dict[str, object]) -> None:
+    findings = Findings()
+    check_open_access(effective({**OPEN, **closed}), True, findings)
+    assert findings.found == []
