@@ -6,13 +6,13 @@ The deletion of a pod takes its own directory; this finds what a kill, or anothe
 import asyncio
 import logging
 import os
-import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from services.podsync.core.log_rotation import ASIDE, removable_directories, removable_links
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
+from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class LogCleanUp:
             names = await asyncio.to_thread(_names, self._logs)
             asides = self._take_aside(names)
             for aside in asides:
-                await asyncio.to_thread(shutil.rmtree, aside, ignore_errors=True)
+                await asyncio.to_thread(_remove, aside)
             dangling = await asyncio.to_thread(_dangling, self._links)
             existing = self._existing()
             for name in removable_links(dangling, existing) if existing is not None else ():
@@ -82,6 +82,14 @@ class LogCleanUp:
                 crash_point("podsync.logs.aside")
             asides.append(directory)
         return asides
+
+
+def _remove(aside: Path) -> None:
+    """What cannot be removed costs the other directories nothing and is tried again by the next sweep."""
+    try:
+        remove_tree(aside)
+    except OSError as error:
+        log.warning("the logs %s stay for now: %s", aside, error)
 
 
 def _names(directory: Path) -> list[str]:

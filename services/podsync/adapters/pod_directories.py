@@ -6,10 +6,11 @@ Reference pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fi
 import logging
 import os
 import re
-import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+
+from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -48,11 +49,9 @@ class PodDirectories:
         attempts: dict[str, int] = {}
         for container in containers:
             _mkdir(logs / container, 0o755)
-            found = [
-                int(m.group(1)) for m in (_LOG_FILE.match(file.name) for file in (logs / container).iterdir()) if m
-            ]
-            if found:
-                attempts[container] = max(found)
+            newest = _newest_attempt(logs / container)
+            if newest is not None:
+                attempts[container] = newest
         return attempts
 
     def new_termination_file(self, uid: str, container: str, token: str) -> str:
@@ -112,11 +111,20 @@ class PodDirectories:
         """Delete the pod's log directory and every symlink into it."""
         logs = self.log_dir(namespace, name, uid)
         if logs.is_dir() and not logs.is_symlink():
-            shutil.rmtree(logs, ignore_errors=True)
+            try:
+                remove_tree(logs)
+            except OSError as error:  # the clean-up of logs finds what is left
+                log.warning("the logs %s stay for now: %s", logs, error)
         if self.log_links.is_dir():
             for link in self.log_links.iterdir():
                 if link.is_symlink() and str(link.readlink()).startswith(f"{logs}/"):
                     link.unlink(missing_ok=True)
+
+
+def _newest_attempt(logs: Path) -> int | None:
+    """The highest number of a container's log files, however many there are. Raises OSError."""
+    with os.scandir(logs) as entries:
+        return max((int(m.group(1)) for m in (_LOG_FILE.match(entry.name) for entry in entries) if m), default=None)
 
 
 def _mkdir(path: Path, mode: int) -> None:

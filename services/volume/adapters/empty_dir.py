@@ -8,9 +8,9 @@ from pathlib import Path
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
 from services.volume.adapters.pod_directories import PodDirectories, make_directory
-from services.volume.adapters.tree_removal import remove_tree
 from services.volume.core.mountinfo import below, containing
 from services.volume.core.volume_source import MEMORY, EmptyDir
+from shared.tree_removal import Removed, remove_tree
 
 _MARKER = "ready"
 
@@ -28,9 +28,9 @@ class EmptyDirs:
         set_up_at(path, self._directories.empty_dir_marker(uid, volume), source)
         return str(path)
 
-    def tear_down(self, uid: str, volume: str) -> None:
-        """What is absent is done."""
-        tear_down_at(self._directories.empty_dir(uid, volume), self._directories.empty_dir_marker(uid, volume))
+    def tear_down(self, uid: str, volume: str, removed: Removed | None = None) -> None:
+        """What is absent is done. `removed` counts the entries."""
+        tear_down_at(self._directories.empty_dir(uid, volume), self._directories.empty_dir_marker(uid, volume), removed)
 
 
 def set_up_at(path: Path, marker: Path, source: EmptyDir) -> None:
@@ -60,8 +60,8 @@ def is_ready(marker: Path) -> bool:
     return (marker / _MARKER).exists()
 
 
-def tear_down_at(path: Path, marker: Path) -> None:
-    """Marker, mount, content, in this order; what is absent is done. Raises OSError."""
+def tear_down_at(path: Path, marker: Path, removed: Removed | None = None) -> None:
+    """Marker, mount, content, in this order; what is absent is done. `removed` counts the entries. Raises OSError."""
     remove_tree(marker)
     if not path.is_dir():
         return
@@ -74,4 +74,4 @@ def tear_down_at(path: Path, marker: Path) -> None:
         if mount.filesystem not in ("tmpfs", "hugetlbfs"):
             raise OSError(errno.EBUSY, f"cannot delete directory {path}: it is a mount point")
         unmount(path)
-    remove_tree(path)
+    remove_tree(path, removed)

@@ -1,13 +1,14 @@
 """The directories of pods below the root directory: making, finding and removing them (volumes.md 6–8); blocking."""
 
 import errno
+import os
 import secrets
 import stat
 from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
-from services.volume.adapters.tree_removal import remove_empty_directories, remove_tree
 from services.volume.core.mountinfo import below
+from shared.tree_removal import Removed, remove_tree
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
 _WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
@@ -76,18 +77,18 @@ class PodDirectories:
         folder = self.pod(uid) / "volumes" / plugin.replace("/", "~")
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
-    def remove(self, uid: str) -> None:
+    def remove(self, uid: str, removed: Removed | None = None) -> None:
         """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed.
 
         The directory first goes aside by one rename, so that removing its content, however much there is, never meets a
-        pod of the same UID that is started again meanwhile: that one gets a new directory.
+        pod of the same UID that is started again meanwhile: that one gets a new directory. `removed` counts entries.
         """
         pod = self.pod(uid)
         if pod.is_dir():
             self._require_unmounted(uid)
             pod.rename(self.pods / f"{_ASIDE}{uid}.{secrets.token_hex(4)}")
         for path in [path for path in self._asides() if _uid_of(path.name) == uid]:
-            remove_tree(path)
+            remove_tree(path, removed)
 
     def _asides(self) -> list[Path]:
         try:
@@ -111,10 +112,24 @@ class PodDirectories:
                 text = f'orphaned pod "{uid}" found, but failed to rmdir() volume at path {path}: {error.strerror}'
                 raise OSError(error.errno, text) from error
         try:
-            remove_empty_directories(volumes)
+            _remove_empty_directories(volumes)
         except OSError as error:
             text = f'orphaned pod "{uid}" found, but error occurred when trying to remove the volumes dir: {error}'
             raise OSError(error.errno, text) from error
+
+
+def _remove_empty_directories(path: Path) -> None:
+    """Remove a directory that holds empty directories only; absent is fine. Raises OSError (a file, a full one)."""
+    try:
+        entries = os.scandir(path)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                raise OSError(errno.ENOTEMPTY, "is no directory", entry.path)
+            Path(entry.path).rmdir()
+    path.rmdir()
 
 
 def make_directory(path: Path, mode: int) -> None:

@@ -10,8 +10,8 @@ import pytest
 from services.volume.adapters import host_path, pod_directories
 from services.volume.adapters.empty_dir import EmptyDirs
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.adapters.tree_removal import remove_tree
 from services.volume.core.volume_source import EmptyDir, HostPath
+from shared.tree_removal import Removed, remove_tree
 
 
 @pytest.fixture
@@ -103,10 +103,10 @@ def test_a_pod_started_again_while_its_old_directory_is_removed_keeps_its_files(
     (directories.pod("u") / "containers" / "main").mkdir(parents=True)
     (directories.pod("u") / "etc-hosts").write_text("old")
 
-    def remove_slowly(path: Path) -> None:
+    def remove_slowly(path: Path, removed: Removed | None = None) -> None:
         (directories.pod("u") / "containers" / "main").mkdir(parents=True)
         (directories.pod("u") / "etc-hosts").write_text("new")
-        remove_tree(path)
+        remove_tree(path, removed)
 
     monkeypatch.setattr(pod_directories, "remove_tree", remove_slowly)
     directories.remove("u")
@@ -118,7 +118,7 @@ def test_a_pod_started_again_while_its_old_directory_is_removed_keeps_its_files(
 def test_a_removal_that_was_cut_short_is_found_again_by_its_uid(
     directories: PodDirectories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(path: Path) -> None:
+    def killed(path: Path, removed: Removed | None = None) -> None:
         raise OSError(5, "killed", str(path))
 
     directories.make("u.1")
@@ -133,34 +133,6 @@ def test_a_removal_that_was_cut_short_is_found_again_by_its_uid(
     assert directories.uids() == ["u.1"]
     directories.remove("u.1")
     assert list(directories.pods.iterdir()) == []
-
-
-def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    here = os.open(victim, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=here)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = deeper
-    os.close(here)
-    remove_tree(victim)
-    assert not victim.exists()
-
-
-def test_links_are_removed_and_never_followed(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "file").write_text("kept")
-    victim = tmp_path / "victim"
-    (victim / "inner").mkdir(parents=True)
-    (victim / "inner" / "link").symlink_to(outside)
-    (victim / "link").symlink_to(outside / "file")
-    os.mkfifo(victim / "fifo")
-    remove_tree(victim)
-    assert not victim.exists()
-    assert (outside / "file").read_text() == "kept"
 
 
 def test_data_in_a_volume_of_an_unknown_plugin_keeps_the_pod_directory(directories: PodDirectories) -> None:
