@@ -217,6 +217,7 @@ class PodSyncService:
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},
+            host_ips=self.core.node_ips,
         )
         return await self.calls.perform(call, view)
 

@@ -67,7 +67,7 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
     spec = view.container(call.container)
     references = await outside.cluster.references(view.pod, spec)
     service_env = await outside.cluster.service_env(view.pod, static=view.static)
-    facts = await outside.facts_of(view.pod)
+    facts = replace(await outside.facts_of(view.pod), node_ips=view.host_ips)
     termination = ""
     if spec.get("terminationMessagePath"):
         termination = outside.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))

@@ -132,7 +132,7 @@ def _go_error(target: HttpTarget, error: Exception) -> str:
 async def _pod_ip(outside: Outside, view: PodView) -> str:
     """The address that the runtime gives the pod now; on the node's own network it is the node's. Raises _HttpError."""
     if (view.pod.get("spec") or {}).get("hostNetwork"):
-        addresses: tuple[Any, ...] = outside.facts.node_ips
+        addresses: tuple[Any, ...] = view.host_ips
     else:
         try:
             seen = await outside.look(view.uid)

@@ -49,6 +49,7 @@ class PodView:
     static: bool = True  # from any source but the API
     quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
+    host_ips: tuple[str, ...] = ()  # the node's, as the pod's status shows them
 
     @property
     def description(self) -> str:

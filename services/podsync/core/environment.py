@@ -12,6 +12,7 @@ from typing import Any
 
 from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.pod_addresses import one_per_family
 from shared.model.objects import Object
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError, utf8_length
 from shared.podspec.expansion import expand
@@ -79,9 +80,9 @@ def container_environment(
     space: ExecSpace | None = None,
 ) -> dict[str, str]:
     """The final environment: envFrom, then the container's own variables in order, the last of one name wins; then the
-    services' that are not among them. `pod_ips` is not looked at for hostNetwork pods; `references` has every one that
-    `environment_references` names, `env_files` every one of `environment_files`. Each variable is counted in `space`
-    before it is kept, also one that a later one of its name replaces. Raises ContainerConfigError."""
+    services' that are not among them. `pod_ips` and `facts.node_ips`: those of the pod's status; `references` has every
+    one that `environment_references` names, `env_files` every one of `environment_files`. Each variable is counted in
+    `space` before it is kept, also one that a later one of its name replaces. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}
     if spec.get("enableServiceLinks") is None:
         raise ContainerConfigError("nil pod.spec.enableServiceLinks encountered, cannot construct envvars")
@@ -227,21 +228,12 @@ def _value(kind: str, found: Object, key: str) -> str | None:
 
 
 def _status_fields(pod: Object, facts: NodeFacts, pod_ips: Sequence[str]) -> dict[str, str]:
-    """What the pod's status will say of addresses: a pod on the host's network has the host's."""
+    """What the pod's status says of addresses: a pod in the host's network has the host's."""
     of_host = (pod.get("spec") or {}).get("hostNetwork")
-    ips = facts.node_ips if of_host else ordered_ips(pod_ips, facts.node_ips)
+    ips = list(pod_ips or facts.node_ips) if of_host else one_per_family(pod_ips, facts.node_ips)
     return {
         "status.hostIP": facts.node_ips[0] if facts.node_ips else "",
         "status.hostIPs": ",".join(facts.node_ips),
         "status.podIP": ips[0] if ips else "",
         "status.podIPs": ",".join(ips),
     }
-
-
-def ordered_ips(pod_ips: Sequence[str], node_ips: Sequence[str]) -> tuple[str, ...]:
-    """One address of each family, that of the node's first address before the other."""
-    if not pod_ips:
-        return ()
-    prefers_v6 = ":" in (node_ips or pod_ips)[0]
-    families = [[ip for ip in pod_ips if (":" in ip) is v6] for v6 in (prefers_v6, not prefers_v6)]
-    return tuple(family[0] for family in families if family)

@@ -137,7 +137,7 @@ class CreateContainer(Call):
     sandbox_id: str
     sandbox_attempt: int
     image: ImageStatus
-    pod_ips: tuple[str, ...]
+    pod_ips: tuple[str, ...]  # as the pod's status shows them
     image_volumes: tuple[tuple[str, str], ...] = ()  # name of a volume -> reference of its image, as pulled
     target_id: str = ""  # of the container whose processes an ephemeral one is to see, "" = none
 

@@ -71,6 +71,11 @@ class PodSync:
         """Every pod of the node by UID."""
         return self.known.records
 
+    @property
+    def node_ips(self) -> tuple[str, ...]:
+        """The node's addresses for statuses, environments and hooks: the Node's, where it has none the machine's."""
+        return node_addresses(self.known.node) or self.settings.node_ips
+
     def start(self, now: float) -> list[Instruction]:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
         out: list[Instruction] = []
@@ -216,6 +221,7 @@ class PodSync:
             maximum_backoff=self.settings.maximum_backoff,
             still_listed=record.uid in self.known.desired,
             victims_until=self._patience_with_victims(record, now),
+            node_ips=self.node_ips,
             skew=self.known.skew,
         )
 
@@ -237,9 +243,8 @@ class PodSync:
     def _refresh_status(self, record: PodRecord, now: float) -> None:
         if not record.pod or not record.judged:
             return
-        node_ips = node_addresses(self.known.node) or self.settings.node_ips
         wall = now + self.known.skew
-        status = pod_status(record, now=wall, runtime_name=self.known.runtime_name, node_ips=node_ips)
+        status = pod_status(record, now=wall, runtime_name=self.known.runtime_name, node_ips=self.node_ips)
         if status["phase"] in TERMINAL_PHASES and not record.rejected:
             record.outcome = status["phase"]
         record.status = withheld(record, status)

@@ -1,9 +1,11 @@
-"""The addresses a pod's status shows: its own, at most one of each family, and its node's (reference pods.md 9.4).
+"""The addresses of a pod, for its status and its environment alike: its own, at most one of each family, and its
+node's (reference pods.md 9.4).
 
 Pure; addresses are texts.
 """
 
 import ipaddress
+from collections.abc import Sequence
 from typing import Any
 
 from services.podsync.core.record import PodRecord
@@ -16,10 +18,14 @@ def addresses(record: PodRecord, node_ips: tuple[str, ...]) -> Json:
     shown: Json = {}
     if node_ips:
         shown |= {"hostIP": node_ips[0], "hostIPs": [{"ip": ip} for ip in node_ips]}
-    ips = _of_host_network(record, node_ips) if record.host_network else _of_sandbox(record, node_ips)
-    if ips:
+    if ips := pod_ips(record, node_ips):
         shown |= {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
     return shown
+
+
+def pod_ips(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+    """The pod's own, [] while they are not known; in the node's network they are the node's."""
+    return _of_host_network(record, node_ips) if record.host_network else _of_sandbox(record, node_ips)
 
 
 def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
@@ -46,7 +52,7 @@ def _of_host_network(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
 
 def _of_sandbox(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
     for sandbox in record.ready_sandboxes:
-        if found := _one_per_family(sandbox.ips, v6_first=bool(node_ips) and _is_v6(node_ips[0])):
+        if found := one_per_family(sandbox.ips, node_ips):
             return found
     return _last_known(record)  # they stay after the stop
 
@@ -55,8 +61,10 @@ def _last_known(record: PodRecord) -> list[str]:
     return [entry["ip"] for entry in record.status.get("podIPs") or []]
 
 
-def _one_per_family(ips: tuple[str, ...], *, v6_first: bool) -> list[str]:
-    """Canonical text, the node's own family first; what is no address is left out."""
+def one_per_family(ips: Sequence[str], node_ips: Sequence[str]) -> list[str]:
+    """Canonical text, the family of the node's first address first (IPv4 where it has none); what is no address is left
+    out."""
+    v6_first = bool(node_ips) and _is_v6(node_ips[0])
     if len(ips) == 1 and ips[0].count(".") == 3:
         return list(ips)
     found: dict[bool, str] = {}

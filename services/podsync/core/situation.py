@@ -18,6 +18,7 @@ class World:
     maximum_backoff: float = 300.0  # seconds
     still_listed: bool = False  # a source lists the pod (API: its object is still there)
     victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped
+    node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them
     skew: float = 0.0  # seconds by which the wall clock has been set away from `now`
 
 

@@ -10,6 +10,7 @@ from services.podsync.core.crash_backoff import backoff_until, count_start
 from services.podsync.core.image_steps import error_event, find_image, need_of_container, next_volume_image
 from services.podsync.core.images import volume_key
 from services.podsync.core.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
+from services.podsync.core.pod_addresses import pod_ips
 from services.podsync.core.record import PodRecord, start_mark
 from services.podsync.core.situation import Step, World
 from shared.cri.interface import ImageStatus
@@ -69,7 +70,7 @@ def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: S
     image = record.images.get(name)
     if image is None:
         return find_image(record, need_of_container(spec), step, world)
-    return _create(record, kind, spec, newest, image, step)
+    return _create(record, kind, spec, newest, image, step, world)
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
@@ -107,6 +108,7 @@ def _create(
     newest: Container | None,
     image: ImageStatus,
     step: Step,
+    world: World,
 ) -> Call | None:
     name, sandbox = str(spec["name"]), record.sandboxes[0]
     mounted = dict.fromkeys(str(m.get("name")) for m in spec.get("volumeMounts") or ())
@@ -130,7 +132,7 @@ def _create(
         sandbox_id=sandbox.id,
         sandbox_attempt=sandbox.attempt,
         image=image,
-        pod_ips=sandbox.ips,
+        pod_ips=tuple(pod_ips(record, world.node_ips)),
         image_volumes=tuple((volume, found.id) for volume, found in images if found is not None),
         target_id=_target(record, spec) if kind is ContainerKind.EPHEMERAL else "",
     )

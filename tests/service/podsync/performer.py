@@ -1,7 +1,6 @@
 """podsync's calls over a fake runtime, without the core: one pod that runs, and what becomes of a call."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ class Performer:
             cgroups_per_qos=False,
         )
         self.calls: RuntimeCalls = calls_over(self.runtime, config, self.clock)
-        self.calls.facts = replace(self.calls.facts, node_ips=("127.0.0.1",))
         self.pod = pod
         self.ids: dict[str, str] = {}
         self.sandbox = ""
@@ -72,6 +70,7 @@ class Performer:
             active_pods=lambda: [self.pod],
             wanted=lambda: True,
             sandbox_of=dict.fromkeys(self.ids.values(), self.sandbox),
+            host_ips=("127.0.0.1",),
         )
 
     async def perform(self, call: Call) -> CallDone | CallFailed:

@@ -12,6 +12,7 @@ from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
+    NODE_OBJECT,
     NODE_OBSERVED,
     PODS_ADMITTED,
     PODS_DESIRED,
@@ -51,6 +52,7 @@ class Stage:
         )
         self.buses = {name: self.network.bus(name) for name in ("sources", "pleg", "volume", "server")}
         self.desired = self.buses["sources"].own(PODS_DESIRED)
+        self.node_object = self.buses["sources"].own(NODE_OBJECT)
         self.seen = self.buses["pleg"].own(RUNTIME_PODS)
         self.probed = self.buses["pleg"].own(PROBES_RESULTS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
