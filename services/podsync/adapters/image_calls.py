@@ -9,7 +9,7 @@ from services.podsync.core.instructions import InspectImage, PullImage
 
 async def inspect_image(outside: Outside, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
     """Look, and judge whether this pod may use it. Raises RuntimeCallError."""
-    found = await outside.pulls.inspect(view.pod, call.image, call.policy, outside.cluster)
+    found = await outside.pulls.inspect(view.pod, call.image, call.policy, outside.cluster, backed_off=call.backed_off)
     return replace(done, image=found.image, must_pull=found.must_pull, warnings=found.warnings)
 
 

@@ -59,9 +59,14 @@ class ImagePulls:
         self._qps, self._burst = config.registry_pull_qps, max(config.registry_burst, 1)
         self._tokens, self._filled_at = float(self._burst), clock.monotonic()
 
-    async def inspect(self, pod: Object, image: str, policy: str, cluster: ClusterReads) -> InspectedImage:
-        """Look for the image, a name with its tag. Raises RuntimeCallError."""
+    async def inspect(
+        self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
+    ) -> InspectedImage:
+        """Look for the image, a name with its tag. `backed_off`: it will not be pulled now, so an absent one needs no
+        pull secrets. Raises RuntimeCallError."""
         status = await self._runtime.image_status(image)
+        if status is None and backed_off:
+            return InspectedImage(None)
         settled = policy == "Never" if status is None else not self.access.is_kept
         try:
             secrets = await self._credentials.secrets(pod, image, cluster)

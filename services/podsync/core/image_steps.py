@@ -18,7 +18,7 @@ from services.podsync.core.instructions import Call, InspectImage, PullImage
 from services.podsync.core.record import PodRecord
 from services.podsync.core.situation import Step, World
 
-NEVER_PULL_RETRY_SECONDS = 10.0  # the image may be imported meanwhile; no event tells
+LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,18 +75,21 @@ def find_image(record: PodRecord, need: ImageNeed, step: Step, world: World) -> 
     except InvalidImageNameError as error:
         _say(record, need, step, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
         return None
+    until = pull_waits_until(record, image)
     if need.policy != "Always" and need.key not in record.pulls:
         return InspectImage(
-            uid=record.uid, container=need.container, volume=need.volume, image=image, policy=need.policy
+            uid=record.uid,
+            container=need.container,
+            volume=need.volume,
+            image=image,
+            policy=need.policy,
+            backed_off=until > world.now,
         )
     if need.policy == "Never":
         message = f'Container image "{image}" is not present with pull policy of Never'
         _say(record, need, step, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message))
-        record.pulls.discard(need.key)
-        record.container_retry_at[need.key] = world.now + NEVER_PULL_RETRY_SECONDS
-        step.wake_earlier(record.container_retry_at[need.key])
+        _look_again(record, need, world.now + LOOK_AGAIN_SECONDS, step)
         return None
-    until = pull_waits_until(record, image)
     if until > world.now:
         _wait_for_pull(record, need, image, until, step, world)
         return None
@@ -106,11 +109,21 @@ def _wait_for_pull(record: PodRecord, need: ImageNeed, image: str, until: float,
     back_off = record.image_backoff[image]
     shown_until = until - back_off.seconds / 2
     if world.now < shown_until and _said(record, need) in PULL_ERRORS:
-        step.wake_earlier(shown_until)
-        return
-    message = f'Back-off pulling image "{image}": {back_off.message}'
-    _say(record, need, step, "ImagePullBackOff", message, ("Normal", "BackOff", f'Back-off pulling image "{image}"'))
-    step.wake_earlier(until)
+        until = shown_until
+    else:
+        event = ("Normal", "BackOff", f'Back-off pulling image "{image}"')
+        _say(record, need, step, "ImagePullBackOff", f"{event[2]}: {back_off.message}", event)
+    if need.policy == "Always":
+        step.wake_earlier(until)
+    else:
+        _look_again(record, need, min(until, world.now + LOOK_AGAIN_SECONDS), step)
+
+
+def _look_again(record: PodRecord, need: ImageNeed, when: float, step: Step) -> None:
+    record.pulls.discard(need.key)
+    record.last_done = None  # the same look after a wait is no circle
+    record.container_retry_at[need.key] = when
+    step.wake_earlier(when)
 
 
 def _said(record: PodRecord, need: ImageNeed) -> str:

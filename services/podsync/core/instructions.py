@@ -115,6 +115,7 @@ class InspectImage(Call):
     image: str
     volume: str = ""  # the pod's volume whose image it is, "" for a container's
     policy: str = "IfNotPresent"  # imagePullPolicy
+    backed_off: bool = False  # a pull failed and the next one waits: only whether the image came otherwise matters
 
 
 @dataclass(frozen=True, kw_only=True)

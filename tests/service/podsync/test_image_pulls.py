@@ -221,3 +221,12 @@ async def test_of_many_secrets_a_few_are_held_at_a_time(stage: PullStage, monkey
 async def test_a_pod_with_very_many_pull_secrets_is_refused(stage: PullStage) -> None:
     with pytest.raises(ImageCallError, match=r"spec\.imagePullSecrets has 101 names, at most 100 are read"):
         await stage.pull(pod(*(f"s{n}" for n in range(101))))
+
+
+async def test_a_look_during_the_back_off_asks_for_no_secrets_unless_the_image_came(stage: PullStage) -> None:
+    looked = await stage.pulls.inspect(pod("missing"), IMAGE, "IfNotPresent", stage.cluster, backed_off=True)
+    assert (looked.image, looked.warnings) == (None, ())
+    stage.runtime.add_image(IMAGE)
+    looked = await stage.pulls.inspect(pod("missing"), IMAGE, "IfNotPresent", stage.cluster, backed_off=True)
+    assert looked.image is not None
+    assert looked.warnings != ()

@@ -8,7 +8,7 @@ import pytest
 
 from services.podsync.core.events import CallDone, CallFailed
 from services.podsync.core.images import InvalidImageNameError, count_pull_failure, with_default_tag
-from services.podsync.core.instructions import Call, CreateContainer, InspectImage, PullImage
+from services.podsync.core.instructions import Call, CreateContainer, InspectImage, LookAtPod, PullImage
 from services.podsync.core.record import PodRecord
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
@@ -229,3 +229,41 @@ def test_a_very_long_image_name_is_refused_in_a_short_text(part: str) -> None:
         with_default_tag(part * 200_000)
     assert process_time() - before < 0.5
     assert len(str(caught.value)) < 5_000
+
+
+@pytest.mark.parametrize("pod", [a_pod(containers=[a_container("c", image="data:1")]), with_image_volume(mounts=MOUNT)])
+def test_an_image_that_is_imported_while_its_pull_backs_off_is_found_within_ten_seconds(pod: Pod) -> None:
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
+    play.want(pod)
+    for _ in range(5):  # until a back-off of 160 s has begun
+        play.later(160)
+    assert record_of(play).reasons["c"][0] == "ImagePullBackOff"
+    pulls = play.log.count("PullImage")
+    play.images.add("data:1")
+    play.later(10)
+    assert ("c", 0) in play.running("u1")
+    assert play.log.count("PullImage") == pulls
+
+
+def test_while_a_pull_backs_off_the_image_is_looked_for_every_ten_seconds_and_nothing_else_happens() -> None:
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
+    play.want(a_pod(containers=[a_container("c", image="data:1"), a_container("d", image="data:1")]))
+    for _ in range(40):
+        play.later(40)
+    while record_of(play).reasons["c"][0] != "ImagePullBackOff":
+        play.later(5)
+    before, events = len(play.calls), len(play.events)
+    play.later(50)
+    looks = [call for call in play.calls[before:] if not isinstance(call, LookAtPod)]
+    assert {type(call) for call in looks} == {InspectImage}
+    assert all(isinstance(call, InspectImage) and call.backed_off for call in looks)
+    assert 8 <= len(looks) <= 12
+    assert play.events[events:] == []
+
+
+def test_what_is_always_pulled_is_not_looked_for() -> None:
+    play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
+    play.want(a_pod(containers=[a_container("c", imagePullPolicy="Always")]))
+    for _ in range(10):
+        play.later(60)
+    assert "InspectImage" not in play.log
