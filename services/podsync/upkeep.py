@@ -1,5 +1,5 @@
 """What podsync keeps up beside single pods: the cgroups of node and QoS classes, the rotation of logs, what is left of
-pods that are gone.
+pods and images that are gone.
 
 Wires these tasks to what the core knows; "not known" counts only once sources and runtime have told all and are fresh.
 """
@@ -44,6 +44,7 @@ class Upkeep:
         self._cgroups = NodeCgroups(calls.cgroups, config, self.active_pods, self._known, events.record, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
+        self._images = calls.pulls.access
         self._log_interval = config.container_log_monitor_interval
         self.cleans_logs = is_ours_alone(config)
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
@@ -53,6 +54,7 @@ class Upkeep:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cgroups.keep())
             tasks.create_task(self._rotation.keep(self._log_interval))
+            tasks.create_task(self._images.keep())
             if self.cleans_logs:
                 tasks.create_task(self._clean_up.keep())
             else:

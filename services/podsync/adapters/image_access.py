@@ -18,10 +18,12 @@ from services.podsync.core.keyring import TrackedCredential
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
-from shared.cri.interface import ImageStatus, Runtime
-from shared.timestamps import parse_rfc3339, rfc3339
+from shared.cri.interface import ImageStatus, Runtime, RuntimeCallError
+from shared.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
+
+PRUNE_SECONDS = 300.0  # as the kubelet's image garbage collection
 
 
 class ImageAccess:
@@ -103,15 +105,24 @@ class ImageAccess:
         if self._policy:
             await _to_the_end(self._end(image, keep=unheard))
 
-    async def prune(self, present: Iterable[str], until: float) -> None:
-        """Drop the records of images that the runtime no longer has (`present`: their references) and that were not
-        touched since `until`, wall seconds: when that list was asked for."""
-        known = frozenset(present)
-        async with self._lock:
-            for record in await asyncio.to_thread(self._files.all_pulled):
-                updated = parse_rfc3339(record.updated) or 0.0
-                if record.image_ref not in known and updated < until:
-                    await asyncio.to_thread(self._files.remove_pulled, record.image_ref)
+    async def keep(self) -> None:
+        """Drop the records of vanished images every PRUNE_SECONDS, until cancelled."""
+        while self._policy:
+            await asyncio.sleep(PRUNE_SECONDS)
+            try:
+                await self.prune()
+            except (RuntimeCallError, OSError) as error:
+                log.warning("the records of images that are gone are not removed, next try in 5 min: %s", error)
+
+    async def prune(self) -> None:
+        """Drop the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""
+        present = {image.id for image in await self._runtime.list_images()}
+        for image_ref in await asyncio.to_thread(self._files.pulled_refs):
+            if image_ref in present:
+                continue
+            async with self._lock:  # a pull that has just ended writes its record afterwards
+                if await self._runtime.image_status(image_ref) is None:
+                    await asyncio.to_thread(self._files.remove_pulled, image_ref)
 
     async def _note(self, image: str, image_ref: str, access: Access) -> bool:
         async with self._lock:

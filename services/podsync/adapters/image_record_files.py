@@ -55,9 +55,10 @@ class ImageRecordFiles:
         content = self._content(self._pulled / file_name(image_ref), False)
         return decode_record(content) if content else None
 
-    def all_pulled(self) -> list[PulledRecord]:
-        """Every record that can be read."""
-        return [decode_record(content) for path in _files(self._pulled) if (content := self._content(path, False))]
+    def pulled_refs(self) -> list[str]:
+        """The reference of every record that can be read."""
+        contents = (self._content(path, False) for path in _files(self._pulled))
+        return [decode_record(content).image_ref for content in contents if content]
 
     def write_pulled(self, record: PulledRecord) -> None:
         """Put the record in place of the one of the same image."""

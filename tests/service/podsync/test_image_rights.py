@@ -7,8 +7,12 @@ import pytest
 
 from services.podsync.adapters.image_pulls import ImageCallError
 from services.podsync.core.image_records import file_name
-from shared.cri.interface import RuntimeCallError
+from shared.cri.interface import ImageStatus, RuntimeCallError
+from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod
+from tests.service.podsync.stage import on_stage
+
+GONE = f"{REGISTRY}/gone:1"
 
 
 @pytest.fixture
@@ -254,16 +258,59 @@ async def test_a_record_that_cannot_be_read_is_none_and_told_once(
 
 
 async def test_records_of_images_that_are_gone_are_dropped(stage: PullStage) -> None:
-    stage.runtime.pullable.add(f"{REGISTRY}/gone:1")
+    stage.runtime.pullable.add(GONE)
     await stage.pull(pod())
-    await stage.pull(pod(), f"{REGISTRY}/gone:1")
-    gone = stage.runtime.images.pop(f"{REGISTRY}/gone:1")
-    stage.runtime.images.pop(gone.id, None)
-    present = [image.id for image in await stage.runtime.list_images()]
-    await stage.pulls.access.prune(present, until=0.0)
-    assert len(stage.files("pulled")) == 2, "touched since"
-    await stage.pulls.access.prune(present, until=stage.runtime.clock.wall() + 60)
-    assert [record["imageRef"] for record in stage.files("pulled")] == present
+    await stage.pull(pod(), GONE)
+    remove_image(stage, GONE)
+    await stage.pulls.access.prune()
+    assert [record["imageRef"] for record in stage.files("pulled")] == [stage.runtime.images[IMAGE].id]
+
+
+async def test_an_image_pulled_again_while_records_are_dropped_keeps_or_gets_its_record(stage: PullStage) -> None:
+    await stage.pull(pod())
+    images = dict(stage.runtime.images)
+    remove_image(stage, IMAGE)
+    listed = stage.runtime.list_images
+
+    async def pulled_meanwhile() -> tuple[ImageStatus, ...]:
+        found = await listed()
+        stage.runtime.images |= images
+        return found
+
+    stage.runtime.list_images = pulled_meanwhile  # type: ignore[method-assign]
+    await stage.pulls.access.prune()
+    assert len(stage.files("pulled")) == 1
+
+
+async def test_no_record_is_dropped_while_the_runtime_does_not_answer(stage: PullStage) -> None:
+    await stage.pull(pod())
+    remove_image(stage, IMAGE)
+    for call in ("ListImages", "ImageStatus"):
+        stage.runtime.fail(call)
+        with pytest.raises(RuntimeCallError):
+            await stage.pulls.access.prune()
+        assert len(stage.files("pulled")) == 1
+    await stage.pulls.access.prune()
+    assert stage.files("pulled") == []
+
+
+async def test_podsync_drops_the_records_of_vanished_images_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.podsync.adapters.image_access.PRUNE_SECONDS", 0.01)
+    records = tmp_path / "root/image_manager/pulled"
+    async with on_stage(tmp_path, FakeRuntime(pullable=[IMAGE]), cgroups_per_qos=False) as node:
+        container = {"name": "c", "image": IMAGE}
+        spec = {"containers": [container], "restartPolicy": "Always", "enableServiceLinks": True}
+        node.want({"metadata": {"name": "web", "namespace": "ns", "uid": "u1"}, "spec": spec})
+        await node.until(lambda: records.is_dir() and list(records.iterdir()))
+        node.runtime.images.clear()
+        await node.until(lambda: not list(records.iterdir()))
+
+
+def remove_image(stage: PullStage, image: str) -> None:
+    """As an administrator does, beside the agent."""
+    stage.runtime.images.pop(stage.runtime.images.pop(image).id, None)
 
 
 async def test_a_look_at_what_was_just_pulled_may_fail(stage: PullStage) -> None:
