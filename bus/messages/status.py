@@ -34,6 +34,7 @@ class IssuedToken:
 
     token: str = field(default="", repr=False)
     expiration: str = ""  # RFC3339
+    lifetime: int = 0  # seconds from its issue to `expiration`, 0 = unknown; may be less than was asked for
     not_found: bool = False
     error: str = ""  # the API server's words; "" with a token
 

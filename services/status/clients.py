@@ -1,4 +1,7 @@
-"""The clients through which status writes to the API server: three, so that none of them can hold up another."""
+"""The clients through which status writes to the API server, so that none of them can hold up a more urgent one.
+
+In order of urgency: the lease and the node's status, pod statuses, tokens, events; reviews for strangers beside them.
+"""
 
 from dataclasses import dataclass
 
@@ -7,8 +10,18 @@ from shared.kube.interface import ApiClient
 
 @dataclass(frozen=True)
 class Clients:
-    """The kubelet's three clients (reference config.md 6.1), each with its own connections and its own rate limit."""
+    """The kubelet's three clients (reference config.md 6.1), and what the other processes ask for apart from them.
+    Each has its own connections; `tokens` shares the rate limit of `kube`, and `token_reviews` that of `reviews`, and
+    comes after it."""
 
-    kube: ApiClient  # pods, mirror pods, reviews, tokens: kubeAPIQPS and kubeAPIBurst
     heartbeat: ApiClient  # node status and lease: no rate limit, a short time limit
+    kube: ApiClient  # pods and mirror pods: kubeAPIQPS and kubeAPIBurst
+    tokens: ApiClient  # tokens of service accounts
+    reviews: ApiClient  # what a user may do: a rate limit of its own, by kubeAPIQPS and kubeAPIBurst
+    token_reviews: ApiClient  # whose a bearer token is: anybody who reaches the server's port may ask
     events: ApiClient  # Events: eventRecordQPS and eventBurst
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for client in (self.heartbeat, self.kube, self.tokens, self.reviews, self.token_reviews, self.events):
+            await client.close()

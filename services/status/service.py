@@ -48,11 +48,16 @@ def build(context: Context) -> "Status":
 
 
 def clients_of(config: EffectiveConfig) -> Clients:
-    """The three clients of a cluster member, none of them connected yet."""
+    """The clients of a cluster member, none of them connected yet."""
     run_dir, patience = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
+    kube = kube_client(run_dir, qps=config.kube_api_qps, burst=config.kube_api_burst, timeout=SLOW)
+    reviews = kube_client(run_dir, qps=config.kube_api_qps, burst=config.kube_api_burst, timeout=SLOW)
     return Clients(
-        kube=kube_client(run_dir, qps=config.kube_api_qps, burst=config.kube_api_burst, timeout=SLOW),
         heartbeat=kube_client(run_dir, qps=NO_LIMIT, burst=0, timeout=patience),
+        kube=kube,
+        tokens=kube.behind(),
+        reviews=reviews,
+        token_reviews=reviews.behind(),
         events=kube_client(run_dir, qps=config.event_record_qps, burst=config.event_burst, timeout=SLOW),
     )
 
@@ -115,8 +120,7 @@ class Status:
                     running.create_task(self._keep(name, run), name=f"status {name}")
         finally:
             if self._clients is not None:
-                for client in (self._clients.kube, self._clients.heartbeat, self._clients.events):
-                    await client.close()
+                await self._clients.close()
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         trouble = f"part {name}"

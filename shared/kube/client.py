@@ -21,7 +21,7 @@ from shared.kube.connection import Connection, open_connection
 from shared.kube.credentials import FileMark, credentials_path, load_credentials, mark_of
 from shared.kube.failures import unreachable
 from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
-from shared.kube.rate_limit import TokenBucket
+from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
 from shared.model.objects import Object
 from shared.version import KUBERNETES_RELEASE
@@ -61,11 +61,19 @@ class KubeClient:
     def __init__(self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock) -> None:
         self._run_dir, self._path = run_dir, credentials_path(run_dir)
         self._timeout, self._clock = timeout, clock
-        self._bucket = TokenBucket(qps, burst, clock.monotonic())
+        self._queue = RequestQueue(qps, burst, clock)
+        self._urgency = Urgency.FIRST
         self._user_agent = user_agent()
         self._connection: Connection | None = None
         self._closed = False
         self._mark: FileMark | None = None  # of the credentials.json that `_connection` was opened with
+
+    def behind(self) -> "KubeClient":
+        """Another client with the same rate limit and time limit and its own connections, whose requests pass the
+        rate limit after those of this one (`shared.kube.request_queue`)."""
+        other = KubeClient(self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock)
+        other._queue, other._urgency = self._queue, Urgency.LATER
+        return other
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
         """GET one object or a list."""
@@ -143,12 +151,7 @@ class KubeClient:
         return asyncio.get_running_loop().time() + timeout
 
     async def _take_token(self) -> None:
-        if delay := self._bucket.take(self._clock.monotonic()):
-            try:
-                await asyncio.sleep(delay)
-            except asyncio.CancelledError:
-                self._bucket.give_back()
-                raise
+        await self._queue.enter(self._urgency)
 
     @asynccontextmanager
     async def _answered(

@@ -1,5 +1,7 @@
 """The rate limit of one client: a token bucket, told the time. Pure."""
 
+_ROUNDING = 1e-9  # tokens: a sum of fractions is not quite what it should be
+
 
 class TokenBucket:
     """`qps` tokens a second up to `burst` in store (reference config.md 6.1); a negative `qps` is no limit.
@@ -20,6 +22,13 @@ class TokenBucket:
         self._at = max(self._at, now)
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._qps)
+
+    def ready_in(self, now: float) -> float:
+        """Seconds until a token is there to be taken; 0 = now."""
+        if self._qps < 0:
+            return 0.0
+        tokens = self._tokens + max(0.0, now - self._at) * self._qps
+        return max(0.0, (1.0 - tokens) / self._qps) if tokens < 1.0 - _ROUNDING else 0.0
 
     def give_back(self) -> None:
         """Return a token that was taken and not used: its caller was cancelled while it waited."""

@@ -164,7 +164,7 @@ class Node:
                 actions = VolumeActions(self.volumes, self.story, self.oracle)
                 service._operations.actions = actions
             case _:
-                clients = StatusClients(*(self.api.client(USER) for _ in range(3)))
+                clients = StatusClients(*(self.api.client(USER) for _ in range(6)))
                 service = Status(context, clients, host=self.host, generation="g", chance=lambda: 0.5)
         self.services[context.service] = service
         self.mutate(context.service, service)

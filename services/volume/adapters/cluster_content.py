@@ -93,7 +93,7 @@ class ClusterContent:
         wall, now, jitter = self._clock.wall(), self._clock.monotonic(), self._jitter()
         cached = self._tokens.fresh(key, wall=wall, now=now, jitter=jitter)
         if cached is not None:
-            return FoundToken(cached.token), cached.refresh_at(key.seconds, jitter)
+            return FoundToken(cached.token), cached.refresh_at(jitter)
         request = RequestToken(namespace=key.namespace, service_account=key.service_account, spec=key.request)
         error, patience = "", Patience.NONE
         try:
@@ -106,8 +106,8 @@ class ClusterContent:
             error = str(failure)
         wall, now = self._clock.wall(), self._clock.monotonic()
         if not error:
-            cached = self._tokens.issued(key, issued.token, issued.expiration, now=now)
-            return FoundToken(cached.token), cached.refresh_at(key.seconds, jitter)
+            cached = self._tokens.issued(key, issued.token, issued.expiration, issued.lifetime, now=now)
+            return FoundToken(cached.token), cached.refresh_at(jitter)
         try:
             cached = self._tokens.after_failure(key, error, wall=wall)
         except TokenError as failure:

@@ -57,23 +57,26 @@ class CachedToken:
     token: str = field(repr=False)
     expires: float | None  # wall
     received: float  # monotonic
+    lifetime: int | None  # seconds from issue to `expires`; None = it is not renewed
 
-    def needs_refresh(self, seconds: int | None, *, wall: float, now: float, jitter: float) -> bool:
+    def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
         """Four fifths of its life, or a day, are over: by the clock that issued it, or by the time that has passed."""
-        if seconds is None:
+        if self.lifetime is None:
             return False
-        if now >= self.refresh_at(seconds, jitter):
+        if now >= self.refresh_at(jitter):
             return True
         if self.expires is None:
             return False
-        issued = self.expires - seconds
-        return wall > issued + LONGEST_USE - jitter or wall > self.expires - seconds / 5 - jitter
+        return wall > self.expires - self.lifetime + self._used(jitter)
 
-    def refresh_at(self, seconds: int | None, jitter: float) -> float:
+    def refresh_at(self, jitter: float) -> float:
         """The monotonic moment of the next refresh."""
-        if seconds is None:
-            return math.inf
-        return self.received + max(min(seconds * 0.8, LONGEST_USE) - jitter, 1.0)
+        return math.inf if self.lifetime is None else self.received + self._used(jitter)
+
+    def _used(self, jitter: float) -> float:
+        """Seconds for which it is used; the jitter takes at most a tenth of the lifetime."""
+        lifetime = self.lifetime or 0
+        return min(lifetime * 0.8, LONGEST_USE) - min(jitter, lifetime / 10)
 
     def expired(self, *, wall: float) -> bool:
         """The API server takes it no more."""
@@ -89,13 +92,14 @@ class TokenCache:
     def fresh(self, key: TokenKey, *, wall: float, now: float, jitter: float) -> CachedToken | None:
         """The token to use without asking; None = ask for one."""
         cached = self._tokens.get(key)
-        if cached is None or cached.needs_refresh(key.seconds, wall=wall, now=now, jitter=jitter):
+        if cached is None or cached.needs_refresh(wall=wall, now=now, jitter=jitter):
             return None
         return cached
 
-    def issued(self, key: TokenKey, token: str, expiration: str, *, now: float) -> CachedToken:
-        """A new token came; `expiration` is RFC 3339."""
-        cached = self._tokens[key] = CachedToken(token, _moment(expiration), now)
+    def issued(self, key: TokenKey, token: str, expiration: str, lifetime: int, *, now: float) -> CachedToken:
+        """A new token came; `expiration` is RFC 3339, `lifetime` the seconds to it from its issue, 0 = as requested."""
+        known = None if key.seconds is None else lifetime or key.seconds
+        cached = self._tokens[key] = CachedToken(token, _moment(expiration), now, known)
         return cached
 
     def after_failure(self, key: TokenKey, error: str, *, wall: float) -> CachedToken:

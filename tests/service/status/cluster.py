@@ -82,8 +82,7 @@ class Cluster:
 
     async def start(self) -> None:
         bus = self.network.bus("status")
-        client = self.server.client(USER)
-        clients = Clients(kube=client, heartbeat=client, events=client)
+        clients = self.clients = Clients(*(self.server.client(USER) for _ in range(6)))
         context = Context("status", self.config, bus, self.network.clock, asyncio.Event())
         pods = Pods(context, clients, bus.own(STATUS_WRITTEN))
         Reviews(context, clients, lambda: 0.0)

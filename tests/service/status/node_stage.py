@@ -145,7 +145,7 @@ class NodeStage:
     async def start(self, generation: str = "g1") -> None:
         """A new life of status."""
         bus = self.network.bus("status")
-        clients = Clients(FakeClient(self.api, USER), self.heartbeat, FakeClient(self.api, USER))
+        clients = Clients(self.heartbeat, *(FakeClient(self.api, USER) for _ in range(5)))
         context = Context("status", self.config, bus, self.clock, asyncio.Event())
         service = Status(context, clients, host=self.host, generation=generation, chance=lambda: 0.5)
         await bus.start()

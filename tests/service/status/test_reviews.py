@@ -95,6 +95,53 @@ async def test_a_token_is_requested(tmp_path: Path) -> None:
 
 
 @on_virtual_time
+async def test_what_strangers_make_it_ask_passes_no_limit_of_the_pods(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    used: list[tuple[str, str]] = []
+    for name in ("heartbeat", "kube", "tokens", "reviews", "token_reviews", "events"):
+
+        async def create(path: str, body: Any, *, timeout: float | None = None, name: str = name) -> Any:
+            used.append((name, path.rpartition("/")[2]))
+            return {"status": {}}
+
+        getattr(cluster.clients, name).create = create
+    await asked(cluster, ReviewToken(token="x"), Reviewed)
+    await asked(cluster, ReviewAccess(spec={}), Reviewed)
+    await asked(cluster, RequestToken(namespace="default", service_account="a", spec={}), IssuedToken)
+    assert used == [("token_reviews", "tokenreviews"), ("reviews", "subjectaccessreviews"), ("tokens", "token")]
+    await cluster.stop()
+
+
+@pytest.mark.parametrize(
+    ("request_of", "answer", "most"),
+    [
+        (lambda number: ReviewToken(token=f"t{number}"), Reviewed, 100),
+        (lambda number: ReviewAccess(spec={"user": f"u{number}"}), Reviewed, 100),
+        (lambda number: RequestToken(namespace="default", service_account=f"a{number}", spec={}), IssuedToken, 500),
+    ],
+    ids=["tokens reviewed", "access reviewed", "tokens requested"],
+)
+@on_virtual_time
+async def test_what_is_pending_is_bounded(tmp_path: Path, request_of: Any, answer: type[Any], most: int) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    cluster.server.slow(5)
+    asking = [
+        asyncio.create_task(cluster.podsync.ask("status", request_of(number), answer, timeout=60))
+        for number in range(most + 20)
+    ]
+    await pass_time(cluster.network, 1)
+    refused = [task.result() for task in asking if task.done()]
+    assert len(refused) == 20
+    assert all(f"{most} " in one.error and "are pending already" in one.error for one in refused)
+    await pass_time(cluster.network, 30)
+    assert all(task.done() for task in asking)
+    assert "pending" not in (await asked(cluster, request_of(0), answer, 30)).error
+    await cluster.stop()
+
+
+@on_virtual_time
 async def test_a_node_on_its_own_says_so(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.start_podsync()

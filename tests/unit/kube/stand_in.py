@@ -70,9 +70,11 @@ def put_credentials(run_dir: Path, version: int, server: str, **fields: Any) -> 
 
 
 @asynccontextmanager
-async def client_of(run_dir: Path, *, timeout: float = 20, qps: float = -1) -> AsyncIterator[KubeClient]:
+async def client_of(
+    run_dir: Path, *, timeout: float = 20, qps: float = -1, burst: int = 10
+) -> AsyncIterator[KubeClient]:
     """A client that is closed at the end."""
-    client = kube_client(run_dir, qps=qps, burst=10, timeout=timeout, clock=SystemClock())
+    client = kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, clock=SystemClock())
     try:
         yield client
     finally:

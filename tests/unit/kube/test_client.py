@@ -232,3 +232,26 @@ async def test_a_proxy_is_asked_and_its_password_never_told(tmp_path: Path) -> N
         with pytest.raises(ApiUnreachableError, match=r"^api\.test:6443: the proxy cannot be reached") as caught:
             await client.get("/x")
     assert "hidden" not in str(caught.value)
+
+
+async def test_requests_of_the_client_behind_wait_for_those_of_the_one_before(tmp_path: Path) -> None:
+    """They share one rate limit and no connection."""
+    put, came = "/api/v1/namespaces/n/pods/p/status", asyncio.Event()
+    async with serving() as server, client_of(tmp_path, qps=20, burst=1) as client:
+        put_credentials(tmp_path, 1, server.url)
+        behind = client.behind()
+
+        async def answer(_: web.Request) -> web.Response:
+            came.set()
+            return web.json_response({"kind": "Pod"})
+
+        server.handler = answer
+        tokens = [asyncio.create_task(behind.create(f"/tokens/{number}", {})) for number in range(100)]
+        await came.wait()
+        await client.patch(put, {})
+        before = [request.path for request in server.requests].index(put)
+        for task in tokens:
+            task.cancel()
+        await asyncio.gather(*tokens, return_exceptions=True)
+        await behind.close()
+    assert before <= 3

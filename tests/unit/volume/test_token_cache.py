@@ -12,9 +12,9 @@ T0 = 1_700_000_000.0  # wall
 EXPIRES = "2023-11-14T23:13:20Z"  # T0 and an hour
 
 
-def issued(key: TokenKey = KEY, expires: str = EXPIRES) -> TokenCache:
+def issued(key: TokenKey = KEY, expires: str = EXPIRES, lifetime: int = 0) -> TokenCache:
     cache = TokenCache()
-    cache.issued(key, "jwt", expires, now=100.0)
+    cache.issued(key, "jwt", expires, lifetime, now=100.0)
     return cache
 
 
@@ -36,15 +36,23 @@ def issued(key: TokenKey = KEY, expires: str = EXPIRES) -> TokenCache:
 def test_renewal_at_four_fifths_or_a_day_by_either_clock(
     seconds: int | None, age: float, jitter: float, needed: bool, clock: str
 ) -> None:
-    token = CachedToken("jwt", T0 + (seconds or 0), 0.0)
+    token = CachedToken("jwt", T0 + (seconds or 0), 0.0, seconds)
     wall, now = (T0 + age, 0.0) if clock == "wall" else (T0, float(age))
-    assert token.needs_refresh(seconds, wall=wall, now=now, jitter=jitter) is needed
+    assert token.needs_refresh(wall=wall, now=now, jitter=jitter) is needed
 
 
 def test_the_next_look_is_when_the_renewal_is_due() -> None:
-    token = CachedToken("jwt", T0 + HOUR, 100.0)
-    assert token.refresh_at(HOUR, 5.0) == 100 + 2880 - 5
-    assert token.refresh_at(None, 5.0) == math.inf
+    assert CachedToken("jwt", T0 + HOUR, 100.0, HOUR).refresh_at(5.0) == 100 + 2880 - 5
+    assert CachedToken("jwt", T0 + HOUR, 100.0, 10).refresh_at(9.0) == 100 + 8 - 1
+    assert CachedToken("jwt", T0 + HOUR, 100.0, None).refresh_at(5.0) == math.inf
+
+
+def test_a_token_whose_lifetime_was_shortened_is_renewed_once_in_that_lifetime() -> None:
+    cache = issued(expires="2023-11-14T22:23:20Z", lifetime=600)  # T0 and ten minutes, where an hour was asked for
+    assert cache.fresh(KEY, wall=T0 + 1, now=101.0, jitter=9.0) is not None
+    assert cache.fresh(KEY, wall=T0 + 470, now=570.0, jitter=9.0) is not None
+    assert cache.fresh(KEY, wall=T0 + 472, now=572.0, jitter=9.0) is None
+    assert cache.issued(KEY, "jwt", "2023-11-14T22:23:20Z", 600, now=100.0).refresh_at(9.0) == 100 + 471
 
 
 def test_a_good_token_is_used_without_asking() -> None:

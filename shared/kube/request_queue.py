@@ -1,0 +1,62 @@
+"""The order in which the requests of one client pass its rate limit: by urgency, then by arrival.
+
+Requests of several clients may share one queue, and so one limit. Knows nothing of what is requested.
+"""
+
+import asyncio
+from enum import IntEnum
+
+from shared.clock import Clock
+from shared.kube.rate_limit import TokenBucket
+
+_FAIR = 8  # every eighth turn goes to whoever has waited longest, so that no urgency waits for ever
+
+
+class Urgency(IntEnum):
+    """Which requests go first when the rate limit holds several back."""
+
+    FIRST = 0
+    LATER = 1
+
+
+class RequestQueue:
+    """One rate limit: `qps` < 0 = none, 0 = 5 a second; `burst` requests at once. Belongs to one event loop."""
+
+    def __init__(self, qps: float, burst: int, clock: Clock) -> None:
+        self._clock = clock
+        self._bucket = TokenBucket(qps, burst, clock.monotonic())
+        self._waiting: dict[Urgency, dict[int, asyncio.Future[None]]] = {urgency: {} for urgency in Urgency}
+        self._arrivals = self._turns = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self, urgency: Urgency) -> None:
+        """Return when the request may be sent. Cancelled, it takes no token."""
+        self._arrivals += 1
+        arrival, turn = self._arrivals, asyncio.get_running_loop().create_future()
+        self._waiting[urgency][arrival] = turn
+        self._serve()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if self._waiting[urgency].pop(arrival, None) is None:  # it had got its turn and did not use it
+                self._bucket.give_back()
+                self._serve()
+            raise
+
+    def _serve(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while any(self._waiting.values()):
+            now = self._clock.monotonic()
+            if delay := self._bucket.ready_in(now):
+                self._timer = asyncio.get_running_loop().call_later(delay, self._serve)
+                return
+            self._bucket.take(now)
+            self._next().set_result(None)
+
+    def _next(self) -> asyncio.Future[None]:
+        self._turns += 1
+        queues = [queue for queue in self._waiting.values() if queue]
+        chosen = min(queues, key=lambda queue: next(iter(queue))) if self._turns % _FAIR == 0 else queues[0]
+        return chosen.pop(next(iter(chosen)))
