@@ -15,8 +15,8 @@ Owns
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
     the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it, for at
-    most a hundred of them. Node and pods have a client of their own. After an outage every watch begins anew with a
-    list.
+    most a hundred of them. Node and pods have a client of their own. Watches resume from their last version, also
+    after an outage; a list follows only where that version expired or the API server's store went back.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.

@@ -53,7 +53,7 @@ class ClusterPods:
             selector=f"spec.nodeName={config.node_name}",
             on_list=self._on_list,
             on_change=self._on_change,
-            reflector=Reflector(longest_pause=PROMPT_PAUSE, lists_after_break=True),
+            reflector=Reflector(longest_pause=PROMPT_PAUSE),
         )
         place = Path("sources") / "pods"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.sources.api_server import ApiServer, AskAgainError
+from services.sources.api_server import ApiServer, AskAgainError, Until
 from services.sources.core.api_objects import metadata_text, read_list
-from services.sources.core.reflector import ListAll, Pause, Reflector, WatchFrom
+from services.sources.core.reflector import SPREAD, ListAll, Pause, Reflector, WatchFrom
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -32,38 +32,52 @@ class ListWatch:
     on_change: Callable[[str, Any], None]
     reflector: Reflector = field(default_factory=Reflector)
     on_failure: Callable[[], None] = lambda: None  # the list could not be read
-    probes: bool = False  # asks anew as soon as anybody's request failed, to learn when the API server is there again
+    probes: bool = False  # asks again once any request failed, to see the API server's return; compares its store then
     selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
     _forbidden: int = field(default=0, init=False)  # in a row
+    _history: int = field(default=0, init=False)  # of the API server's store, that our version is of
+    _outages: int = field(default=0, init=False)  # before our last list
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            match self.reflector.next_step(self.api.chance()):
-                case ListAll():
-                    await self._list()
-                case WatchFrom(version, timeout):
-                    await self._watch(version, timeout)
-                case Pause(seconds, interruptible):
-                    await self.api.pause(seconds, interruptible=interruptible)
+            if self._history != self.api.history or self._is_unproven:
+                self._history = self.api.history
+                self.reflector.went_back()
+            try:
+                match self.reflector.next_step(self.api.chance()):
+                    case ListAll():
+                        await self._list()
+                    case WatchFrom(version, timeout):
+                        await self._watch(version, timeout)
+                    case Pause(seconds, interruptible):
+                        await self.api.pause(seconds, interruptible=interruptible, spread=self._spread)
+            except AskAgainError:
+                await asyncio.sleep(self._spread * self.api.chance())
+
+    @property
+    def _is_unproven(self) -> bool:
+        """There was an outage since the list by which the API server's store is compared."""
+        return self.probes and self._outages != self.api.outages
+
+    @property
+    def _spread(self) -> float:
+        return 0.0 if self.probes else SPREAD
 
     async def _list(self) -> None:
         query = {"fieldSelector": self.selector} if self.selector else {}
-        began = self.api.clock.monotonic()
+        newest, history, outages = self.api.newest, self.api.history, self.api.outages
         try:
-            async with self.api.waiting():
+            async with self.api.waiting(Until.OUTAGE_OVER):
                 answer = await self.client.get(self.path, query, timeout=self.reflector.patience)
-        except AskAgainError:
-            return
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
             if unknown and self.selector and not self.selector_needed:
                 _log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
                 self.selector = ""
                 return
-            now = self.api.clock.monotonic()
-            self.reflector.list_failed(error, now=now, chance=self.api.chance(), waited=now - began)
+            self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
             self._say(error)
             self.on_failure()
             return
@@ -75,6 +89,11 @@ class ListWatch:
             return
         items, version = found
         self.reflector.listed(version)
+        self._history = history
+        if self.probes:
+            self._outages = outages
+            self._history = self.api.compared(version, newest)
+        self.api.saw(version)
         self.on_list(items)
         self.synced.set()
         self._answered()
@@ -87,25 +106,24 @@ class ListWatch:
         opened = False
         try:
             async with contextlib.AsyncExitStack() as stack:
-                watch = self.client.watch(self.path, query, timeout=timeout)
-                async with self.api.waiting(self.reflector.patience):
+                watch = self.client.watch(self.path, query, timeout=timeout, patience=self.reflector.patience)
+                async with self.api.waiting(Until.OUTAGE_OVER | Until.WENT_BACK):
                     stream = await stack.enter_async_context(watch)
                 opened = True
                 self.reflector.watch_opened()
                 self._answered()
-                async with self.api.waiting(probe=self.probes):
+                if self._is_unproven:
+                    return
+                until = Until.WENT_BACK | Until.FAILURE if self.probes else Until.WENT_BACK
+                async with self.api.waiting(until):
                     async for event in stream:
                         events += 1
                         self._take(event)
                         if not self.reflector.version:
                             return
-        except AskAgainError:
-            self.reflector.outage_over()
-            return
         except ApiError as error:
             now = self.api.clock.monotonic()
-            waited = 0.0 if opened else now - began
-            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), waited=waited, opened=opened)
+            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), opened=opened)
             if opened or (
                 isinstance(error, ApiStatusError) and error.gone
             ):  # it will be resumed, or listed; that may well succeed
@@ -131,3 +149,4 @@ class ListWatch:
         elif event.type != "BOOKMARK":
             _log.debug("%s: a watch event of type %s is not understood", self.what, event.type)
         self.reflector.saw(metadata_text(event.object, "resourceVersion"))
+        self.api.saw(self.reflector.version)

@@ -7,7 +7,8 @@ from bus.messages.sources import FoundObject
 from services.sources.api_server import ApiServer
 from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
 
-TIMEOUT = 4.0  # seconds; whoever asks waits five
+TIMEOUT = 4.0  # seconds from sending the request; whoever asks waits five
+WAIT = 5.0  # seconds in all, also for the rate limit: a read that no asker waits for any more leaves its queue
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
 
@@ -17,6 +18,18 @@ async def live_read(
 ) -> FoundObject:
     """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments. An outage
     that is noticed here is one for every watch, and so is its end."""
+    try:
+        async with asyncio.timeout(WAIT):
+            return await _read(api, client, path, query, may_lag=may_lag)
+    except TimeoutError:
+        return FoundObject(
+            object=None, error=f"{path}: more is asked of the API server than its rate limit lets through"
+        )
+
+
+async def _read(
+    api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None, *, may_lag: bool
+) -> FoundObject:
     retries = iter(FORBIDDEN_RETRIES if may_lag else ())
     while True:
         try:
@@ -24,8 +37,8 @@ async def live_read(
             api.is_there()
             return FoundObject(object=found)
         except ApiStatusError as error:
-            delay = next(retries, None) if error.forbidden else None
-            if delay is None:
+            delay = next(retries, None) if error.forbidden else error.retry_after
+            if delay is None or delay >= WAIT:
                 return FoundObject(object=None, not_found=error.not_found, error=str(error))
             await asyncio.sleep(delay)
         except ApiUnreachableError as error:

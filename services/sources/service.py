@@ -32,7 +32,8 @@ def build(context: Context) -> "Sources":
 
     def client() -> ApiClient:
         qps, burst = config.kube_api_qps, config.kube_api_burst
-        return kube_client(config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock)
+        # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
+        return kube_client(config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0)
 
     return Sources(context, Clients(node=client(), objects=client()))
 

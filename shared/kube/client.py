@@ -17,16 +17,16 @@ import orjson
 from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
 from shared.kube.answers import MalformedAnswerError, decode_object, retry_after_seconds, status_error
-from shared.kube.connection import Connection, open_connection
+from shared.kube.connection import Connection, Way, open_connection
 from shared.kube.credentials import FileMark, credentials_path, load_credentials, mark_of
 from shared.kube.failures import unreachable
-from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.kube.interface import ApiMalformedError, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
 from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
 from shared.model.objects import Object
 from shared.version import KUBERNETES_RELEASE
 
-_ATTEMPTS = 10  # further tries of a request that the server put off
+ATTEMPTS = 10  # further tries of a request that the server put off
 _PUT_OFF = 1.0  # seconds, where a 429 does not say how long
 _LATER = 30.0  # seconds by which our end of a watch comes after the server's
 _LARGEST = 256 * 2**20  # bytes of one answer
@@ -40,12 +40,16 @@ def kube_client(
     burst: int,
     timeout: float,
     clock: Clock | None = None,
+    attempts: int = ATTEMPTS,
 ) -> "KubeClient":
-    """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds.
+    """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds;
+    `attempts`: how often a request that the server put off is tried again.
 
     Needs nothing to be there yet: while bootstrap has written no credentials, requests raise ApiUnreachableError.
     """
-    return KubeClient(Path(run_dir), qps=qps, burst=burst, timeout=timeout, clock=clock or SystemClock())
+    return KubeClient(
+        Path(run_dir), qps=qps, burst=burst, timeout=timeout, clock=clock or SystemClock(), attempts=attempts
+    )
 
 
 def user_agent() -> str:
@@ -58,9 +62,11 @@ def user_agent() -> str:
 class KubeClient:
     """`ApiClient` over HTTP/1.1. Belongs to one event loop; `close` it."""
 
-    def __init__(self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock) -> None:
+    def __init__(
+        self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock, attempts: int = ATTEMPTS
+    ) -> None:
         self._run_dir, self._path = run_dir, credentials_path(run_dir)
-        self._timeout, self._clock = timeout, clock
+        self._timeout, self._clock, self._attempts = timeout, clock, attempts
         self._queue = RequestQueue(qps, burst, clock)
         self._urgency = Urgency.FIRST
         self._user_agent = user_agent()
@@ -71,7 +77,9 @@ class KubeClient:
     def behind(self) -> "KubeClient":
         """Another client with the same rate limit and time limit and its own connections, whose requests pass the
         rate limit after those of this one (`shared.kube.request_queue`)."""
-        other = KubeClient(self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock)
+        other = KubeClient(
+            self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock, attempts=self._attempts
+        )
         other._queue, other._urgency = self._queue, Urgency.LATER
         return other
 
@@ -98,10 +106,10 @@ class KubeClient:
         return await self._call("DELETE", path, body=options, timeout=timeout)
 
     def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Watch a collection; see ApiClient."""
-        return self._watch(path, query, timeout)
+        return self._watch(path, query, timeout, self._timeout if patience is None else patience)
 
     async def drop_connections(self) -> None:
         """New requests get new connections; idle ones close now, the others when their requests end."""
@@ -133,14 +141,16 @@ class KubeClient:
                 async with asyncio.timeout_at(deadline):
                     return decode_object(await _read(response))
             except MalformedAnswerError as error:
-                raise ApiUnreachableError(f"{peer}: {error}") from None
+                raise ApiMalformedError(f"{peer}: {error}") from None
             except (aiohttp.ClientError, OSError) as error:
                 raise unreachable(error, peer) from error
 
     @asynccontextmanager
-    async def _watch(self, path: str, query: Mapping[str, str], timeout: float) -> AsyncIterator[WatchStream]:
+    async def _watch(
+        self, path: str, query: Mapping[str, str], timeout: float, patience: float
+    ) -> AsyncIterator[WatchStream]:
         full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
-        opened_by = await self._begin(self._timeout)
+        opened_by = await self._begin(patience)
         ends_by = asyncio.get_running_loop().time() + timeout + _LATER
         async with self._answered("GET", path, full, None, "", opened_by) as (response, peer):
             yield WatchStream(response.content, peer, ends_by)
@@ -150,8 +160,14 @@ class KubeClient:
         await self._take_token()
         return asyncio.get_running_loop().time() + timeout
 
-    async def _take_token(self) -> None:
-        await self._queue.enter(self._urgency)
+    async def _take_token(self, deadline: float | None = None) -> bool:
+        """Wait for the rate limit; False, without a token, when that takes beyond the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._queue.enter(self._urgency)
+        except TimeoutError:
+            return False
+        return True
 
     @asynccontextmanager
     async def _answered(
@@ -183,11 +199,12 @@ class KubeClient:
                 renewed = True
                 continue
             wait = _wait_before_retry(error, response.headers.get("Retry-After"))
-            if wait is None or put_off >= _ATTEMPTS or asyncio.get_running_loop().time() + wait > deadline:
+            if wait is None or put_off >= self._attempts or asyncio.get_running_loop().time() + wait > deadline:
                 raise error
             put_off += 1
             await asyncio.sleep(wait)
-            await self._take_token()
+            if not await self._take_token(deadline):
+                raise error
 
     async def _current(self) -> Connection:
         """The connection for the credentials as they are now. Raises ApiUnreachableError without usable ones."""
@@ -236,14 +253,15 @@ async def _send(
     deadline: float,
 ) -> aiohttp.ClientResponse:
     """Send and wait for the head of the answer. Raises ApiUnreachableError."""
-    headers = {"Content-Type": str(content_type)} if data is not None else {}
+    headers, way = {"Content-Type": str(content_type)} if data is not None else {}, Way()
+    options, url = connection.request_options, connection.url(path, query)
     try:
         async with asyncio.timeout_at(deadline):
             return await connection.session.request(
-                method, connection.url(path, query), data=data, headers=headers, **connection.request_options
+                method, url, data=data, headers=headers, trace_request_ctx=way, **options
             )
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise unreachable(error, connection.peer) from error
+        raise unreachable(error, connection.peer, connected=way.connected) from error
 
 
 async def _error_of(response: aiohttp.ClientResponse, peer: str, deadline: float) -> ApiStatusError:

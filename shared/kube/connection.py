@@ -67,6 +67,13 @@ class Connection:
             await self.session.close()
 
 
+@dataclass
+class Way:
+    """Whether a request has got a connection."""
+
+    connected: bool = False
+
+
 def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     """A pool for these credentials; connects to nobody yet. Raises ApiUnreachableError when they cannot be used."""
     peer = peer_of(credentials.server)
@@ -83,8 +90,12 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     connector = aiohttp.TCPConnector(
         ssl=secure, limit=0, limit_per_host=0, keepalive_timeout=_IDLE, socket_factory=_socket, ttl_dns_cache=10
     )
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(_connected)
+    trace.on_connection_reuseconn.append(_connected)
     session = aiohttp.ClientSession(
         connector=connector,
+        trace_configs=[trace],
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=_CONNECT, sock_read=None),
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -96,6 +107,12 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     if proxy := credentials.proxy_url or _proxy_of_environment(credentials.server):
         options["proxy"] = proxy
     return Connection(credentials, session, options)
+
+
+async def _connected(_session: aiohttp.ClientSession, request: Any, _parameters: Any) -> None:
+    way = request.trace_request_ctx
+    if isinstance(way, Way):
+        way.connected = True
 
 
 def peer_of(server: str) -> str:

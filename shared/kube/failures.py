@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import aiohttp
 
-from shared.kube.interface import ApiUnreachableError
+from shared.kube.interface import ApiUnansweredError, ApiUnreachableError
 
 _CA = "compare certificate-authority-data in the kubeconfig with the API server's authority"
 _NAME = "use a name of the certificate as server, or set tls-server-name in the kubeconfig"
@@ -17,9 +17,11 @@ _E = TypeVar("_E", bound=BaseException)
 _CLOCK = "check this machine's clock, or renew the API server's certificate"
 
 
-def unreachable(error: BaseException, peer: str) -> ApiUnreachableError:
-    """The error to raise for what aiohttp, ssl or the socket raised while speaking to `peer` (host:port)."""
-    return ApiUnreachableError(f"{peer}: {_cause(error)}")
+def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> ApiUnreachableError:
+    """The error to raise for what aiohttp, ssl or the socket raised while speaking to `peer` (host:port). `connected`:
+    the request had a connection; a deadline that passed before says that nobody answers at the socket."""
+    ours = type(error) is TimeoutError and error.errno is None  # asyncio.timeout's; the kernel's has a number
+    return (ApiUnansweredError if ours and connected else ApiUnreachableError)(f"{peer}: {_cause(error)}")
 
 
 def _cause(error: BaseException) -> str:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from shared.model.objects import Object
 
+_FUTURE = ("too large resource version", "required revision is a future revision")
+
 
 class PatchType(StrEnum):
     """The content type of a PATCH body."""
@@ -25,7 +27,22 @@ class ApiError(Exception):
 
 
 class ApiUnreachableError(ApiError):
-    """No answer: refused, timed out, name or TLS trouble, connection lost midway. Whether it took effect is unknown."""
+    """No answer: refused, timed out, name or TLS trouble, connection lost midway. Whether it took effect is unknown.
+    `is_outage`: the network says that the API server cannot be reached; a slow answer does not."""
+
+    is_outage = True
+
+
+class ApiUnansweredError(ApiUnreachableError):
+    """The request was sent over a connection and its answer did not come in time: the API server may be slow."""
+
+    is_outage = False
+
+
+class ApiMalformedError(ApiUnreachableError):
+    """What came is no answer of an API server."""
+
+    is_outage = False
 
 
 class ApiStatusError(ApiError):
@@ -66,6 +83,11 @@ class ApiStatusError(ApiError):
         return self.code == 410
 
     @property
+    def too_large_version(self) -> bool:
+        """504 or 500: the resourceVersion is of a state that the server has not reached, perhaps never will."""
+        return self.code >= 500 and any(text in self.message.lower() for text in _FUTURE)
+
+    @property
     def forbidden(self) -> bool:
         """403."""
         return self.code == 403
@@ -82,7 +104,8 @@ class WatchEvent:
 class ApiClient(Protocol):
     """A connection to the API server with one rate limit and one time limit.
 
-    `path` begins with `/`, `query` holds unescaped values. `timeout` in seconds, None = the client's own.
+    `path` begins with `/`, `query` holds unescaped values. `timeout` in seconds from when the rate limit lets the
+    request through, None = the client's own.
     Every method raises ApiStatusError or ApiUnreachableError, and nothing else for what the other side may do.
     A 429, or a 5xx with Retry-After, is tried again after that time, at most ten times and within `timeout`.
     """
@@ -102,10 +125,12 @@ class ApiClient(Protocol):
     async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object: ...
 
     def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Watch; the server ends it after `timeout` seconds (`timeoutSeconds`), this side somewhat later. The iterator
-        ends normally when the server does, raises when the connection breaks or an ERROR line comes."""
+        """Watch; the server ends it after `timeout` seconds (`timeoutSeconds`), this side somewhat later. `patience`:
+        seconds from sending the request to the head of its answer, None = the client's time limit. The iterator ends
+        normally when the server does, raises when the connection breaks, when nothing comes for minutes, or when an
+        ERROR line comes."""
         ...
 
     async def drop_connections(self) -> None:

@@ -1,4 +1,8 @@
-"""The lines of a watch, one event each, as they come; of any length, with an end even when the server forgets."""
+"""The lines of a watch, one event each, as they come; of any length, with an end even when the server forgets.
+
+A watch that asks for bookmarks gets one about every minute. So one on which no byte comes for longer is taken for dead,
+however alive its connection is: a proxy may keep that and drop what goes through it.
+"""
 
 import asyncio
 
@@ -6,8 +10,9 @@ import aiohttp
 
 from shared.kube.answers import MalformedAnswerError, watch_event
 from shared.kube.failures import unreachable
-from shared.kube.interface import ApiUnreachableError, WatchEvent
+from shared.kube.interface import ApiMalformedError, ApiUnansweredError, ApiUnreachableError, WatchEvent
 
+SILENT = 150.0  # seconds without a byte; two bookmarks are missing then
 _LONGEST = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
 
 
@@ -35,12 +40,18 @@ class WatchStream:
         try:
             return watch_event(self._lines.pop())
         except MalformedAnswerError as error:
-            raise ApiUnreachableError(f"{self._peer}: {error}") from None
+            raise ApiMalformedError(f"{self._peer}: {error}") from None
 
     async def _read(self) -> bytes:
+        silent_at = asyncio.get_running_loop().time() + SILENT
         try:
-            async with asyncio.timeout_at(self._ends_by):
+            async with asyncio.timeout_at(min(self._ends_by, silent_at)):
                 return await self._stream.readany()
+        except TimeoutError as error:
+            if error.errno is not None:  # the kernel's
+                raise unreachable(error, self._peer) from error
+            seconds = f"nothing came for {SILENT:.0f} s" if silent_at < self._ends_by else "it was not ended in time"
+            raise ApiUnansweredError(f"{self._peer}: the watch is silent: {seconds}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise unreachable(error, self._peer) from error
 
@@ -49,7 +60,7 @@ class WatchStream:
         self._begun.append(head)
         self._length += len(head)
         if self._length > _LONGEST:
-            raise ApiUnreachableError(f"{self._peer}: a watch event is longer than {_LONGEST >> 20} MiB")
+            raise ApiMalformedError(f"{self._peer}: a watch event is longer than {_LONGEST >> 20} MiB")
         if rest:
             lines = [b"".join(self._begun), *rest[:-1]]
             self._lines = [line for line in reversed(lines) if line.strip()]

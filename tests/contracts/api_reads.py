@@ -112,6 +112,13 @@ async def a_watch_goes_on_where_another_ended(cluster: Cluster) -> None:
 
 
 @contract
+async def a_list_of_the_node_is_as_new_as_all_that_was_seen_before(cluster: Cluster) -> None:
+    pod = await make_pod(cluster, "seen")
+    listed = await cluster.node.get(paths.NODES, {"fieldSelector": f"metadata.name={cluster.node_name}"})
+    assert int(version_of(listed)) >= int(version_of(pod))
+
+
+@contract
 async def a_watch_from_nowhere_begins_with_what_there_is(cluster: Cluster) -> None:
     await make_pod(cluster, "present")
     async with cluster.node.watch(paths.PODS, {**_ours(cluster), "resourceVersion": "0"}, timeout=_SECONDS) as events:

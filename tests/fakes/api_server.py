@@ -12,7 +12,14 @@ from typing import Any
 
 from shared.clock import Clock
 from shared.kube import paths
-from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.kube.interface import (
+    ApiClient,
+    ApiStatusError,
+    ApiUnansweredError,
+    ApiUnreachableError,
+    PatchType,
+    WatchEvent,
+)
 from shared.model.objects import Object
 from tests.fakes.api_requests import Answer, ApiRequests
 from tests.fakes.api_resources import NEWEST, OlderServer, selector_of, target_of
@@ -176,7 +183,7 @@ class FakeApiServer:
                 await asyncio.sleep(self._seconds)
                 await self._running.wait()
         except TimeoutError:
-            raise ApiUnreachableError(f"{received.method} {received.path}: no answer in time") from None
+            raise ApiUnansweredError(f"{received.method} {received.path}: no answer in time") from None
         if not self._reachable:
             raise ApiUnreachableError(f"{received.method} {received.path}: connection refused")
         self.received.append(received)
@@ -251,10 +258,10 @@ class FakeClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         received = Received("WATCH", path, self._user, dict(query), None)
-        await self._server.arrive(received, timeout)
+        await self._server.arrive(received, patience)
         stream = self._server.open_watch(received, timeout)
         try:
             yield stream

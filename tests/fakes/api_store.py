@@ -100,6 +100,15 @@ class ApiStore:
         self.compacted = self.revision
         self._history.clear()
 
+    def backup(self) -> tuple[int, dict[str, Object]]:
+        """What `restore` takes."""
+        return self.revision, json_copy(self._objects)
+
+    def restore(self, backup: tuple[int, dict[str, Object]]) -> None:
+        """Go back: no history, and revisions count from that of the backup."""
+        self.revision, self._objects = backup[0], json_copy(backup[1])
+        self._history.clear()
+
     def _changed(self, change: Change) -> None:
         self._history.append(change)
         for stream in list(self.streams):

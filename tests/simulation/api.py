@@ -9,7 +9,15 @@ from random import Random
 from typing import Any
 
 from shared.clock import Clock
-from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.kube.interface import (
+    ApiClient,
+    ApiError,
+    ApiStatusError,
+    ApiUnansweredError,
+    ApiUnreachableError,
+    PatchType,
+    WatchEvent,
+)
 from shared.model.objects import Object
 from tests.fakes.api_server import FakeApiServer, FakeClient, Received
 from tests.fakes.api_store import WatchStream
@@ -89,10 +97,10 @@ class SimulationClient(FakeClient):
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         received = Received("WATCH", path, self._user, dict(query), None)
-        await self._way(received, timeout)
+        await self._way(received, _PATIENCE if patience is None else patience)
         stream = self._server.open_watch(received, timeout)
         self._server.opened(stream)
         try:
@@ -100,7 +108,7 @@ class SimulationClient(FakeClient):
         finally:
             stream.close()
 
-    async def _way(self, received: Received, timeout: float) -> None:
+    async def _way(self, received: Received, patience: float) -> None:
         await asyncio.sleep(self._server.dice.uniform(0.001, 0.005))
         fault = self._server.fault("WATCH")
         if fault is None:
@@ -108,7 +116,8 @@ class SimulationClient(FakeClient):
         if fault.kind in _CODES:
             raise _error(fault)
         if fault.kind == "silent":
-            await asyncio.sleep(timeout)
+            await asyncio.sleep(patience)
+            raise ApiUnansweredError(f"WATCH {received.path}: no answer in time")
         raise ApiUnreachableError(f"WATCH {received.path}: {fault.kind}")
 
     async def _send(
@@ -134,7 +143,7 @@ class SimulationClient(FakeClient):
                 async with asyncio.timeout(max(0.0, deadline - loop.time())):
                     return await answered
             except TimeoutError:
-                raise ApiUnreachableError(f"{method} {path}: no answer in time") from None
+                raise ApiUnansweredError(f"{method} {path}: no answer in time") from None
             except ApiStatusError as error:
                 after = error.retry_after
                 if after is None or attempt == _TRIES - 1 or loop.time() + after >= deadline:

@@ -1,34 +1,37 @@
 """What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (reference pods.md C).
 
 Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
-a pod that runs here, and absence from a list ends pods. A watch that ends resumes at the last version seen, bookmarks
-included, and so does one that breaks, but for Node and pods. An expired version costs another list, and so does an API
-server that was away: who answers next may have a store that was restored or emptied, and waits without a word for a
-version it never reaches.
+a pod that runs here, and absence from a list ends pods. A watch that ends or breaks resumes at the last version seen,
+bookmarks included, also after an outage. Another list follows only
+- an expired version (410), or one that the API server says it has not reached or keeps refusing;
+- a store that went back (restored or emptied): the API server waits without a word for a version it never reaches. So
+  the watch of our Node, when its connection broke, begins with a list of that one object, whose version is compared
+  with the newest seen (`services.sources.api_server`).
+A slow or throttled request is no outage: its watch waits as long as it is told to, and goes on from its version.
 
-The promise: level within 10 s of the API server's return, also from an outage in which packets were dropped without a
-word, so that requests and watches hang instead of failing. It rests on this:
-- Our Node's list and watch probe. From anybody's first failed request on they are asked anew, each time with PATIENCE
-  until the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return, even if all that
-  was sent before it stays without an answer.
-- That answer is for everybody: who pauses or waits, however long it would have, asks anew at once, and every watch that
-  was open begins anew with a list, for it may be dead without anybody knowing.
+The promise: in step within 10 s of the API server's return, also from an outage in which packets were dropped. It rests
+on this:
+- The kernel breaks a connection on which nothing is confirmed after about ten seconds; one that survives a shorter
+  outage delivers what was held back.
+- Our Node's list and watch probe. From the first failed request on they are sent again, each time with PATIENCE until
+  the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return.
+- The first answer to any request wakes every reflector that pauses, each after a random part of SPREAD.
 - Node and pods have a client of their own, so nothing stands before them in the queue of its rate limit.
-- An outage in which nobody asked anything is noticed by the client's connections: one on which nothing is confirmed
-  breaks after about ten seconds, and one that lives through a shorter outage brings what it held back.
 """
 
 from dataclasses import dataclass, field
 
 from services.sources.core.api_objects import is_older
-from shared.kube.interface import ApiError, ApiStatusError
+from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
 
 FIRST_PAUSE = 1.6  # seconds; each pause is between half and all of it, so 0.8 s at least
+SPREAD = 1.0  # seconds over which what was woken by the end of an outage is sent
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
 LONGEST_PAUSE = 30.0
 # For what everything else waits for. With PATIENCE it leaves 2 s of the promised ten for the list of nodes, the list of
 # pods and the reads behind it. Whoever pauses for longer is woken by the first answer that anybody gets.
 PROMPT_PAUSE = 3.0
+BUSY_PAUSE = 10.0  # the longest pause while the API server answers 429 or 5xx, where PROMPT_PAUSE would be shorter
 PATIENCE = 5.0  # seconds until the answer to a list, or the head of a watch
 # A list out of many thousands of objects may need more than that, or would never be read at all: so each time that was
 # not enough doubles it. Not for the one object by name that probes.
@@ -36,6 +39,8 @@ LONGEST_PATIENCE = 30.0
 HEALTHY_AFTER = 120.0  # seconds without a failure; then pauses begin anew
 SHORTEST_WATCH = 300.0  # watches end after this to twice this many seconds, so that not all nodes come back at once
 HASTY = 1.0  # seconds: a watch that ended sooner and said nothing counts as a failure
+EARLY = 5.0  # seconds by which the end of a watch may come before the time agreed
+REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, and it is given up
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class WatchFrom:
 
 @dataclass(frozen=True)
 class Pause:
-    """Do nothing for `seconds`. `interruptible`: until the API server answered anybody after an outage, if sooner."""
+    """Do nothing for `seconds`. `interruptible`: until the API server answers a request after an outage, if sooner."""
 
     seconds: float
     interruptible: bool = True
@@ -69,7 +74,7 @@ class Reflector:
     longest_pause: float = LONGEST_PAUSE
     longest_patience: float = LONGEST_PATIENCE
     shortest_watch: float = SHORTEST_WATCH
-    lists_after_break: bool = False  # for small lists that everything rests on: a watch that broke begins with one, too
+    lists_after_break: bool = False  # of one small object: where a watch broke or ended early, to see a store go back
     patience: float = field(default=PATIENCE, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
@@ -77,6 +82,8 @@ class Reflector:
     _failed_at: float = field(default=float("-inf"), init=False)
     _proven: bool = field(default=False, init=False)  # a watch from the last list worked
     _refused: int = field(default=0, init=False)  # watches refused in a row
+    _unserved_since: float | None = field(default=None, init=False)  # watches failed with 5xx in a row
+    _agreed: float = field(default=0.0, init=False)  # seconds after which the server is to end the present watch
 
     def next_step(self, chance: float) -> Step:
         """What to do now. `chance`: a random number from 0 to below 1."""
@@ -85,19 +92,20 @@ class Reflector:
             return pause
         if not self.version:
             return ListAll()
-        return WatchFrom(self.version, self.shortest_watch * (1 + chance))
+        self._agreed = self.shortest_watch * (1 + chance)
+        return WatchFrom(self.version, self._agreed)
 
     def listed(self, version: str) -> None:
         """The list was read."""
         self.version, self._proven = version, False
-        self.patience = PATIENCE
+        self.patience, self._unserved_since = PATIENCE, None
 
     def watch_opened(self) -> None:
         """The head of a watch came."""
-        self.patience = PATIENCE
+        self.patience, self._unserved_since = PATIENCE, None
 
-    def outage_over(self) -> None:
-        """The API server answered somebody after it had been away: what it counts may have begun anew."""
+    def went_back(self) -> None:
+        """The API server's store is of another history than our version, or may be: list."""
         self.version = ""
 
     def saw(self, version: str) -> None:
@@ -108,49 +116,71 @@ class Reflector:
 
     def watch_ended(self, *, lasted: float, events: int, now: float, chance: float) -> None:
         """The server ended the watch after `lasted` seconds, as agreed or because it goes away."""
+        if self.lists_after_break and lasted < self._agreed - EARLY:
+            self.version = ""
         if lasted < HASTY and not events:
-            self._wait(FIRST_PAUSE, now, chance)
+            self._pause = Pause(self._back_off(FIRST_PAUSE, self.longest_pause, now, chance))
             return
         self._proven, self._refused = True, 0
 
-    def list_failed(self, error: ApiError | None, *, now: float, chance: float, waited: float = 0.0) -> None:
-        """The list could not be read, after so many seconds; None: what came was no list."""
-        self._judge_patience(waited)
+    def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
+        """The list could not be read; None: what came was no list."""
+        self._judge_patience(error)
         self._fail(error, now, chance)
 
-    def watch_failed(
-        self, error: ApiError, *, now: float, chance: float, waited: float = 0.0, opened: bool = False
-    ) -> None:
-        """The watch was refused or could not be opened, after so many seconds; or it was `opened` and broke."""
-        self._judge_patience(waited)
+    def watch_failed(self, error: ApiError, *, now: float, chance: float, opened: bool = False) -> None:
+        """The watch was refused or could not be opened; or it was `opened` and broke."""
+        if not opened:
+            self._judge_patience(error)
         status = error if isinstance(error, ApiStatusError) else None
-        if status is None and (self.lists_after_break or not opened):
+        if isinstance(error, ApiUnreachableError) and error.is_outage and self.lists_after_break:
             self.version = ""
+        if opened and isinstance(error, ApiMalformedError):
+            self.version = ""  # it would come again
         if status is not None and status.gone:
             self.version = ""
             if not self._proven:  # expired right after the list: no reason to hurry into the same again
                 self._fail(error, now, chance)
             return
-        if status is not None and status.code not in (403, 429):
-            self._refused += 1
-            if self._refused > 1:  # perhaps it will never accept this version: an etcd restored from a backup
-                self.version, self._refused = "", 0
+        if status is not None and self._is_given_up(status, now):
+            self.version, self._refused, self._unserved_since = "", 0, None
         self._fail(error, now, chance)
 
-    def _judge_patience(self, waited: float) -> None:
-        if waited >= self.patience:
+    def _judge_patience(self, error: ApiError | None) -> None:
+        if isinstance(error, ApiUnansweredError):
             self.patience = min(2 * self.patience, self.longest_patience)
 
-    def _fail(self, error: ApiError | None, now: float, chance: float) -> None:
-        if isinstance(error, ApiStatusError) and error.retry_after is not None:
-            self._pause = Pause(max(0.0, error.retry_after) * (1 + chance / 4), interruptible=False)
-            return
-        forbidden = isinstance(error, ApiStatusError) and error.forbidden
-        self._wait(FIRST_PAUSE_FORBIDDEN if forbidden else FIRST_PAUSE, now, chance)
+    def _is_given_up(self, status: ApiStatusError, now: float) -> bool:
+        """Perhaps the API server never accepts this version: an etcd restored from a backup."""
+        if status.too_large_version:
+            return True
+        if status.code >= 500:
+            if self._unserved_since is None:
+                self._unserved_since = now
+            return now - self._unserved_since >= REFUSED_FOR_LONG
+        if status.code not in (401, 403, 429):
+            self._refused += 1
+        return self._refused > 1
 
-    def _wait(self, first: float, now: float, chance: float) -> None:
+    def _fail(self, error: ApiError | None, now: float, chance: float) -> None:
+        status = error if isinstance(error, ApiStatusError) else None
+        busy = status is not None and (status.code == 429 or status.code >= 500)
+        seconds = self._back_off(
+            FIRST_PAUSE_FORBIDDEN if status is not None and status.forbidden else FIRST_PAUSE,
+            max(self.longest_pause, BUSY_PAUSE) if busy else self.longest_pause,
+            now,
+            chance,
+        )
+        if status is None or status.retry_after is None:
+            self._pause = Pause(seconds)
+        else:
+            told = max(0.0, status.retry_after) * (1 + chance / 4)
+            self._pause = Pause(max(told, seconds), interruptible=False)
+
+    def _back_off(self, first: float, longest: float, now: float, chance: float) -> float:
+        """Seconds: doubling, of which half is by chance."""
         if now - self._failed_at > HEALTHY_AFTER:
             self._failures = 0
-        longest = min(first * 2.0 ** min(self._failures, 20), self.longest_pause)
+        most = min(first * 2.0 ** min(self._failures, 20), longest)
         self._failures, self._failed_at = self._failures + 1, now
-        self._pause = Pause(longest * (0.5 + chance / 2))
+        return most * (0.5 + chance / 2)

@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from shared.clock import Clock
-from shared.kube.interface import ApiClient, ApiUnreachableError, WatchEvent
+from shared.kube.interface import ApiClient, ApiUnansweredError, ApiUnreachableError, WatchEvent
 from shared.kube.rate_limit import TokenBucket
 from shared.model.objects import Object
 
+CONFIRMED = 9.5  # seconds
+DIAL = 5.0  # seconds until a dial that is not answered is given up
+
 
 class LossyClient:
-    """Between `drop` and `restore` nothing comes through. What was under way at a drop, requests and watches, never
-    hears a word again, however long it waits: no connection ever says that it is dead."""
+    """Between `drop` and `restore` nothing comes through. What was under way at a drop, requests and watches, is lost:
+    the kernel breaks its connection once nothing was confirmed for CONFIRMED, as `shared.kube.connection` has it."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
@@ -39,34 +42,47 @@ class LossyClient:
         assert timeout is not None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        if not self._dropping:
-            lost = asyncio.create_task(self._lost.wait())
-            asking = asyncio.create_task(self._client.get(path, query, timeout=timeout))
-            try:
-                await asyncio.wait({lost, asking}, return_when=asyncio.FIRST_COMPLETED)
-                if asking.done():
-                    return asking.result()
-            finally:
-                lost.cancel()
-                asking.cancel()
+        if self._dropping:
+            await asyncio.sleep(min(timeout, DIAL))
+            raise ApiUnreachableError(f"GET {path}: no connection")
+        lost = asyncio.create_task(self._lost.wait())
+        asking = asyncio.create_task(self._client.get(path, query, timeout=timeout))
+        try:
+            await asyncio.wait({lost, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return asking.result()
+        finally:
+            lost.cancel()
+            asking.cancel()
         await asyncio.sleep(deadline - loop.time())
-        raise ApiUnreachableError(f"GET {path}: no answer in time")
+        raise ApiUnansweredError(f"GET {path}: no answer in time")
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         if self._dropping:
-            await asyncio.Event().wait()
-        async with self._client.watch(path, query, timeout=timeout) as stream:
+            await asyncio.sleep(DIAL)
+            raise ApiUnreachableError(f"WATCH {path}: no connection")
+        async with self._client.watch(path, query, timeout=timeout, patience=patience) as stream:
             yield self._events(stream, self._lost)
 
     async def _events(self, stream: AsyncIterator[WatchEvent], lost: asyncio.Event) -> AsyncIterator[WatchEvent]:
-        async for event in stream:
-            if lost.is_set():
-                break
-            yield event
-        await asyncio.Event().wait()
+        losing = asyncio.create_task(lost.wait())
+        try:
+            while not lost.is_set():
+                coming = asyncio.ensure_future(anext(stream))
+                await asyncio.wait({losing, coming}, return_when=asyncio.FIRST_COMPLETED)
+                if lost.is_set():
+                    coming.cancel()
+                    break
+                yield await coming
+        except StopAsyncIteration:
+            return
+        finally:
+            losing.cancel()
+        await asyncio.sleep(CONFIRMED)
+        raise ApiUnreachableError("watch: the connection broke: Connection timed out")
 
 
 class LimitedClient:
@@ -85,10 +101,10 @@ class LimitedClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float
+        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         await self._take()
-        async with self._client.watch(path, query, timeout=timeout) as stream:
+        async with self._client.watch(path, query, timeout=timeout, patience=patience) as stream:
             yield stream
 
     async def _take(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from shared.kube.client import kube_client
 from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType
 from tests.unit.kube.stand_in import client_of, put_credentials, serving, status
 
@@ -158,6 +159,23 @@ async def test_without_a_time_or_with_too_long_a_one_it_is_not(tmp_path: Path, c
         with pytest.raises(ApiStatusError):
             await client.get("/x")
     assert len(server.requests) == 1
+
+
+async def test_our_own_rate_limit_is_no_outage(tmp_path: Path) -> None:
+    async with serving() as server:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            return web.Response(status=429, headers={"Retry-After": "0"})
+
+        server.handler = answer
+        client = kube_client(tmp_path, qps=0.01, burst=1, timeout=0.5)
+        try:
+            with pytest.raises(ApiStatusError) as caught:
+                await client.get("/x")
+        finally:
+            await client.close()
+    assert (len(server.requests), caught.value.code) == (1, 429)
 
 
 async def test_a_silent_server_is_unreachable_after_the_time_limit(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from shared.kube import connection
 from shared.kube.connection import open_connection
-from shared.kube.interface import ApiUnreachableError
+from shared.kube.interface import ApiUnansweredError, ApiUnreachableError
 from tests.unit.kube.stand_in import client_of, put_credentials
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -96,8 +96,25 @@ async def test_a_dial_that_nobody_answers_is_given_up(tmp_path: Path, monkeypatc
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full, closing(_dialled(full)):
         put_credentials(tmp_path, 1, f"http://127.0.0.1:{full.getsockname()[1]}")
         async with client_of(tmp_path, timeout=60) as client, asyncio.timeout(20):
-            with pytest.raises(ApiUnreachableError, match="no answer in time"):
+            with pytest.raises(ApiUnreachableError, match="no answer in time") as caught:
                 await client.get("/x")
+            assert caught.value.is_outage
+
+
+async def test_only_a_request_without_a_connection_says_that_the_network_is_gone(tmp_path: Path) -> None:
+    async with fading() as server:
+        put_credentials(tmp_path, 1, server.url)
+        server.together = 2
+        async with client_of(tmp_path) as client:
+            with pytest.raises(ApiUnansweredError, match="no answer in time") as late:
+                await client.get("/x", timeout=0.1)
+            assert not late.value.is_outage
+    with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full, closing(_dialled(full)):
+        put_credentials(tmp_path, 2, f"http://127.0.0.1:{full.getsockname()[1]}")
+        async with client_of(tmp_path) as client:
+            with pytest.raises(ApiUnreachableError, match="no answer in time") as undialled:
+                await client.get("/x", timeout=0.1)
+            assert undialled.value.is_outage
 
 
 async def test_a_peer_that_is_gone_is_noticed_by_the_kernel_within_ten_seconds(tmp_path: Path) -> None:

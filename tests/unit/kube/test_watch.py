@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from shared.kube.interface import ApiStatusError, ApiUnreachableError
+from shared.kube import watching
+from shared.kube.interface import ApiStatusError, ApiUnansweredError, ApiUnreachableError
 from tests.unit.kube.stand_in import client_of, put_credentials, serving, status
 
 
@@ -108,6 +109,45 @@ async def test_a_connection_cut_short_is_no_end(tmp_path: Path, tail: bytes) -> 
             async with client.watch("/pods", {}, timeout=300) as events:
                 async for _ in events:
                     pass
+
+
+async def test_a_watch_on_which_no_byte_comes_is_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert watching.SILENT < 180
+    monkeypatch.setattr(watching, "SILENT", 0.5)
+    async with serving() as server, client_of(tmp_path) as client:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            response = await start(request)
+            for byte in event("BOOKMARK", "a").rstrip():
+                await response.write(bytes([byte]))
+                await asyncio.sleep(0.01)
+            await response.write(b"\n")
+            await asyncio.Event().wait()
+            return response
+
+        server.handler = answer
+        async with client.watch("/pods", {}, timeout=300) as events:
+            assert (await anext(events)).type == "BOOKMARK"
+            with pytest.raises(ApiUnansweredError, match="the watch is silent: nothing came for") as caught:
+                await anext(events)
+        assert not caught.value.is_outage
+
+
+async def test_a_watch_opens_within_its_patience_or_not_at_all(tmp_path: Path) -> None:
+    async with serving() as server, client_of(tmp_path) as client:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        server.handler = answer
+        with pytest.raises(ApiUnansweredError):
+            async with client.watch("/pods", {}, timeout=300, patience=0.1):
+                raise AssertionError("opened")
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"[]\n", b'{"type": "ADDED"}\n', b'{"type": 3, "object": {}}\n'])

@@ -5,13 +5,24 @@ from typing import Any
 import pytest
 
 from services.sources.core.api_objects import read_list
-from services.sources.core.reflector import PATIENCE, PROMPT_PAUSE, ListAll, Pause, Reflector, Step, WatchFrom
-from shared.kube.interface import ApiStatusError, ApiUnreachableError
+from services.sources.core.reflector import (
+    PATIENCE,
+    PROMPT_PAUSE,
+    REFUSED_FOR_LONG,
+    ListAll,
+    Pause,
+    Reflector,
+    Step,
+    WatchFrom,
+)
+from shared.kube.interface import ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
 
 GONE = ApiStatusError(410, "Expired", "too old resource version")
 FORBIDDEN = ApiStatusError(403, "Forbidden", "no relationship found")
 BROKEN = ApiStatusError(500, "InternalError", "etcd")
 AWAY = ApiUnreachableError("connection refused")
+LATE = ApiUnansweredError("no answer in time")
+THROTTLED = ApiStatusError(429, "TooManyRequests", "slow", retry_after=1.0)
 
 
 def watching(version: str = "7", **config: Any) -> Reflector:
@@ -99,13 +110,14 @@ def test_an_answer_that_takes_long_gets_more_time_the_next_time() -> None:
     given = []
     for now in range(5):
         for each in (reflector, probe):
-            each.list_failed(AWAY, now=float(now), chance=0.0, waited=each.patience)
+            each.list_failed(LATE, now=float(now), chance=0.0)
         given.append(reflector.patience)
     assert (given, probe.patience) == ([10.0, 20.0, 30.0, 30.0, 30.0], 5.0)
     reflector.listed("7")
-    reflector.watch_failed(AWAY, now=9.0, chance=0.0, waited=4.9)
+    for error in (AWAY, BROKEN, THROTTLED):
+        reflector.watch_failed(error, now=9.0, chance=0.0)
     assert reflector.patience == 5.0
-    reflector.watch_failed(AWAY, now=9.0, chance=0.0, waited=5.0)
+    reflector.watch_failed(LATE, now=9.0, chance=0.0)
     assert reflector.patience == 10.0
     reflector.watch_opened()
     assert reflector.patience == 5.0
@@ -137,22 +149,78 @@ def test_a_403_is_tried_again_within_moments_at_first() -> None:
     assert seconds == [0.1, 0.2, 0.4, 0.8]
 
 
+def test_throttling_lengthens_the_pause_and_never_lists() -> None:
+    reflector = watching()
+    pauses = []
+    for now in range(6):
+        reflector.watch_failed(THROTTLED, now=float(now), chance=0.0)
+        first, *_, last = steps(reflector)
+        assert isinstance(first, Pause) and last == WatchFrom("7", 300.0)
+        pauses.append(first.seconds)
+    assert pauses == [1.0, 1.6, 3.2, 6.4, 12.8, 15.0]
+
+
+@pytest.mark.parametrize("error", [AWAY, LATE, BROKEN, THROTTLED], ids=lambda error: error.__class__.__name__)
+@pytest.mark.parametrize("opened", [False, True])
+def test_neither_an_outage_nor_a_slow_or_busy_server_lists(error: ApiStatusError, opened: bool) -> None:
+    reflector = watching()
+    for now in range(20):
+        reflector.watch_failed(error, now=float(now), chance=0.0, opened=opened)
+        assert steps(reflector)[-1] == WatchFrom("7", 300.0)
+
+
 def test_a_version_that_is_refused_twice_is_given_up() -> None:
-    reflector = watching()
-    reflector.watch_failed(BROKEN, now=0.0, chance=0.0)
+    reflector, invalid = watching(), ApiStatusError(400, "BadRequest", "invalid resource version")
+    reflector.watch_failed(invalid, now=0.0, chance=0.0)
     assert steps(reflector)[-1] == WatchFrom("7", 300.0)
-    reflector.watch_failed(BROKEN, now=1.0, chance=0.0)
+    reflector.watch_failed(invalid, now=1.0, chance=0.0)
     assert steps(reflector)[-1] == ListAll()
 
 
-def test_an_api_server_that_was_away_is_asked_for_a_list() -> None:
-    """What it counts may have begun anew: a store restored or emptied, which it never says."""
+def test_a_version_the_api_server_says_it_has_not_reached_is_given_up() -> None:
     reflector = watching()
-    reflector.watch_failed(AWAY, now=0.0, chance=0.0)
+    future = ApiStatusError(504, "Timeout", "Too large resource version: 7, current: 3", retry_after=1.0)
+    reflector.watch_failed(future, now=0.0, chance=0.0)
+    assert steps(reflector) == [Pause(1.0, interruptible=False), ListAll()]
+
+
+def test_a_version_that_meets_nothing_but_5xx_is_given_up_after_minutes() -> None:
+    reflector = watching()
+    for now in (0.0, 20.0, REFUSED_FOR_LONG - 1):
+        reflector.watch_failed(BROKEN, now=now, chance=0.0)
+        assert steps(reflector)[-1] == WatchFrom("7", 300.0)
+    reflector.watch_failed(BROKEN, now=REFUSED_FOR_LONG, chance=0.0)
     assert steps(reflector)[-1] == ListAll()
-    reflector.listed("3")
-    assert steps(reflector) == [WatchFrom("3", 300.0)]
-    reflector.outage_over()
+
+
+def test_an_event_that_cannot_be_read_is_not_met_again() -> None:
+    reflector = watching()
+    reflector.watch_failed(ApiMalformedError("not JSON"), now=0.0, chance=0.0, opened=True)
+    assert steps(reflector)[-1] == ListAll()
+
+
+def test_the_store_is_compared_by_the_one_list_that_follows_a_break_or_an_early_end() -> None:
+    def compared() -> Reflector:
+        return watching(lists_after_break=True)
+
+    for opened in (False, True):
+        broken = compared()
+        broken.watch_failed(AWAY, now=0.0, chance=0.0, opened=opened)
+        assert steps(broken)[-1] == ListAll()
+    for error in (LATE, BROKEN, THROTTLED):
+        slow = compared()
+        slow.watch_failed(error, now=0.0, chance=0.0)
+        assert steps(slow)[-1] == WatchFrom("7", 300.0)
+    early, as_agreed = compared(), compared()
+    for reflector, lasted in ((early, 290.0), (as_agreed, 299.0)):
+        reflector.next_step(0.0)
+        reflector.watch_ended(lasted=lasted, events=1, now=300.0, chance=0.0)
+    assert (steps(early), steps(as_agreed)) == ([ListAll()], [WatchFrom("7", 300.0)])
+
+
+def test_a_store_that_went_back_is_listed() -> None:
+    reflector = watching()
+    reflector.went_back()
     assert steps(reflector) == [ListAll()]
 
 

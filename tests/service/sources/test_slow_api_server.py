@@ -1,0 +1,158 @@
+"""An API server that is slow, throttles or stalls is no outage: watches go on, and nothing is listed again."""
+
+from pathlib import Path
+
+import pytest
+
+from shared.kube import paths
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
+from tests.service.sources.shown_secrets import put_secret, showing, version_of
+
+SECRETS = [f"s{number}" for number in range(100)]
+
+
+async def busy(node: ClusterNode) -> None:
+    """A node with as many watches as it opens."""
+    for name in SECRETS:
+        put_secret(node, name)
+    node.api.bind(showing("web", *SECRETS), NODE)
+    await node.start()
+    await node.pass_time(60.0)
+
+
+def lists(node: ClusterNode) -> int:
+    return sum(node.asked("GET", collection) for collection in ("/pods", "/nodes", "/secrets", "/services"))
+
+
+async def minute(node: ClusterNode) -> int:
+    """How many requests a minute brings while an object changes and is read each second."""
+    before = len(node.api.requests)
+    for _ in range(60):
+        put_secret(node, "s0")
+        await node.pass_time(1.0)
+    return len(node.api.requests) - before
+
+
+@on_virtual_time
+async def test_one_slow_read_lists_nothing_again(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        before, watches = lists(node), node.asked("WATCH", "/secrets")
+        node.api.slow(6.0)
+        assert "no answer in time" in (await node.ask("Secret", "s0", fresh=True)).error
+        node.api.slow(0.0)
+        await node.pass_time(30.0)
+        assert (lists(node), node.asked("WATCH", "/secrets"), node.troubles()) == (before, watches, ())
+
+
+REFUSALS = pytest.mark.parametrize(("code", "retry_after"), [(429, 1.0), (429, 30.0), (503, 1.0), (500, None)])
+
+
+@REFUSALS
+@on_virtual_time
+async def test_two_minutes_of_refusals_cost_no_requests(tmp_path: Path, code: int, retry_after: float | None) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        before, undisturbed = lists(node), await minute(node)
+        node.api.refuse(0, code, retry_after=retry_after)
+        assert [await minute(node), await minute(node)] == [undisturbed, undisturbed]
+        node.api.up()
+        node.api.bind(pod("comes"), NODE)
+        await node.until(lambda: node.wanted() == ["comes", "web"], within=0.1)
+        assert (lists(node), node.troubles()) == (before, ())
+
+
+@REFUSALS
+@on_virtual_time
+async def test_a_watch_that_is_refused_for_two_minutes_backs_off_and_resumes(
+    tmp_path: Path, code: int, retry_after: float | None
+) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        before = lists(node)
+        for stream in list(node.api.store.streams):
+            if stream._target.resource.plural == "pods":
+                stream.break_off()
+        node.api.refuse(0, code, retry_after=retry_after)
+        requests = len(node.api.requests)
+        await node.pass_time(120.0)
+        assert len(node.api.requests) - requests < 30
+        assert [line for line in node.troubles() if line.startswith("pods: the API server")]
+        node.api.up()
+        node.api.bind(pod("comes"), NODE)
+        await node.until(lambda: node.wanted() == ["comes", "web"], within=max(10.1, 1.25 * (retry_after or 0.0)))
+        assert (lists(node), node.troubles()) == (before, ())
+
+
+@on_virtual_time
+async def test_a_stall_of_twenty_seconds_costs_neither_lists_nor_many_requests(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        before, secrets = lists(node), node.asked("WATCH", "/secrets")
+        node.api.pause()
+        assert (await node.ask("Secret", "s0", fresh=True)).object is None
+        node.api.bind(pod("comes"), NODE)
+        newest = put_secret(node, "s7")
+        requests = len(node.api.requests)
+        await node.pass_time(16.0)
+        node.api.resume()
+        await node.until(lambda: "comes" in node.wanted() and version_of(node, "s7") == newest, within=1.0)
+        await node.until(lambda: node.troubles() == (), within=10.0)
+        await node.pass_time(30.0)
+        assert (lists(node), node.asked("WATCH", "/secrets")) == (before, secrets)
+        assert len(node.api.requests) - requests <= 3
+
+
+@on_virtual_time
+async def test_an_outage_costs_one_list_by_which_the_store_is_compared(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        before = lists(node)
+        node.api.down()
+        await node.pass_time(60.0)
+        newest = put_secret(node, "s9")
+        node.api.delete(paths.pod("default", "web"), grace=30)
+        node.api.up()
+        await node.until(lambda: version_of(node, "s9") == newest, within=10.0)
+        await node.pass_time(30.0)
+        assert lists(node) - before == 1
+        assert node.asked("WATCH", "/secrets") == 2 * len(SECRETS)
+
+
+@pytest.mark.parametrize("quick", [False, True], ids=["after an outage", "within moments"])
+@on_virtual_time
+async def test_a_store_that_was_restored_is_listed_anew(tmp_path: Path, quick: bool) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("web", "s"), NODE)
+        put_secret(node, "s")
+        backup = node.api.store.backup()
+        node.api.bind(pod("lost"), NODE)
+        for _ in range(5):
+            put_secret(node, "s")
+        await node.start()
+        assert node.wanted() == ["lost", "web"]
+        node.api.down()
+        node.api.store.restore(backup)
+        await node.pass_time(0.0 if quick else 30.0)
+        node.api.up()
+        restored = str(
+            (node.api.get(f"{paths.referenced('Secret', 'default')}/s") or {})["metadata"]["resourceVersion"]
+        )
+        await node.until(lambda: node.wanted() == ["web"] and version_of(node, "s") == restored, within=10.0)
+        node.api.bind(pod("comes"), NODE)
+        await node.until(lambda: node.wanted() == ["comes", "web"], within=2.0)
+
+
+@on_virtual_time
+async def test_watches_do_not_all_resume_in_the_same_instant(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await busy(node)
+        node.api.down()
+        await node.pass_time(20.0)
+        node.api.up()
+        before, seen = node.asked("WATCH", "/secrets"), set[int]()
+        for _ in range(60):
+            await node.pass_time(0.1)
+            seen.add(node.asked("WATCH", "/secrets") - before)
+        assert max(seen) == len(SECRETS) and len(seen) > 5
