@@ -25,13 +25,21 @@ def supervisor_generation() -> str:
 def supervisor_process() -> int:
     """The process id of whoever started us: the supervisord, also if that has ended, else the parent."""
     identity = supervisor_generation().split("/")
-    return int(identity[1]) if len(identity) == 3 and identity[1].isdigit() else os.getppid()
+    return int(identity[1]) if len(identity) >= 3 and identity[1].isdigit() else os.getppid()
 
 
-def generation_of(process: int) -> str:
-    """The identity of a process, which no other has or will have: boot, process id, start; "" when it is gone."""
+def same_supervisord(one: str, other: str) -> bool:
+    """Whether two generations are of one supervisord process, before and after a reload."""
+    return one != "" and one.split("/")[:3] == other.split("/")[:3]
+
+
+def generation_of(process: int, load: int = 1) -> str:
+    """The identity of a process, which no other has or will have: boot, process id, start; "" when it is gone.
+
+    `load`: how often it has loaded its configuration; a reload restarts all services, and so begins a generation.
+    """
     try:
         started = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
-    return f"{boot_id()}/{process}/{started}"
+    return f"{boot_id()}/{process}/{started}" + (f"/{load}" if load > 1 else "")

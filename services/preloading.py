@@ -8,6 +8,7 @@ another environment, or a module whose file has changed since are executed as ev
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import runpy
 import signal
@@ -29,14 +30,15 @@ Execute = Callable[[str, list[str], Mapping[str, str]], object]
 _Stamp = tuple[int, int, int]  # when a file was changed (ns), its size, its inode
 
 _BEGAN = time.time_ns()  # as good as when the first of our modules was imported
+_loads = itertools.count(1)  # how often supervisord has read its configuration: it restarts all services after each
 _STAMPS: dict[str, _Stamp | None] = {}  # of the file of every module in this process, as it was when it was loaded
 
 
 class Preloading:
     """What supervisord calls in place of execve, in the forked child. `load` comes before the first fork."""
 
-    def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = ()) -> None:
-        self._execute, self._kept = execute, frozenset(kept)
+    def __init__(self, execute: Execute = os.execve, kept: Sequence[int] = (), load: int = 1) -> None:
+        self._execute, self._kept, self._load = execute, frozenset(kept), load
         self._noted = ""  # all of _STAMPS in one object: reading thousands would write to each, and copy their pages
         self._parent, self._generation = 0, ""
 
@@ -54,7 +56,7 @@ class Preloading:
     def before_fork(self) -> None:
         """Note who forks: the child may be an orphan before it can ask."""
         if (parent := os.getpid()) != self._parent:  # it goes into the background as another process
-            self._parent, self._generation = parent, generation_of(parent)
+            self._parent, self._generation = parent, generation_of(parent, self._load)
 
     def __call__(self, file: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Become the program. Returns never; raises OSError as execve does where it cannot be executed."""
@@ -100,7 +102,7 @@ class Preloading:
 def make(supervisord: Any, **_: str) -> object:
     """The factory that supervisord calls at its start and after a reload; what it returns answers no calls."""
     options = supervisord.options
-    preloading = Preloading(options.execve, getattr(options, "kept", ()))
+    preloading = Preloading(options.execve, getattr(options, "kept", ()), next(_loads))
     preloading.load()
     options.execve = preloading
     fork = options.fork

@@ -21,14 +21,15 @@ Persists
     certificate stores. While a certificate is asked for: its key and request in `<run dir>/<which>-certificate.pending`
     (without rotation `kubelet-client.key.tmp`), and in `<run dir>/requesting/` as whom it is asked for.
 On restart
-    Evaluates everything again and writes the files anew: that is how an edit takes effect, for each service as it
-    restarts (`supervisorctl restart all`). While running, a good edit is only reported, and a bad one is reported and
-    changes nothing; its own two files are written anew when somebody removes or changes them. Restarted alone, under
-    the same supervisord or while services of an earlier one still run, a configuration that has become bad leaves the
-    last good one in force; on a fresh start it ends supervisord. Credentials are written only when they differ; a
-    kubeconfig that has become bad, or a plugin that fails, leaves those in force and is tried again. On a fresh start
-    a plugin that can be run but fails or hangs (5 s) leaves the agent without credentials until it answers: a trouble,
-    asked again with growing pauses of at most 8 s. A plugin that cannot be run, or a file that cannot be read, refuses.
+    Under the same supervisord it goes on with the configuration in config.json, which names its generation: a service
+    that restarts never works by another configuration than the others. An edit, good or bad, is reported and changes
+    nothing; it counts at the next start of the agent, or at a reload of supervisord (SIGHUP), which is a new generation
+    and restarts all services. A configuration that is bad then leaves the last good one in force at a reload, and ends
+    supervisord on a fresh start. Its own two files are written anew when somebody removes or changes them. Credentials
+    are written only when they differ; a kubeconfig that has become bad, or a plugin that fails, leaves those in force
+    and is tried again. On a fresh start a plugin that can be run but fails or hangs (5 s) leaves the agent without
+    credentials until it answers: a trouble, asked again with growing pauses of at most 8 s. A plugin that cannot be
+    run, or a file that cannot be read, refuses.
     A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
     certificate that is missing, or ended while the API server answers, ends a kubelet, for its next start to bootstrap
     anew; here bootstrap itself goes back to the bootstrap kubeconfig, and nothing ends. Until the first certificate is

@@ -22,7 +22,7 @@ from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, se
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.bootstrap.credential_door import CredentialDoor
 from services.bootstrap.standing_by import stand_by
-from services.generation import supervisor_generation, supervisor_process
+from services.generation import same_supervisord, supervisor_generation, supervisor_process
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, evaluate, load_generation
@@ -110,7 +110,7 @@ class BootstrapDoor:
         self._run_dir = Path(self._places.run_dir)
         self.generation = self._generation = supervisor_generation()
         self.supervisor_process = supervisor_process()
-        self.evaluated_at = 0.0  # wall seconds; what changes later has not been read
+        self.evaluated_at = 0.0  # wall seconds; a file that changed later has not been read; 0 = no file was read
         self.pair = PairReport()
         self.credentials = CredentialDoor(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
@@ -121,7 +121,13 @@ class BootstrapDoor:
         await stand_by(self._run_dir, self._generation, self._write_config)
 
     def configure(self) -> EffectiveConfig:
-        """Evaluate and write; or keep the last good configuration where services may be running by it."""
+        """The configuration that our supervisord began with; at the first call under it, evaluate and write it.
+
+        All services of one supervisord work by the same configuration, whenever each of them is started.
+        """
+        if (begun := self._saved(lambda generation: generation == self._generation)) is not None:
+            self._go_on_with(begun)
+            return begun
         self.evaluated_at = time.time()
         try:
             evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
@@ -130,16 +136,25 @@ class BootstrapDoor:
             kept = self._last_good()
             if kept is None:
                 raise
-            self.refused = error.lines
             report_kept(error.lines)
-            self.pair = settle_in_child(pair_request(kept))
-            self._write_config(kept)
+            self._go_on_with(kept)
+            self.refused = (*error.lines, *self.refused)
             return kept
         self.pair = evaluation.pair
         config = evaluation.resolved.config
         self._write(config)
         _remark(evaluation)
         return config
+
+    def _go_on_with(self, config: EffectiveConfig) -> None:
+        """Work by a configuration that was evaluated earlier; `refused` says what has become bad since."""
+        self._prepare(config)
+        self.pair = settle_in_child(pair_request(config))
+        try:
+            self._settle_credentials(config)
+        except ConfigurationRefusedError as error:
+            self.refused = error.lines
+        self._write(config)
 
     def _settle_credentials(self, config: EffectiveConfig) -> None:
         """Bring the node's credentials into force. Raises ConfigurationRefusedError, OperatorError."""
@@ -231,12 +246,15 @@ class BootstrapDoor:
 
     def _last_good(self) -> EffectiveConfig | None:
         """The configuration in force, if it was given under our supervisord or others still work by it."""
+        return self._saved(lambda found: same_supervisord(found, self._generation) or self._orphans_work())
+
+    def _saved(self, holds: Callable[[str], bool]) -> EffectiveConfig | None:
+        """The configuration in config.json, if it is for a generation that `holds`; None without a supervisord."""
         try:
             config, generation = load_generation(str(self._run_dir))
         except (OSError, OperatorError):
             return None
-        ours = generation == self._generation and self._generation != ""
-        return config if ours or self._orphans_work() else None
+        return config if self._generation and holds(generation) else None
 
     def _orphans_work(self) -> bool:
         """Whether a service runs that our supervisord did not start."""

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 _TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
 _MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
+_COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
 
 
@@ -171,7 +172,7 @@ class Bootstrap:
         self._last_lines = ()
         self._context.bus.trouble("configuration", None)
         if evaluation.resolved.config != self._config:
-            log.warning("the configuration was changed; it takes effect with `supervisorctl restart all`")
+            log.warning("the configuration has changed since the agent was started: %s", _COUNTS)
 
     def _trouble(self, lines: tuple[str, ...]) -> None:
         self._last_lines = lines

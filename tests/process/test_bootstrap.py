@@ -139,18 +139,45 @@ def test_an_orphan_leaves_alone_what_the_next_bootstrap_confirmed(agent: Agent) 
     eventually(lambda: file.exists() and file.read_bytes() == confirmed, "with the new supervisord's name in it")
 
 
-def test_an_edit_waits_for_a_restart_and_a_bad_one_changes_nothing(agent: Agent) -> None:
+def test_an_edit_counts_for_all_services_at_a_reload_and_for_none_before(agent: Agent) -> None:
     agent.start()
     agent.logged("bootstrap", "bootstrap started")
+    agent.logged("status", "dummy runs")
     good = (agent.run_dir / "config.json").read_bytes()
     agent.configure("maxPods: many\n")
     agent.logged("bootstrap", "the last good one stays in force")
     agent.configure("maxPods: 7\n")
-    agent.logged("bootstrap", "it takes effect with `supervisorctl restart all`")
-    assert (agent.run_dir / "config.json").read_bytes() == good
-    agent.rpc("stopProcess", "bootstrap")
-    agent.rpc("startProcess", "bootstrap")
-    eventually(lambda: b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes(), "the edit is in force")
+    line = "the change counts when the agent is restarted or reloaded (SIGHUP)"
+    agent.logged("bootstrap", line)
+    for times, kill in ((2, True), (3, False)):
+        before = agent.holder("bootstrap")
+        if kill:
+            os.kill(before, signal.SIGKILL)
+        else:
+            agent.rpc("stopProcess", "bootstrap")
+            agent.rpc("startProcess", "bootstrap")
+        eventually(lambda: agent.logged("bootstrap", "").count(line) == times, "the restarted one reports it")  # noqa: B023
+        assert (agent.run_dir / "config.json").read_bytes() == good
+    _reload(agent, runs=2)
+    assert b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes()
+
+
+def test_a_reload_with_a_bad_configuration_restarts_all_services_with_the_last_good_one(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    good = json.loads((agent.run_dir / "config.json").read_bytes())
+    agent.configure("maxPods: many\n")
+    _reload(agent, runs=2)
+    assert "the last good one stays in force" in agent.logged("bootstrap", "maxPods")
+    found = json.loads((agent.run_dir / "config.json").read_bytes())
+    assert found["config"] == good["config"]
+    assert found["generation"] != good["generation"]
+
+
+def _reload(agent: Agent, runs: int) -> None:
+    assert agent.supervisord
+    agent.supervisord.send_signal(signal.SIGHUP)
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == runs, "the services are restarted")
 
 
 async def test_bootstrap_restarted_alone_keeps_the_last_good_configuration(agent: Agent) -> None:

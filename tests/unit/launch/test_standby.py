@@ -11,7 +11,13 @@ import pytest
 
 from bus.lock import ServiceLock
 from services import standby
-from services.generation import SUPERVISORD, generation_of, supervisor_generation, supervisor_process
+from services.generation import (
+    SUPERVISORD,
+    generation_of,
+    same_supervisord,
+    supervisor_generation,
+    supervisor_process,
+)
 
 
 def signals() -> standby.Signals:
@@ -31,6 +37,14 @@ def test_the_supervisord_that_started_us_is_known_after_its_end(monkeypatch: pyt
     supervisord.wait()
     assert (supervisor_generation(), supervisor_process()) == (identity, supervisord.pid)
     assert generation_of(supervisord.pid) == ""
+
+
+def test_a_reload_begins_a_generation_of_the_same_supervisord() -> None:
+    first, second = generation_of(os.getpid()), generation_of(os.getpid(), 2)
+    assert first != second
+    assert same_supervisord(first, second)
+    assert not same_supervisord(first, generation_of(os.getppid()))
+    assert not same_supervisord("", "")
 
 
 def test_without_a_supervisord_there_is_no_generation_and_the_parent_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,14 +186,20 @@ for _ in range(2):
     if options.fork() == 0:
         options.execve("/bin/sh", ["/bin/sh"], {"KEPT": "yes"})
     os.wait()
+options = SimpleNamespace(execve=execve, fork=os.fork)
+preloading.make(SimpleNamespace(options=options))  # as at a reload
+if options.fork() == 0:
+    options.execve("/bin/sh", ["/bin/sh"], {"KEPT": "yes"})
+os.wait()
 print(generation_of(os.getpid()), "yes", flush=True)
 """
 
 
 def test_what_supervisord_forks_is_told_by_whom_whatever_became_of_that_one() -> None:
     done = subprocess.run([sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=60)
-    first, second, itself = done.stdout.splitlines()
+    first, second, reloaded, itself = done.stdout.splitlines()
     assert first == second == itself
+    assert reloaded == itself.replace(" yes", "/2 yes")
 
 
 def test_what_the_holder_closes_while_it_is_looked_at_hides_no_lock(
