@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 import orjson
 
+from shared.json_text import json_bytes
+
 T = TypeVar("T")
 
 _DECODERS: "dict[Any, msgspec.json.Decoder[Any]]" = {}  # building one costs more than decoding a pod
@@ -46,10 +48,11 @@ def encode(value: Any, what: str = "message") -> bytes:
 
 
 def encode_uncapped(value: Any, what: str = "message") -> bytes:
-    """As `encode`, for a snapshot: the sum of values that each kept the cap."""
+    """As `encode`, for a snapshot: the sum of values that each kept the cap. No text is refused: bytes of a name that
+    are not UTF-8 travel as escapes."""
     try:
-        return orjson.dumps(value, default=_raw, option=orjson.OPT_SORT_KEYS)
-    except TypeError as error:  # orjson.JSONEncodeError: a set, a lone surrogate, a key that is no string
+        return json_bytes(value, default=_raw, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:  # orjson.JSONEncodeError: a set, a key that is no string
         raise UnencodableError(f"{what} is no JSON: {error}") from error
 
 

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import orjson
 
 from shared.files import replace_file, sync_directory, write_atomically
+from shared.json_text import json_bytes
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +181,7 @@ def _file_name(key: str) -> str:
 
 
 def _encode(key: str, number: int, data: dict[str, Any] | None) -> bytes:
-    return orjson.dumps({"version": _VERSION, "key": key, "number": number, "data": data})
+    return json_bytes({"version": _VERSION, "key": key, "number": number, "data": data})
 
 
 def _decode(content: bytes) -> tuple[str, _Copy]:

@@ -16,6 +16,7 @@ import orjson
 
 from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
+from shared.json_text import json_bytes
 from shared.kube.answers import MalformedAnswerError, decode_object, retry_after_seconds, status_error
 from shared.kube.connection import Connection, Way, open_connection
 from shared.kube.credentials import FileMark, credentials_path, load_credentials, mark_of
@@ -134,7 +135,7 @@ class KubeClient:
         content_type: str = "application/json",
         timeout: float | None = None,
     ) -> Object:
-        data = None if body is None else orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+        data = None if body is None else json_bytes(body, option=orjson.OPT_NON_STR_KEYS)
         deadline = await self._begin(self._timeout if timeout is None else timeout)
         async with self._answered(method, path, query or {}, data, content_type, deadline) as (response, peer):
             try:

@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import orjson
-
 from services.podsync.core.events import Event, PodObserved
 from services.podsync.core.instructions import Instruction, PublishAdmitted, RecordEvent
 from services.podsync.core.story import Teller
+from shared.json_text import json_bytes
 from shared.story.lines import Line
 
 log = logging.getLogger(__name__)
@@ -56,8 +55,8 @@ class StoryBook:
 
     def _write_down(self, uid: str, now: float, tell: Callable[[], list[Line]]) -> None:
         try:
-            lines = [orjson.dumps({"at": round(now, 3), **line}) for line in tell()]
-            head = orjson.dumps(self._teller.head(uid))
+            lines = [json_bytes({"at": round(now, 3), **line}) for line in tell()]
+            head = json_bytes(self._teller.head(uid))
         except Exception:  # what cannot be told has happened all the same, and others wait for it
             log.exception("the story of pod %s has a gap", uid)
             return

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from shared.files import write_atomically
+from shared.json_text import json_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class EventMarksFile:
         """Replace it, whole: the counts are those of what is marked. A failure is logged once; it costs requests."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(self._path, orjson.dumps({"version": _VERSION, "recorded": recorded, "counted": counted}))
+            write_atomically(self._path, json_bytes({"version": _VERSION, "recorded": recorded, "counted": counted}))
             self._failed = ""
         except OSError as error:
             if self._failed != (why := _why(error)):

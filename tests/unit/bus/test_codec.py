@@ -1,12 +1,14 @@
 """What may travel: dataclasses and their JSON, the size cap, the protocol version."""
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import pytest
 
 from bus import codec
+from bus.frames import UpdateHead, UpdateKind
 
 
 class Colour(StrEnum):
@@ -62,10 +64,24 @@ def test_a_refusal_says_where_and_not_what() -> None:
     assert "hunter2" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("value", [{1: 2}, {"a": {1, 2}}, {"a": "\ud800"}, object()])
+@pytest.mark.parametrize("value", [{1: 2}, {"a": {1, 2}}, {1: "\ud800"}, object()])
 def test_what_is_no_json_does_not_travel(value: object) -> None:
     with pytest.raises(codec.UnencodableError, match=r"^pods\.desired x is no JSON: "):
         codec.encode(value, "pods.desired x")
+
+
+def test_text_that_is_not_unicode_travels_as_escapes() -> None:
+    bad = os.fsdecode(b"caf\xe9\xff")
+    sent = Thing(name=bad, parts=(bad, "x"), raw={bad: [{"deep": bad}, 1, None], "lone": "\ud800"})
+    escaped = "caf\\xe9\\xff"
+    assert codec.decode(codec.encode(sent), Thing) == Thing(
+        name=escaped, parts=(escaped, "x"), raw={escaped: [{"deep": escaped}, 1, None], "lone": "\\ud800"}
+    )
+
+
+def test_a_number_inside_a_value_with_such_text_stays_as_it_was() -> None:
+    head = UpdateHead(v="1.0", incarnation="i", number=7, kind=UpdateKind.PUT, key="k", cause="\udcff")
+    assert codec.decode(codec.encode(head), UpdateHead) == replace(head, cause="\\xff")
 
 
 def test_a_message_has_at_most_sixteen_mebibytes() -> None:

@@ -189,3 +189,8 @@ def test_where_one_of_many_cannot_be_written_each_is_kept_as_well_as_it_can_be(
     kept = records.save_all({"uid-0": {"a": 1}, "uid-1": {"b": 2}})
     assert kept == {"uid-0": Kept.ON_DISK, "uid-1": Kept.IN_FALLBACK}
     assert again(tmp_path).load_all() == {"uid-0": {"a": 1}, "uid-1": {"b": 2}}
+
+
+def test_a_record_with_text_that_is_not_unicode_is_saved_with_an_escape(records: Checkpoint, tmp_path: Path) -> None:
+    assert records.save("u", {"why": "cannot remove caf\udce9", "n": 1}) is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {"u": {"why": "cannot remove caf\\xe9", "n": 1}}

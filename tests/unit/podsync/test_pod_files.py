@@ -100,6 +100,13 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
     assert '"at":399.0' in files[1].read_text()
 
 
+def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path)
+    book.tell("u1", 1.0, PodUndesired(uid="u1", cause="cannot remove caf\udce9"))
+    book.close()
+    assert '"cause":"cannot remove caf\\\\xe9"' in (tmp_path / "u1.jsonl").read_text()
+
+
 def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
     pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
     book = StoryBook(tmp_path)
