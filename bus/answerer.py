@@ -2,29 +2,28 @@
 
 import asyncio
 import errno
+from functools import partial
 
 import zmq
 
 from bus import codec, frames
-from bus.answers import Answers
+from bus.answers import Answer, Answers
 from bus.context import Context, bind, new_socket, send_now
 from bus.drops import Drops
 from bus.frames import RequestHead
 from bus.inlet import Inlet
-from shared.clock import Clock
 
 LINGER_MS = 1000  # an answer worth computing is worth a second of the exit
 
 
 class Answerer:
-    """Every request is a task of its own, so that a slow one holds up nobody."""
+    """Every request is a task of its own, so that a slow one holds up no other."""
 
-    def __init__(self, context: Context, answers: Answers, clock: Clock, drops: Drops) -> None:
+    def __init__(self, context: Context, answers: Answers, drops: Drops) -> None:
         self._socket = new_socket(context, zmq.ROUTER, linger=LINGER_MS)
         # Without it an answer to a client that is gone vanishes silently.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._answers, self._clock, self._drops = answers, clock, drops
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers, self._drops = answers, drops
         self._inlet = Inlet(self._socket, self._take)
 
     def bind(self, address: str) -> None:
@@ -35,10 +34,7 @@ class Answerer:
     async def close(self) -> None:
         """Give up handlers under way; answers already sent linger for at most a second."""
         self._inlet.close()
-        self._answers.cancel()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._answers.cancel(), return_exceptions=True)
         self._socket.close()
 
     def _take(self, message: list[bytes]) -> None:
@@ -48,14 +44,10 @@ class Answerer:
         except codec.UndecodableError as error:
             self._drops.drop("request", error)
             return
-        if head.deadline < self._clock.monotonic():
-            return  # sent to our predecessor and queued since; its sender has given up
-        task = asyncio.create_task(self._answer(routing, head, body), name=f"answering {head.type}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._answers.take(head, body, partial(self._send, routing, head))
 
-    async def _answer(self, routing: bytes, head: RequestHead, body: bytes) -> None:
-        error = send_now(self._socket, (routing, *frames.write_answer(*await self._answers.answer(head, body))))
+    def _send(self, routing: bytes, head: RequestHead, answer: Answer) -> None:
+        error = send_now(self._socket, (routing, *frames.write_answer(*answer)))
         self._inlet.look_again()
         if error is not None and error.errno == errno.EHOSTUNREACH:
             self._drops.drop("answer", f"{head.client} is gone before its {head.type} was answered")

@@ -1,76 +1,151 @@
 """Requests to this service: finds the handler, answers a repeated request once, turns failures into one line.
 
-Knows no socket: `answerer` and `memory` hand it requests and send what it returns.
+Bounded by request type: how many are under way, how large they are together, and what is kept of answers. Knows no
+socket: `answerer` and `memory` hand it requests and send what it returns.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus import codec
 from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
 from bus.messages.snapshot import Snapshot
+from shared.clock import Clock
 
-RECENT_ANSWERS = 256
-RECENT_ANSWER_CAP = 64 * 1024  # bytes; a larger answer is not kept but computed again, handlers are safe to repeat
+# Of one request type; what is beyond is refused at once.
+PENDING = 2048  # requests under way
+PENDING_BYTES = 32 << 20  # of their bodies; more than any one may have
+KEPT = 256  # answers
+KEPT_BYTES = 1 << 20  # of their bodies
+KEPT_CAP = 64 << 10  # bytes; a larger answer is not kept but computed again, handlers are safe to repeat
 
 _LOG = logging.getLogger(__name__)
 
 Answer = tuple[AnswerHead, bytes]
 Handler = Callable[[Any], Awaitable[Any]]
+Send = Callable[[Answer], None]
+Name = tuple[str, int]  # client, id
+
+
+@dataclass(eq=False)
+class _Running:
+    head: RequestHead
+    size: int  # bytes of the body
+    send: Send  # to whoever sent the newest copy
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> Name:
+        return self.head.client, self.head.id
+
+
+@dataclass(eq=False)
+class _Type:
+    """One request type: its handler, and what is under way and kept of it."""
+
+    request: type[Any]
+    handler: Handler
+    running: dict[Name, _Running] = field(default_factory=dict)
+    running_bytes: int = 0
+    kept: OrderedDict[Name, tuple[Answer, float]] = field(default_factory=OrderedDict)  # and the request's deadline
+    kept_bytes: int = 0
+
+    def begin(self, running: _Running) -> None:
+        self.running[running.name] = running
+        self.running_bytes += running.size
+
+    def end(self, running: _Running) -> None:
+        if self.running.pop(running.name, None) is not None:
+            self.running_bytes -= running.size
+
+    def keep(self, name: Name, answer: Answer, deadline: float) -> None:
+        self.kept[name] = answer, deadline
+        self.kept_bytes += len(answer[1])
+        while len(self.kept) > KEPT or self.kept_bytes > KEPT_BYTES:
+            self.forget(next(iter(self.kept)))
+
+    def forget(self, name: Name) -> None:
+        (_, body), _ = self.kept.pop(name)
+        self.kept_bytes -= len(body)
 
 
 class Answers:
     """The handlers of one service by request type, and its recent answers by (client, id)."""
 
-    def __init__(self, service: str) -> None:
-        self._service = service
-        self._handlers: dict[str, tuple[type[Any], Handler]] = {}
-        self._recent: OrderedDict[tuple[str, int], Answer] = OrderedDict()
-        self._running: dict[tuple[str, int], asyncio.Task[Answer]] = {}
+    def __init__(self, service: str, clock: Clock) -> None:
+        self._service, self._clock = service, clock
+        self._types: dict[str, _Type] = {}
 
     def register(self, request: type[Any], handler: Handler) -> None:
         """Answer requests of this type, known on the wire by its class name. ValueError when it is taken."""
-        if request.__name__ in self._handlers:
+        if request.__name__ in self._types:
             raise ValueError(f"{self._service} answers {request.__name__} already")
-        self._handlers[request.__name__] = request, handler
+        self._types[request.__name__] = _Type(request, handler)
 
-    async def answer(self, head: RequestHead, body: bytes) -> Answer:
-        """The answer to one copy of a request. A copy of a request under way waits for the same answer."""
+    def take(self, head: RequestHead, body: bytes | None, send: Send) -> None:
+        """One copy of a request; `body` None = a reminder of one sent before. `send` gets the answer: now, later, or
+        never if the deadline passes first. Of several copies the newest one's `send` gets it, once."""
+        if head.deadline <= self._clock.monotonic():
+            return  # sent to an earlier process of this service and queued since; its caller has given up
+        known = self._types.get(head.type)
         name = head.client, head.id
-        if name in self._recent:
-            self._recent.move_to_end(name)
-            return self._recent[name]
-        task = self._running.get(name)
-        if task is None:
-            task = asyncio.create_task(self._compute(head, body), name=f"answer {head.type}")
-            self._running[name] = task
-            task.add_done_callback(lambda _: self._running.pop(name, None))
-        return await asyncio.shield(task)
-
-    def cancel(self) -> None:
-        """Give up what is under way: the process ends."""
-        for task in list(self._running.values()):
-            task.cancel()
-
-    async def _compute(self, head: RequestHead, body: bytes) -> Answer:
-        answer = await self._handle(head, body)
-        if len(answer[1]) <= RECENT_ANSWER_CAP:
-            self._recent[head.client, head.id] = answer
-            while len(self._recent) > RECENT_ANSWERS:
-                self._recent.popitem(last=False)
-        return answer
-
-    async def _handle(self, head: RequestHead, body: bytes) -> Answer:
-        known = self._handlers.get(head.type)
         if known is None:
-            return _refusal(head, f"{self._service} does not answer {head.type}")
-        request_type, handler = known
+            send(_refusal(head, f"{self._service} does not answer {head.type}"))
+        elif name in known.kept:
+            send(known.kept[name][0])
+        elif name in known.running:
+            known.running[name].send = send
+        elif body is None:
+            send((AnswerHead(v=codec.PROTOCOL_VERSION, id=head.id, unknown=True), b""))
+        elif len(known.running) >= PENDING or known.running_bytes + len(body) > PENDING_BYTES:
+            send(_refusal(head, f"{self._service} has {len(known.running)} {head.type} under way and takes no more"))
+        else:
+            self._begin(known, _Running(head, len(body), send), body)
+
+    def expire(self) -> None:
+        """Give up the requests whose deadline has passed, and drop what was kept of such: their callers are gone."""
+        now = self._clock.monotonic()
+        for known in self._types.values():
+            for running in list(known.running.values()):
+                if running.head.deadline <= now and running.task is not None:
+                    running.task.cancel()
+            for name in [name for name, (_, deadline) in known.kept.items() if deadline <= now]:
+                known.forget(name)
+
+    def cancel(self) -> list[asyncio.Task[None]]:
+        """Give up what is under way: the process ends. Returns what is to be waited for."""
+        running = (running.task for known in self._types.values() for running in known.running.values())
+        tasks = [task for task in running if task is not None]
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def _begin(self, known: _Type, running: _Running, body: bytes) -> None:
+        head = running.head
         try:
-            result = await handler(codec.decode(body, request_type))
+            request = codec.decode(body, known.request)
+        except codec.UndecodableError as error:
+            running.send(_refusal(head, str(error)))
+            return
+        known.begin(running)
+        running.task = asyncio.create_task(self._answer(known, running, request), name=f"answer {head.type}")
+        running.task.add_done_callback(lambda _: known.end(running))
+
+    async def _answer(self, known: _Type, running: _Running, request: Any) -> None:
+        answer = await self._compute(known.handler, running.head, request)
+        known.end(running)
+        if len(answer[1]) <= KEPT_CAP:
+            known.keep(running.name, answer, running.head.deadline)
+        running.send(answer)
+
+    async def _compute(self, handler: Handler, head: RequestHead, request: Any) -> Answer:
+        try:
+            result = await handler(request)
             return AnswerHead(v=codec.PROTOCOL_VERSION, id=head.id, type=type(result).__name__), _encode(result)
         except codec.MessageTooLargeError as error:
             _LOG.error("bus: answer to %s of %s not sent: %s", head.type, head.client, error)

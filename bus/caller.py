@@ -1,6 +1,6 @@
-"""The DEALER sockets: one per service asked. A request is sent again with the same id until answered or overdue.
+"""The DEALER sockets: one per service asked. A request is sent, and reminders of it, until it is answered or overdue.
 
-REQ is banned: after a timeout it is stuck. What was in flight at a SIGKILL is gone without an error, hence the resend.
+REQ is banned: after a timeout it is stuck.
 """
 
 import asyncio
@@ -13,12 +13,11 @@ import zmq
 from bus import codec, frames
 from bus.context import Context, Socket, new_socket, reconnect_quickly, send_now
 from bus.drops import Drops
+from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import AnswerHead, RequestHead
 from bus.inlet import Inlet
 from bus.interface import NoAnswerError
 from shared.clock import Clock
-
-RESEND_SECONDS = 0.25
 
 Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 
@@ -36,7 +35,7 @@ class Caller:
         self._context, self._client, self._clock, self._drops = context, client, clock, drops
         self._addresses = addresses
         self._lines: dict[str, _Line] = {}
-        self._pending: dict[int, Answered] = {}
+        self._pending: dict[int, tuple[Exchange, Answered]] = {}
         self._last_id = 0
 
     async def exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
@@ -50,15 +49,14 @@ class Caller:
             type=type_name,
             deadline=self._clock.monotonic() + timeout,
         )
-        message = frames.write_request(head, body)
+        exchange = Exchange(head, body)
         answered: Answered = asyncio.get_running_loop().create_future()
-        self._pending[head.id] = answered
+        self._pending[head.id] = exchange, answered
         try:
             async with asyncio.timeout(timeout):
                 while not answered.done():
-                    send_now(line.socket, message)  # a full queue is a peer long gone: the next turn tries again
-                    line.inlet.look_again()
-                    await asyncio.wait([answered], timeout=RESEND_SECONDS)
+                    _send(line, exchange)
+                    await asyncio.wait([answered], timeout=REMIND_SECONDS)
         except TimeoutError:
             raise NoAnswerError.within(service, type_name, timeout) from None
         finally:
@@ -71,7 +69,7 @@ class Caller:
             line.inlet.close()
             line.socket.close()
         self._lines.clear()
-        for answered in self._pending.values():
+        for _, answered in self._pending.values():
             if not answered.done():
                 answered.set_exception(NoAnswerError("the bus was stopped before the answer came"))
 
@@ -95,6 +93,16 @@ class Caller:
         except codec.UndecodableError as error:
             self._drops.drop("answer", f"{service}: {error}")
             return
-        answered = self._pending.get(head.id)
-        if answered is not None and not answered.done():  # else the second copy, or too late
+        exchange, answered = self._pending.get(head.id, (None, None))
+        if exchange is None or answered is None or answered.done():
+            return  # the second copy, or too late
+        if not head.unknown:
             answered.set_result((head, body))
+        elif exchange.unknown():
+            _send(self._lines[service], exchange)
+
+
+def _send(line: _Line, exchange: Exchange) -> None:
+    if send_now(line.socket, exchange.next()) is not None:
+        exchange.refused()  # a full queue is a peer long gone: the next turn tries again
+    line.inlet.look_again()

@@ -7,11 +7,12 @@ inside one process; both implement the three methods at the end.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from bus import codec, frames
-from bus.answers import Answers
+from bus.answers import PENDING, Answers
 from bus.beat import Pulse
 from bus.drops import Drops
 from bus.following import Following
@@ -38,7 +39,7 @@ class Endpoint(ABC):
     def __init__(self, service: str, incarnation: str, pid: int, clock: Clock) -> None:
         self.service, self.incarnation, self.clock = service, incarnation, clock
         self.drops = Drops(clock)
-        self.answers = Answers(service)
+        self.answers = Answers(service, clock)
         self.answers.register(GetSnapshot, self._answer_snapshot)
         self.answers.register(GetHealth, self._answer_health)
         self._pulse = Pulse(service, incarnation, pid)
@@ -47,6 +48,7 @@ class Endpoint(ABC):
         self._foreign: set[str] = set()  # services whose last beat was of another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
+        self._asked: Counter[tuple[str, str]] = Counter()  # requests under way by service and type
         self._beat_is_due = False
         self._started = False
 
@@ -85,7 +87,13 @@ class Endpoint(ABC):
             raise RuntimeError(f"{self.service} asked {service} before its bus was started")
         name = type(request).__name__
         body = codec.encode(request, f"request {name}")
-        head, answered = await self._exchange(service, name, body, timeout)
+        if self._asked[service, name] >= PENDING:
+            raise NoAnswerError(f"{service} has {PENDING} {name} of {self.service} to answer: no more are sent")
+        self._asked[service, name] += 1
+        try:
+            head, answered = await self._exchange(service, name, body, timeout)
+        finally:
+            self._asked[service, name] -= 1
         if head.error:
             raise RequestRefusedError(head.error)
         if head.type != answer.__name__:
@@ -132,8 +140,9 @@ class Endpoint(ABC):
             asyncio.get_running_loop().call_soon(self._beat_if_due)
 
     def tick(self) -> None:
-        """Let the followings judge the silence of their owners."""
+        """Let the followings judge the silence of their owners; give up overdue requests."""
         now = self.clock.monotonic()
+        self.answers.expire()
         for following in self._all_followings():
             following.tick(now)
 

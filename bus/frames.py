@@ -63,12 +63,14 @@ class RequestHead:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerHead:
-    """First frame of an answer; `error` is the one line of a refusal, and then there is no body."""
+    """First frame of an answer; `error` is the one line of a refusal, and then there is no body. `unknown` answers a
+    reminder: there is no such request in this process, and the caller is to send it with its body."""
 
     v: str
     id: int
     type: str = ""
     error: str = ""
+    unknown: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,8 +141,16 @@ def write_request(head: RequestHead, body: bytes) -> Frames:
     return codec.encode(head), body
 
 
-def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes]:
-    """The inverse of `write_request`. Raises ForeignProtocolError, UndecodableError."""
+def write_reminder(head: RequestHead) -> Frames:
+    """[head]: a request whose body was sent before."""
+    return (codec.encode(head),)
+
+
+def read_request(frames: Sequence[bytes]) -> tuple[RequestHead, bytes | None]:
+    """The inverse of `write_request`, or of `write_reminder`: then there is no body. Raises ForeignProtocolError,
+    UndecodableError."""
+    if len(frames) == 1:
+        return _read_head(frames[0], RequestHead), None
     _expect(frames, 2, "request")
     check_body(len(frames[1]))
     return _read_head(frames[0], RequestHead), frames[1]

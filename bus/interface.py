@@ -80,13 +80,15 @@ class Bus(Protocol):
         ...
 
     def answer(self, request: type[R], handler: Callable[[R], Awaitable[Any]]) -> None:
-        """Answer requests of this type; handlers are safe to repeat. Raise `RequestRefusedError` to answer an error."""
+        """Answer requests of this type; handlers are safe to repeat. Raise `RequestRefusedError` to answer an error. A
+        handler is cancelled once the request's deadline has passed; one that must not be cut short shields itself."""
         ...
 
     async def ask(self, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
-        """Ask another service; resent with the same id until `timeout` seconds have passed.
+        """Ask another service; given up once `timeout` seconds have passed.
 
-        Raises NoAnswerError, or RequestRefusedError with the other side's one line.
+        Raises NoAnswerError, at once where too many of the type are under way, or RequestRefusedError with the other
+        side's one line.
         """
         ...
 

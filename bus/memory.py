@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bus import codec, frames
+from bus.answers import Answer
 from bus.beat import BEAT_SECONDS
 from bus.endpoint import Endpoint
+from bus.exchange import Exchange
 from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
 
@@ -59,14 +61,7 @@ class Delivery:
     frames: Frames
 
 
-@dataclass(eq=False)
-class _Exchange:
-    """A request waiting for its answer."""
-
-    service: str
-    message: Frames
-    deadline: float
-    answered: asyncio.Future[tuple[AnswerHead, bytes]]
+Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 
 
 class MemoryNetwork:
@@ -82,7 +77,7 @@ class MemoryNetwork:
         self._generations: dict[str, int] = {}
         self._queue: deque[tuple[MemoryBus, Delivery]] = deque()
         self._delayed: list[tuple[MemoryBus, Delivery]] = []
-        self._exchanges: list[_Exchange] = []
+        self._exchanges: list[tuple[str, Exchange, Answered]] = []  # with the service asked
         self._idle_turns = 0
         self._next_beat = self.clock.monotonic() + BEAT_SECONDS
 
@@ -154,29 +149,42 @@ class MemoryNetwork:
         for bus in list(self._buses.values()):
             if bus.started and (bus is joined or joined.hears(bus.service, frames.BEATS_TOPIC)):
                 bus.beat_soon()
-        for exchange in self._exchanges:
-            if exchange.service == joined.service:
-                joined.take_request(exchange.message, exchange.answered)
+        for service, exchange, answered in list(self._exchanges):
+            if service == joined.service:
+                self._hand(joined, exchange, answered)
 
     def left(self, left: "MemoryBus") -> None:
         """Called by a bus that stopped."""
         if self._buses.get(left.service) is left:
             del self._buses[left.service]
 
-    async def exchange(self, service: str, message: Frames, timeout: float, what: str) -> tuple[AnswerHead, bytes]:
+    async def exchange(self, service: str, head: RequestHead, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
         """Called by a bus that asks."""
-        answered: asyncio.Future[tuple[AnswerHead, bytes]] = asyncio.get_running_loop().create_future()
-        exchange = _Exchange(service, message, self.clock.monotonic() + timeout, answered)
-        self._exchanges.append(exchange)
+        answered: Answered = asyncio.get_running_loop().create_future()
+        exchange = Exchange(head, body)
+        waiting = service, exchange, answered
+        self._exchanges.append(waiting)
         try:
             bus = self._buses.get(service)
             if bus is not None and bus.started:
-                bus.take_request(message, answered)
+                self._hand(bus, exchange, answered)
             return await answered
         except TimeoutError:
-            raise NoAnswerError.within(service, what, timeout) from None
+            raise NoAnswerError.within(service, head.type, timeout) from None
         finally:
-            self._exchanges.remove(exchange)
+            self._exchanges.remove(waiting)
+
+    def _hand(self, bus: "MemoryBus", exchange: Exchange, answered: Answered) -> None:
+        def send(answer: Answer) -> None:
+            head, body = frames.read_answer(frames.write_answer(*answer))
+            if answered.done():
+                return
+            if not head.unknown:
+                answered.set_result((head, body))
+            elif exchange.unknown():
+                self._hand(bus, exchange, answered)
+
+        bus.answers.take(*frames.read_request(exchange.next()), send)
 
     def _enqueue(self, bus: "MemoryBus", delivery: Delivery) -> None:
         self._queue.append((bus, delivery))
@@ -190,9 +198,9 @@ class MemoryNetwork:
 
     async def _move_to(self, moment: float) -> None:
         self.clock.advance(moment - self.clock.monotonic())
-        for exchange in self._exchanges:
-            if exchange.deadline <= moment and not exchange.answered.done():
-                exchange.answered.set_exception(TimeoutError())
+        for _, exchange, answered in self._exchanges:
+            if exchange.head.deadline <= moment and not answered.done():
+                answered.set_exception(TimeoutError())
         await self.settle()
 
 
@@ -203,7 +211,6 @@ class MemoryBus(Endpoint):
         super().__init__(service, incarnation, 1, network.clock)
         self._network = network
         self._last_id = 0
-        self._tasks: set[asyncio.Task[None]] = set()
         self._dead = False
 
     @property
@@ -227,25 +234,12 @@ class MemoryBus(Endpoint):
         self._dead = True
         self._cancel_fetches()
         self.answers.cancel()
-        for task in list(self._tasks):
-            task.cancel()
 
     def hears(self, service: str, topic: bytes) -> bool:
         """Whether this bus is subscribed to the topic of that service."""
         if self._beat_callbacks and topic == frames.BEATS_TOPIC:
             return True
         return service in self.followed_services() and topic in self.followed_topics()
-
-    def take_request(self, message: Frames, answered: asyncio.Future[tuple[AnswerHead, bytes]]) -> None:
-        """A request arrived."""
-        task = asyncio.get_running_loop().create_task(self._answer(message, answered))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _answer(self, message: Frames, answered: asyncio.Future[tuple[AnswerHead, bytes]]) -> None:
-        answer = frames.write_answer(*await self.answers.answer(*frames.read_request(message)))
-        if not answered.done():
-            answered.set_result(frames.read_answer(answer))
 
     def _publish(self, published: Frames) -> None:
         self._network.publish(self, published)
@@ -261,4 +255,4 @@ class MemoryBus(Endpoint):
             type=type_name,
             deadline=self.clock.monotonic() + timeout,
         )
-        return await self._network.exchange(service, frames.write_request(head, body), timeout, type_name)
+        return await self._network.exchange(service, head, body, timeout)

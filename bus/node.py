@@ -74,7 +74,7 @@ class NodeBus(Endpoint):
         if self.service in self._addresses:
             self._publisher = Publisher(self._context, self.beat_soon, self.drops)
             self._publisher.bind(self._addresses[self.service]["pub"])
-            self._answerer = Answerer(self._context, self.answers, self.clock, self.drops)
+            self._answerer = Answerer(self._context, self.answers, self.drops)
             self._answerer.bind(self._addresses[self.service]["req"])
         if heard:
             self._subscriber = Subscriber(self._context, self.receive)

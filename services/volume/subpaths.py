@@ -5,7 +5,8 @@ What a client of the API may read says only which mount it was; the reason is fo
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
@@ -25,13 +26,18 @@ class SubpathRequests:
     def __init__(self, reconciler: Reconciler, operations: Operations, on_end: Callable[[], None]) -> None:
         self._reconciler, self._operations, self._on_end = reconciler, operations, on_end
         self._turned = asyncio.Event()
+        self._tasks: set[asyncio.Task[PreparedSubpath]] = set()
 
     def turned(self) -> None:
         """Something of what is mounted may have changed."""
         self._turned.set()
 
     async def prepare(self, request: PrepareSubpath) -> PreparedSubpath:
-        """Answer PrepareSubpath."""
+        """Answer PrepareSubpath. The caller's deadline does not cut it short: its thread would go on with the volume
+        no longer held."""
+        return await self._to_the_end(self._prepare(request))
+
+    async def _prepare(self, request: PrepareSubpath) -> PreparedSubpath:
         root = await self._mounted(request)
         if not root:
             text = f'cannot find volume "{request.volume}" to mount into container "{request.container}"'
@@ -53,11 +59,20 @@ class SubpathRequests:
 
     async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         """Answer ReleaseSubpaths. What cannot be taken away now goes when its volume goes."""
+        return await self._to_the_end(self._release(request))
+
+    async def _release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         try:
             await self._operations.in_turn(self._operations.actions.subpaths.release, request.uid, request.container)
         except OSError as error:
             _log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
         return PreparedSubpath()
+
+    async def _to_the_end(self, answering: Coroutine[Any, Any, PreparedSubpath]) -> PreparedSubpath:
+        task = asyncio.create_task(answering, name="subpath")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
     async def _mounted(self, request: PrepareSubpath) -> str:
         """Where the volume is, "" when it does not come to be mounted in time; the reconciler holds it from now on."""

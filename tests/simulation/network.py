@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bus import frames
+from bus.answers import Answer
 from bus.beat import BEAT_SECONDS
-from bus.frames import AnswerHead, Frames
+from bus.exchange import REMIND_SECONDS, Exchange
+from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
-from bus.memory import Delivery, MemoryBus, MemoryNetwork
+from bus.memory import Answered, Delivery, MemoryBus, MemoryNetwork
 from tests.simulation.loop import Life, NodeClock
 from tests.simulation.story import Story
 
 WAY = 0.001  # seconds from one service to another
-RESEND = 0.25  # seconds until a request without an answer is sent again
 
 
 @dataclass(frozen=True)
@@ -81,40 +82,39 @@ class SimulationNetwork(MemoryNetwork):
             if bus.started and (bus is joined or joined.hears(bus.service, frames.BEATS_TOPIC)):
                 asyncio.get_running_loop().call_soon(bus.beat_soon, context=self._contexts[bus.service])
 
-    async def exchange(self, service: str, message: Frames, timeout: float, what: str) -> tuple[AnswerHead, bytes]:
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[tuple[AnswerHead, bytes]] = loop.create_future()
-        asker = frames.read_request(message)[0].client.partition("/")[0]
+    async def exchange(self, service: str, head: RequestHead, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
+        answered: Answered = asyncio.get_running_loop().create_future()
+        exchange = Exchange(head, body)
         try:
             async with asyncio.timeout(timeout):
                 while not answered.done():
-                    self._ask(asker, service, message, answered)
-                    await asyncio.wait([answered], timeout=RESEND)
+                    self._ask(service, exchange, answered)
+                    await asyncio.wait([answered], timeout=REMIND_SECONDS)
         except TimeoutError:
-            raise NoAnswerError.within(service, what, timeout) from None
+            raise NoAnswerError.within(service, head.type, timeout) from None
         return answered.result()
 
-    def _ask(
-        self, asker: str, service: str, message: Frames, answered: asyncio.Future[tuple[AnswerHead, bytes]]
-    ) -> None:
+    def _ask(self, service: str, exchange: Exchange, answered: Answered) -> None:
         loop = asyncio.get_running_loop()
+        asker, message = exchange.head.client.partition("/")[0], exchange.next()
 
         def arrive() -> None:
             bus = self._buses.get(service)
-            if bus is None or not bus.started:
-                return
-            on_the_way: asyncio.Future[tuple[AnswerHead, bytes]] = loop.create_future()
-            on_the_way.add_done_callback(answer, context=contextvars.Context())
-            self._contexts[service].run(bus.take_request, message, on_the_way)
+            if bus is not None and bus.started:
+                self._contexts[service].run(bus.answers.take, *frames.read_request(message), answer)
 
-        def answer(given: asyncio.Future[tuple[AnswerHead, bytes]]) -> None:
+        def answer(given: Answer) -> None:
             fate = self._judge(service, asker, "answers")
             for _ in range(fate.copies):
-                loop.call_later(WAY + fate.seconds, deliver, given.result(), context=contextvars.Context())
+                loop.call_later(WAY + fate.seconds, deliver, *given, context=contextvars.Context())
 
-        def deliver(result: tuple[AnswerHead, bytes]) -> None:
-            if not answered.done():
-                answered.set_result(result)
+        def deliver(head: AnswerHead, body: bytes) -> None:
+            if answered.done():
+                return
+            if not head.unknown:
+                answered.set_result((head, body))
+            elif exchange.unknown():
+                self._ask(service, exchange, answered)
 
         fate = self._judge(asker, service, "requests")
         for _ in range(fate.copies):

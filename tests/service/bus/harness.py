@@ -2,8 +2,10 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+
+import pytest
 
 from bus.endpoint import Endpoint
 from bus.frames import Frames
@@ -103,3 +105,10 @@ class NodeHarness(Harness):
     async def close(self) -> None:
         for bus in self._buses:
             await bus.stop()
+
+
+@pytest.fixture(params=["memory", "node"])
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
+    world: Harness = MemoryHarness() if request.param == "memory" else NodeHarness(tmp_path / "run")
+    yield world
+    await world.close()

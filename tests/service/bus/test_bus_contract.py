@@ -1,10 +1,5 @@
 """What every bus promises: the same tests on the bus of tests and on the bus of real processes."""
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, make_dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,30 +7,14 @@ import pytest
 from bus import codec
 from bus.endpoint import Endpoint
 from bus.frames import BEATS_TOPIC, topic_of
-from bus.interface import Change, Deleted, Freshness, NoAnswerError, Put, RequestRefusedError
+from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.beat import Beat, GetHealth
-from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import NODE_STATUS, PODS_ADMITTED, PODS_DESIRED
 from bus.owned import Owned
-from tests.service.bus.harness import Harness, MemoryHarness, NodeHarness
+from tests.service.bus.harness import Harness, world
 
-
-@dataclass(frozen=True, kw_only=True)
-class Echo:
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Echoed:
-    text: str
-
-
-@pytest.fixture(params=["memory", "node"])
-async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Harness]:
-    world: Harness = MemoryHarness() if request.param == "memory" else NodeHarness(tmp_path / "run")
-    yield world
-    await world.close()
+__all__ = ["world"]
 
 
 def pod(uid: str, **spec: Any) -> DesiredPod:
@@ -220,7 +199,7 @@ class TestStreams:
         world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
         await world.until(lambda: follower.stream.stale)
         health = await owner.ask("podsync", GetHealth(), Beat)
-        assert health.troubles == ("sources speaks bus protocol 2.0 and podsync 1.0: restart the older one",)
+        assert health.troubles == ("sources speaks bus protocol 2.0 and podsync 1.1: restart the older one",)
 
     async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
         bus = world.bus("sources")
@@ -288,91 +267,3 @@ class TestBeats:
         server.on_beat(fail)
         await server.start()
         await world.until(lambda: "bus: a callback for beats failed on the beat of server" in caplog.messages)
-
-
-class TestRequests:
-    async def test_a_question_is_answered(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        assert await asker.ask("podsync", Echo(text="ü"), Echoed) == Echoed(text="ü")
-
-    async def test_many_questions_at_once_get_each_its_own_answer(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        answers = await asyncio.gather(*(asker.ask("podsync", Echo(text=str(n)), Echoed) for n in range(50)))
-        assert [answer.text for answer in answers] == [str(n) for n in range(50)]
-
-    async def test_every_service_answers_for_its_health(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        assert (await asker.ask("podsync", GetHealth(), Beat)).service == "podsync"
-
-    async def test_a_refusal_is_the_other_sides_one_line(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        with pytest.raises(RequestRefusedError, match=r"^nothing to echo$"):
-            await asker.ask("podsync", Echo(text=""), Echoed)
-
-    async def test_a_snapshot_of_a_stream_it_does_not_own_is_refused(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        with pytest.raises(RequestRefusedError, match=r"^podsync does not own the stream pods\.desired$"):
-            await asker.ask("podsync", GetSnapshot(stream="pods.desired"), Snapshot)
-
-    async def test_a_question_nobody_answers_names_who_what_and_how_long(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat, timeout=0.3))
-        await world.pass_time(0.3)
-        with pytest.raises(NoAnswerError, match=r"^volume did not answer GetHealth within 0\.3 s$"):
-            await asking
-
-    async def test_a_slow_answer_is_too_late_but_holds_up_no_other(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        slow = asyncio.create_task(asker.ask("podsync", Echo(text="slow"), Echoed, timeout=0.3))
-        assert await asker.ask("podsync", Echo(text="fast"), Echoed) == Echoed(text="fast")
-        await world.pass_time(0.3)
-        with pytest.raises(NoAnswerError, match=r"^podsync did not answer Echo within 0\.3 s$"):
-            await slow
-
-    async def test_a_question_asked_before_its_service_is_there_is_answered_when_it_comes(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat))
-        await asyncio.sleep(0)
-        await world.bus("volume").start()
-        assert (await asking).service == "volume"
-
-    async def test_a_question_over_the_cap_is_not_sent(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        with pytest.raises(codec.MessageTooLargeError, match=r"^request Echo is too large"):
-            await asker.ask("podsync", Echo(text="x" * codec.MESSAGE_CAP), Echoed)
-
-    async def test_an_answer_over_the_cap_is_a_refusal_and_logged(
-        self, world: Harness, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        asker = await self.asking(world)
-        with caplog.at_level(logging.ERROR), pytest.raises(RequestRefusedError, match=r"^answer Echoed is too large"):
-            await asker.ask("podsync", Echo(text="blow up"), Echoed)
-        assert any("answer to Echo of status/" in message for message in caplog.messages)
-
-    async def test_an_answer_of_another_type_is_no_answer(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with a Echoed instead of a Beat$"):
-            await asker.ask("podsync", Echo(text="a"), Beat)
-
-    async def test_an_answer_that_does_not_decode_is_no_answer_and_counted(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        of_another_version = make_dataclass("Echoed", [("text", int)], frozen=True)
-        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with something that is not a Echoed: "):
-            await asker.ask("podsync", Echo(text="a"), of_another_version)
-        assert asker.drops.counts["answer"] == 1
-
-    async def asking(self, world: Harness) -> Endpoint:
-        """status, with a podsync that echoes."""
-
-        async def echo(request: Echo) -> Echoed:
-            if not request.text:
-                raise RequestRefusedError("nothing to echo")
-            if request.text == "slow":
-                await asyncio.Event().wait()
-            return Echoed(text="x" * codec.MESSAGE_CAP if request.text == "blow up" else request.text)
-
-        answerer, asker = world.bus("podsync"), world.bus("status")
-        answerer.answer(Echo, echo)
-        await answerer.start()
-        await asker.start()
-        return asker

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from bus import codec
-from bus.answers import RECENT_ANSWER_CAP, RECENT_ANSWERS, Answers
+from bus.answers import KEPT, KEPT_BYTES, KEPT_CAP, Answer, Answers
 from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
+from bus.memory import ManualClock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,57 +42,154 @@ class Adder:
         return Sum(total=self.total, padding=self.padding)
 
 
+class Caller:
+    """Sends copies of requests and notes what comes back."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.got: list[Answer] = []
+
+    def send(self, head: RequestHead, body: bytes | None = b'{"number":2}') -> None:
+        self.answers.take(head, body, self.got.append)
+
+    async def ask(self, head: RequestHead, body: bytes | None = b'{"number":2}') -> Answer:
+        """The answer to this copy."""
+        before = len(self.got)
+        self.send(head, body)
+        async with asyncio.timeout(5):
+            while len(self.got) == before:
+                await asyncio.sleep(0)
+        return self.got[before]
+
+
 @pytest.fixture
 def adder() -> Adder:
     return Adder()
 
 
 @pytest.fixture
-def answers(adder: Adder) -> Answers:
-    answers = Answers("podsync")
+def clock() -> ManualClock:
+    return ManualClock(monotonic=0.0)
+
+
+@pytest.fixture
+def answers(adder: Adder, clock: ManualClock) -> Answers:
+    answers = Answers("podsync", clock)
     answers.register(Add, adder)
     return answers
 
 
-def head(number: int = 1, client: str = "status/i", request: str = "Add") -> RequestHead:
-    return RequestHead(v="1.0", client=client, id=number, type=request, deadline=1.0)
+@pytest.fixture
+def caller(answers: Answers) -> Caller:
+    return Caller(answers)
 
 
-async def test_a_second_copy_gets_the_kept_answer(answers: Answers) -> None:
-    first = await answers.answer(head(), b'{"number":2}')
-    assert first == (AnswerHead(v="1.0", id=1, type="Sum"), b'{"total":2,"padding":""}')
-    assert await answers.answer(head(), b'{"number":2}') == first
+def head(number: int = 1, client: str = "status/i", request: str = "Add", deadline: float = 1.0) -> RequestHead:
+    return RequestHead(v="1.1", client=client, id=number, type=request, deadline=deadline)
 
 
-async def test_a_copy_of_a_request_under_way_waits_for_the_same_answer(answers: Answers, adder: Adder) -> None:
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_second_copy_gets_the_kept_answer(caller: Caller) -> None:
+    first = await caller.ask(head())
+    assert first == (AnswerHead(v="1.1", id=1, type="Sum"), b'{"total":2,"padding":""}')
+    assert await caller.ask(head()) == first
+    assert await caller.ask(head(), None) == first
+
+
+async def test_of_several_copies_under_way_the_newest_is_answered_once(caller: Caller, adder: Adder) -> None:
     adder.gate.clear()
-    copies = [asyncio.create_task(answers.answer(head(), b'{"number":2}')) for _ in range(3)]
-    await asyncio.sleep(0)
+    gone: list[Answer] = []
+    caller.answers.take(head(), b'{"number":2}', gone.append)
+    caller.send(head())
+    caller.send(head(), None)
+    await turns()
     adder.gate.set()
-    assert len(set(await asyncio.gather(*copies))) == 1
+    await turns()
+    assert len(caller.got) == 1
+    assert not gone
     assert adder.total == 2
 
 
-async def test_the_same_number_of_another_client_is_another_request(answers: Answers, adder: Adder) -> None:
-    await answers.answer(head(), b'{"number":2}')
-    await answers.answer(head(client="status/j"), b'{"number":2}')
+async def test_a_reminder_of_a_request_that_never_came_is_answered_with_unknown(caller: Caller, adder: Adder) -> None:
+    assert await caller.ask(head(), None) == (AnswerHead(v="1.1", id=1, unknown=True), b"")
+    assert (await caller.ask(head()))[1] == b'{"total":2,"padding":""}'
+    assert adder.total == 2
+
+
+async def test_the_same_number_of_another_client_is_another_request(caller: Caller, adder: Adder) -> None:
+    await caller.ask(head())
+    await caller.ask(head(client="status/j"))
     assert adder.total == 4
 
 
-async def test_only_so_many_answers_are_kept(answers: Answers, adder: Adder) -> None:
-    for number in range(RECENT_ANSWERS + 1):
-        await answers.answer(head(number), b'{"number":1}')
-    await answers.answer(head(RECENT_ANSWERS), b'{"number":1}')
-    assert adder.total == RECENT_ANSWERS + 1
-    await answers.answer(head(0), b'{"number":1}')
-    assert adder.total == RECENT_ANSWERS + 2
+async def test_only_so_many_answers_are_kept(caller: Caller, adder: Adder) -> None:
+    for number in range(KEPT + 1):
+        await caller.ask(head(number), b'{"number":1}')
+    await caller.ask(head(KEPT), b'{"number":1}')
+    assert adder.total == KEPT + 1
+    assert (await caller.ask(head(0), None))[0].unknown
 
 
-async def test_a_large_answer_is_computed_again(answers: Answers, adder: Adder) -> None:
-    adder.padding = "x" * RECENT_ANSWER_CAP
-    await answers.answer(head(), b'{"number":1}')
-    await answers.answer(head(), b'{"number":1}')
+async def test_kept_answers_are_bounded_in_bytes(caller: Caller, adder: Adder) -> None:
+    adder.padding = "x" * (KEPT_CAP - 100)
+    for number in range(KEPT_BYTES // KEPT_CAP + 2):
+        await caller.ask(head(number))
+    assert (await caller.ask(head(0), None))[0].unknown
+    assert not (await caller.ask(head(2), None))[0].unknown
+
+
+async def test_a_large_answer_is_computed_again(caller: Caller, adder: Adder) -> None:
+    adder.padding = "x" * KEPT_CAP
+    await caller.ask(head(), b'{"number":1}')
+    await caller.ask(head(), b'{"number":1}')
     assert adder.total == 2
+
+
+async def test_after_the_deadline_nothing_is_computed_kept_or_sent(
+    caller: Caller, adder: Adder, clock: ManualClock
+) -> None:
+    await caller.ask(head(1))
+    adder.gate.clear()
+    caller.send(head(2))
+    await turns()
+    clock.advance(1.0)
+    caller.answers.expire()
+    adder.gate.set()
+    await turns()
+    assert adder.total == 2
+    caller.send(head(1), None)
+    caller.send(head(3))
+    await turns()
+    assert len(caller.got) == 1
+    assert (await caller.ask(head(1, deadline=9.0), None))[0].unknown
+    assert (await caller.ask(head(2, deadline=9.0), None))[0].unknown
+
+
+async def test_beyond_so_many_requests_of_a_type_under_way_the_next_is_refused_at_once(
+    caller: Caller, adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.answers.PENDING", 3)
+    adder.gate.clear()
+    for number in range(3):
+        caller.send(head(number))
+    assert (await caller.ask(head(3)))[0].error == "podsync has 3 Add under way and takes no more"
+    adder.gate.set()
+    await turns()
+    assert (await caller.ask(head(4)))[0].error == ""
+
+
+async def test_the_bodies_of_requests_under_way_are_bounded(
+    caller: Caller, adder: Adder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.answers.PENDING_BYTES", 30)
+    adder.gate.clear()
+    caller.send(head(1))
+    caller.send(head(2))
+    assert (await caller.ask(head(3)))[0].error == "podsync has 2 Add under way and takes no more"
 
 
 @pytest.mark.parametrize(
@@ -104,25 +202,25 @@ async def test_a_large_answer_is_computed_again(answers: Answers, adder: Adder) 
     ],
 )
 async def test_every_failure_is_answered_with_one_line(
-    answers: Answers, request_type: str, body: bytes, line: str
+    caller: Caller, request_type: str, body: bytes, line: str
 ) -> None:
-    assert await answers.answer(head(request=request_type), body) == (AnswerHead(v="1.0", id=1, error=line), b"")
+    assert await caller.ask(head(request=request_type), body) == (AnswerHead(v="1.1", id=1, error=line), b"")
 
 
-async def test_an_answer_over_the_cap_is_a_refusal(answers: Answers, adder: Adder) -> None:
+async def test_an_answer_over_the_cap_is_a_refusal(caller: Caller, adder: Adder) -> None:
     adder.padding = "x" * codec.MESSAGE_CAP
-    answer, _ = await answers.answer(head(), b'{"number":1}')
+    answer, _ = await caller.ask(head())
     assert answer.error.startswith("answer Sum is too large for the bus: ")
 
 
-async def test_what_is_under_way_at_the_end_is_given_up(answers: Answers, adder: Adder) -> None:
+async def test_what_is_under_way_at_the_end_is_given_up(caller: Caller, adder: Adder) -> None:
     adder.gate.clear()
-    asking = asyncio.create_task(answers.answer(head(), b'{"number":1}'))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    answers.cancel()
+    caller.send(head())
+    await turns()
+    [task] = caller.answers.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asking
+        await task
+    assert not caller.got
 
 
 def test_a_request_type_has_one_handler(answers: Answers, adder: Adder) -> None:
