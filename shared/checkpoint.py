@@ -41,9 +41,14 @@ class _Copy:
     data: dict[str, Any] | None  # None = the key was deleted while the disk could not be written
 
 
+class _NewerError(Exception):
+    """A record of a version that is not known yet."""
+
+
 class Checkpoint:
     """Records under `directory`, with `fallback` for the time the disk is full. Both are made if absent.
 
+    A file of a newer version of the agent stays as it is, unread, until a record of the same key is saved or deleted.
     Safe to call from several threads. `trouble` is one line while the disk cannot be written, for the beat.
     """
 
@@ -54,9 +59,11 @@ class Checkpoint:
         self._fallen: set[str] = set()  # keys whose newest copy is in the fallback
         self._number = 0
         self._scanned = False
+        self._reported: set[Path] = set()  # directories whose newer records have been logged
 
     def load_all(self) -> dict[str, dict[str, Any]]:
-        """Every record by key. A file that cannot be read as a record is set aside as `<name>.corrupt` and logged."""
+        """Every record by key. A file that cannot be read as a record is set aside as `<name>.corrupt` and logged;
+        those of a newer version are left alone and logged in one line."""
         with self._lock:
             return {key: copy.data for key, copy in self._scan().items() if copy.data is not None}
 
@@ -147,7 +154,7 @@ class Checkpoint:
                 elif copy is not None:
                     write_atomically(self._directory / _file_name(key), source.read_bytes())
                 source.unlink(missing_ok=True)
-            except (OSError, ValueError):
+            except (OSError, ValueError, _NewerError):
                 return
             self._fallen.discard(key)
         if self.trouble is not None:
@@ -159,7 +166,7 @@ class Checkpoint:
             self._scan()
 
     def _scan(self) -> dict[str, _Copy]:
-        home, fallen = _read_directory(self._directory), _read_directory(self._fallback)
+        home, fallen = self._read(self._directory), self._read(self._fallback)
         newest = dict(home)
         for key, copy in fallen.items():
             if key not in home or copy.number > home[key].number:
@@ -170,6 +177,14 @@ class Checkpoint:
         self._number = max([self._number, *(copy.number for copy in newest.values())])
         self._scanned = True
         return newest
+
+    def _read(self, directory: Path) -> dict[str, _Copy]:
+        records, newer = _read_directory(directory)
+        if newer and directory not in self._reported:
+            self._reported.add(directory)
+            what = "a newer version of the agent and left as they are (start that version to use them)"
+            log.warning("%s: %d records, %s among them, are of %s", directory, len(newer), newer[0], what)
+        return records
 
 
 def _file_name(key: str) -> str:
@@ -185,8 +200,12 @@ def _encode(key: str, number: int, data: dict[str, Any] | None) -> bytes:
 
 
 def _decode(content: bytes) -> tuple[str, _Copy]:
+    """The key and the record. Raises ValueError, or _NewerError for what only a newer version can read."""
     envelope = orjson.loads(content)
-    if not isinstance(envelope, dict) or envelope.get("version") != _VERSION:
+    version = envelope.get("version") if isinstance(envelope, dict) else None
+    if type(version) is int and version > _VERSION:
+        raise _NewerError
+    if version != _VERSION:
         raise ValueError("not a record of a version known here")
     key, number, data = envelope.get("key"), envelope.get("number", 0), envelope.get("data")
     if not isinstance(key, str) or not isinstance(number, int) or not (data is None or isinstance(data, dict)):
@@ -194,10 +213,12 @@ def _decode(content: bytes) -> tuple[str, _Copy]:
     return key, _Copy(number, data)
 
 
-def _read_directory(directory: Path) -> dict[str, _Copy]:
+def _read_directory(directory: Path) -> tuple[dict[str, _Copy], list[str]]:
+    """The records by key, and the names of files of a newer version."""
     records: dict[str, _Copy] = {}
+    newer: list[str] = []
     if not directory.is_dir():
-        return records
+        return records, newer
     for path in sorted(directory.iterdir()):
         if path.name.startswith(".") and path.name.endswith(".tmp"):
             _remove_quietly(path)  # a save that a crash cut short; its record is still the old one
@@ -207,9 +228,11 @@ def _read_directory(directory: Path) -> dict[str, _Copy]:
                 records[key] = copy
             except OSError as error:
                 log.error("%s cannot be read: %s (left as it is)", path, error.strerror)
+            except _NewerError:
+                newer.append(path.name)
             except ValueError as error:
                 _set_aside(path, error)
-    return records
+    return records, newer
 
 
 def _set_aside(path: Path, reason: Exception) -> None:

@@ -58,6 +58,7 @@ class ClusterPods:
         place = Path("sources") / "pods"
         self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
         self._recorded: dict[str, str] = {}  # UID -> first seen, as on disk
+        self._saves = True  # the record on disk is not one that only a newer version can read
         self._clock = api.clock
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
@@ -119,7 +120,13 @@ class ClusterPods:
         except OSError as error:
             self._troubles.say("records of pods", f"the record of when pods were first seen cannot be read: {error}")
             return
-        self._recorded = first_seen.decode(records.get(first_seen.KEY))
+        record = records.get(first_seen.KEY)
+        self._recorded = first_seen.decode(record)
+        self._saves = not first_seen.is_beyond(record)
+        if not self._saves:
+            _log.warning(
+                "the record of when pods were first seen is of a newer version of the agent and stays as it is"
+            )
         for uid, seen in self._recorded.items():
             self._desired.pods.remember(uid, seen)
 
@@ -128,7 +135,7 @@ class ClusterPods:
         seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
         if not whole:  # pods that are not understood at the moment keep theirs
             seen = self._recorded | seen
-        if seen == self._recorded:
+        if seen == self._recorded or not self._saves:
             return
         line: str | None = None
         try:

@@ -9,7 +9,7 @@ from bus.event_recorder import EventRecorder
 from services.sources.adapters.manifest_files import ManifestFiles
 from services.sources.adapters.manifest_watch import ManifestWatch
 from services.sources.core.file_source import FileSource, Problem
-from services.sources.core.manifest_records import decode, encode
+from services.sources.core.manifest_records import decode, encode, is_newer
 from services.sources.desired_set import DesiredSet, failed_validation
 from services.sources.troubles import Troubles
 from shared.checkpoint import Checkpoint
@@ -74,14 +74,21 @@ class StaticPods:
         except OSError as error:
             self._troubles.say("records", f"the records of the manifests cannot be read: {error}")
             return
+        newer = []
         for path, record in records.items():
             pod = decode(record, node_name=self._config.node_name)
             if pod is None:
-                await self._drop_record(path)
+                if is_newer(record):
+                    newer.append(path)
+                else:
+                    await self._drop_record(path)
                 continue
             self._source.remember(path, pod)
             self._desired.pods.remember(objects.uid(pod), objects.annotations(pod).get(SEEN, ""))
             self._recorded[path] = pod
+        if newer:
+            what = "of a newer version of the agent and not used"
+            _log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
 
     async def _look(self) -> None:
         """One look: everything heard before it is answered by it, everything after it wakes the loop again."""

@@ -3,10 +3,13 @@
 Knows nothing of files.
 """
 
-from typing import Any
+from dataclasses import fields as fields_of
+from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
 from services.podsync.core.record import CrashBackoff, ImageBackoff, PodRecord
+
+_B = TypeVar("_B", CrashBackoff, ImageBackoff)
 
 TOLD_BY_RUNTIME = ("planned", "attempts", "sandbox_attempt")  # of the essential: as long as we remove nothing there
 
@@ -70,9 +73,20 @@ def restore(data: dict[str, Any]) -> PodRecord:
         if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
             raise TypeError(f"{name} is a {type(value).__name__}")
     fields["state"] = PodState(fields["state"])
-    for name, entry in (("crash_backoff", CrashBackoff), ("image_backoff", ImageBackoff)):
-        fields[name] = {key: entry(**value) for key, value in fields.get(name, {}).items()}
+    fields["crash_backoff"] = _backoffs(CrashBackoff, fields.get("crash_backoff", {}))
+    fields["image_backoff"] = _backoffs(ImageBackoff, fields.get("image_backoff", {}))
     record = PodRecord(**fields)
     record.restored = True
     record.saved = essential(record)
     return record
+
+
+def _backoffs(kind: type[_B], saved: dict[str, Any]) -> dict[str, _B]:
+    """By name; an entry that is not understood is left out, and that back-off begins anew."""
+    types = {field.name: (float, int) if field.type is float else str for field in fields_of(kind)}
+    found: dict[str, _B] = {}
+    for name, value in saved.items():
+        known = {key: part for key, part in value.items() if key in types} if isinstance(value, dict) else {}
+        if known.keys() == types.keys() and all(isinstance(part, types[key]) for key, part in known.items()):
+            found[name] = kind(**known)
+    return found

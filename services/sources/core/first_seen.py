@@ -18,8 +18,18 @@ def encode(seen: Mapping[str, str]) -> dict[str, Any]:
 
 
 def decode(record: Mapping[str, Any] | None) -> dict[str, str]:
-    """The inverse of `encode`; empty for another version or for something else."""
+    """The inverse of `encode`, of a newer version's record as far as it is understood; empty for something else."""
     match record:
-        case {"version": int(version), "pods": dict(pods)} if version == VERSION:
+        case {"version": int(version), "pods": dict(pods)} if version >= VERSION:
             return {uid: seen for uid, seen in pods.items() if isinstance(uid, str) and isinstance(seen, str)}
     return {}
+
+
+def is_beyond(record: Mapping[str, Any] | None) -> bool:
+    """Whether a newer version wrote it in a form that is not understood: it is not to be replaced."""
+    match record:
+        case {"version": int(version), "pods": dict()} if version > VERSION:
+            return False
+        case {"version": int(version)}:
+            return version > VERSION
+    return False

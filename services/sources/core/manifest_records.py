@@ -1,7 +1,7 @@
 """What the record of a manifest file says, and which records count after a restart; pure.
 
 A record that cannot be understood does not count: all it does is bridge the time in which its file is broken, and keep
-the first-seen time.
+the first-seen time. One of a newer version counts as far as it has what this version reads.
 """
 
 from typing import Any
@@ -17,12 +17,18 @@ def encode(pod: Object) -> dict[str, Any]:
 
 
 def decode(record: dict[str, Any], *, node_name: str) -> Object | None:
-    """The inverse of `encode`; None for another version, for something else, or for a node of another name."""
+    """The inverse of `encode`; None for something else, or for a node of another name."""
     match record:
         case {
             "version": int(version),
             "pod": {"metadata": {"uid": str(uid), "name": str(), "namespace": str()}, "spec": {"nodeName": str(node)}},
-        } if version == VERSION and uid and node == node_name:
+        } if version >= VERSION and uid and node == node_name:
             pod: Object = record["pod"]
             return pod
     return None
+
+
+def is_newer(record: dict[str, Any]) -> bool:
+    """Whether a newer version wrote it: it stays, also where it is not understood."""
+    version = record.get("version")
+    return isinstance(version, int) and version > VERSION

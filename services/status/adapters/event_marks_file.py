@@ -30,7 +30,8 @@ class EventMarksFile:
         except (OSError, ValueError) as error:
             _log.warning("%s cannot be read: %s; some events may be sent again", self._path, _why(error))
             return None, None
-        if not isinstance(record, dict) or record.get("version") != _VERSION:
+        version = record.get("version") if isinstance(record, dict) else None
+        if not isinstance(version, int) or version < _VERSION:  # of a newer one, what is understood is used
             return None, None
         return record.get("recorded"), record.get("counted")
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from services.sources.core.first_seen import KEY
+from shared.checkpoint import Checkpoint
 from shared.kube import paths
 from shared.model import objects
 from tests.fakes.virtual_time import on_virtual_time
@@ -270,3 +272,14 @@ async def test_two_pods_of_one_name_in_a_list_are_one_pod_and_an_event(tmp_path:
         assert (event.reason, event.uid) == ("FailedValidation", "twin")
         expected = 'Error validating pod web_default(twin) from api due to duplicate pod name "web", ignoring'
         assert event.message == expected
+
+
+@on_virtual_time
+async def test_first_seen_times_in_a_form_of_a_newer_version_are_not_replaced(tmp_path: Path) -> None:
+    newer = Checkpoint(tmp_path / "root/sources/pods", tmp_path / "spare")
+    newer.save(KEY, {"version": 2, "by_namespace": {}})
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(pod("web"), NODE)
+        await node.start()
+        assert node.wanted() == ["web"]
+    assert newer.load_all() == {KEY: {"version": 2, "by_namespace": {}}}

@@ -289,3 +289,18 @@ async def test_records_that_cannot_be_written_do_not_keep_a_pod_from_running(nod
     node.write("web.yaml", manifest("web"))
     async with node.sources():
         assert pod_names(await node.desired.until(bool)) == ["web-node1"]
+
+
+async def test_records_of_a_newer_version_stay_and_keep_no_pod_from_running(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = node.root_dir / "sources" / "manifests"
+    newer = {"a.json": b'{"version":2}', "b.json": b'{"version":1,"key":"b","number":1,"data":{"version":2}}'}
+    records.mkdir(parents=True)
+    for name, content in newer.items():
+        (records / name).write_bytes(content)
+    node.write("web.yaml", manifest("web"))
+    async with node.sources():
+        assert pod_names(await node.desired.until(bool)) == ["web-node1"]
+    assert {name: (records / name).read_bytes() for name in newer} == newer
+    assert len([line for line in caplog.messages if "newer version" in line]) == 2

@@ -51,12 +51,43 @@ def test_a_deleted_record_is_gone(records: Checkpoint, tmp_path: Path) -> None:
     assert again(tmp_path).load_all() == {}
 
 
-@pytest.mark.parametrize("content", [b"", b'{"version":1,"ke', b"[]", b'{"version":9,"key":"k","data":{}}'])
+@pytest.mark.parametrize("content", [b"", b'{"version":1,"ke', b"[]", b'{"version":0,"key":"k"}', b'{"version":"9"}'])
 def test_a_torn_record_is_set_aside(records: Checkpoint, tmp_path: Path, content: bytes) -> None:
     records.save("good", {"n": 1})
     (tmp_path / "disk/bad.json").write_bytes(content)
     assert again(tmp_path).load_all() == {"good": {"n": 1}}
     assert (tmp_path / "disk/bad.json.corrupt").read_bytes() == content
+
+
+@pytest.mark.parametrize("directory", ["disk", "fallback"])
+def test_records_of_a_newer_version_are_left_alone_and_reported_in_one_line(
+    records: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture, directory: str
+) -> None:
+    records.save("good", {"n": 1})
+    content = b'{"version":2,"records":[{"key":"k1"}]}'
+    (tmp_path / directory).mkdir(exist_ok=True)
+    for key in ("k1", "k2", "k3"):
+        (tmp_path / directory / f"{key}.json").write_bytes(content)
+    rolled_back = again(tmp_path)
+    assert rolled_back.load_all() == rolled_back.load_all() == {"good": {"n": 1}}
+    assert rolled_back.save("good", {"n": 2}) is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {"good": {"n": 2}}
+    assert [(tmp_path / directory / f"{key}.json").read_bytes() for key in ("k1", "k2", "k3")] == [content] * 3
+    assert [line for line in caplog.messages if "newer" in line][1:] == caplog.messages[1:]
+    assert "3 records, k1.json among them, are of a newer version" in caplog.messages[0]
+
+
+def test_a_record_that_is_saved_replaces_one_of_a_newer_version(records: Checkpoint, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/k.json").write_bytes(b'{"version":2}')
+    assert records.save("k", {"n": 1}) is Kept.ON_DISK
+    assert again(tmp_path).load_all() == {"k": {"n": 1}}
+
+
+def test_an_envelope_with_more_in_it_is_read(records: Checkpoint, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/k.json").write_bytes(b'{"version":1,"key":"k","number":3,"data":{"n":1},"more":[]}')
+    assert records.load_all() == {"k": {"n": 1}}
 
 
 def test_what_an_interrupted_save_left_is_removed(records: Checkpoint, tmp_path: Path) -> None:

@@ -89,6 +89,6 @@ def test_the_node_says_how_long_an_object_will_do(annotations: Any, seconds: flo
 
 def test_a_record_of_first_sights_comes_back_and_an_odd_one_does_not() -> None:
     assert first_seen.decode(first_seen.encode({"a": "t0"})) == {"a": "t0"}
-    for odd in (None, {}, {"version": 2, "pods": {"a": "t0"}}, {"version": 1, "pods": []}):
+    for odd in (None, {}, {"version": 0, "pods": {"a": "t0"}}, {"version": 1, "pods": []}):
         assert first_seen.decode(odd) == {}
     assert first_seen.decode({"version": 1, "pods": {"a": 1, "b": "t"}}) == {"b": "t"}
