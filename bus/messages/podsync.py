@@ -51,7 +51,7 @@ class PodStatus:
     namespace: str
     version: tuple[int, int]
     status: dict[str, Any]
-    container_ids: tuple[str, ...] = ()  # bare CRI ids of the running instances, for pleg to watch
+    container_ids: tuple[str, ...] = ()  # bare CRI ids of the running instances, shown or not, for pleg to watch
 
 
 @dataclass(frozen=True, kw_only=True)

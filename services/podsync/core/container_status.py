@@ -21,6 +21,7 @@ from services.podsync.core.container_state import (
     purged,
     with_cut_messages,
 )
+from services.podsync.core.post_start import start_under_way
 from services.podsync.core.record import PodRecord
 from services.podsync.core.restart import should_restart
 from services.podsync.core.restart_rules import restarts_after
@@ -103,8 +104,21 @@ class _One:
         """As it should be shown now."""
         instances = self.record.instances_of(self.spec["name"])
         newest = instances[0] if instances else None
-        status = self._vanished() if newest is None else self._seen(newest, instances)
-        return self._with_waiting_reason(newest, status)
+        if newest is not None and start_under_way(self.record, newest):
+            return self._with_waiting_reason(newest, self._before_start(newest, instances[1:]))
+        return self._with_waiting_reason(newest, self._of(instances))
+
+    def _of(self, instances: list[Container]) -> Json:
+        return self._seen(instances[0], instances) if instances else self._vanished()
+
+    def _before_start(self, starting: Container, earlier: list[Container]) -> Json:
+        """What was shown before this instance was made, until its start is over. An earlier one that was shown as
+        running then has ended since; this very one is shown on, once it was."""
+        before = self.before or {}
+        shown_running = "running" in (before.get("state") or {})
+        if before and (not shown_running or before.get("containerID") == f"{self.runtime_name}://{starting.id}"):
+            return dict(before)
+        return self._of(earlier)
 
     def _base(self) -> Json:
         """A container that waits to be started; what it went through before stays told."""

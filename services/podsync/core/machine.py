@@ -273,8 +273,9 @@ class PodSync:
         if admitted != record.admitted and record.judged:
             record.admitted = admitted
             out.append(PublishAdmitted(cause=cause, admitted=admitted))
-        if changed and record.pod and record.may_be_shown:
-            record.published_status = record.status
+        running = container_ids(record)
+        if (changed or running != record.published_ids) and record.pod and record.may_be_shown:
+            record.published_status, record.published_ids = record.status, running
             record.version += 1
             status = PodStatus(
                 uid=record.uid,
@@ -282,7 +283,7 @@ class PodSync:
                 namespace=record.namespace,
                 version=(self.settings.boot, record.version),
                 status=record.status,
-                container_ids=container_ids(record),
+                container_ids=running,
             )
             out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
         return out

@@ -31,6 +31,7 @@ from services.podsync.core.instructions import (
     RunPostStartHook,
     StartContainer,
 )
+from services.podsync.core.post_start import end_start
 from services.podsync.core.record import PodRecord
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
@@ -74,15 +75,15 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case PullImage():
             take_in_pull(record, event.call, event)
         case RunPostStartHook(container=container):
-            record.hooks_owed.pop(container, None)
+            end_start(record, container)
         case CreateContainer(container=container):
             _take_in_creation(record, event.call, event)
             record.note("Normal", "Created", "Container created", container)
         case StartContainer(container=container):
             record.reasons.pop(container, None)
-            record.replacing.pop(container, None)
-            record.held_back.pop(container, None)
             record.start_retry_at.clear()
+            if record.hooks_owed.get(container) != event.call.container_id:
+                end_start(record, container)
             record.observe(_seen(record, event), event.completed_at)
             record.note("Normal", "Started", "Container started", container)
         case ReleasePod():
@@ -206,7 +207,7 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
 
 def _take_in_failed_hook(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> None:
     """The container goes: that is noted and saved, so that no death of ours makes the hook run again instead."""
-    record.hooks_owed.pop(call.container, None)
+    end_start(record, call.container)
     record.hooks_failed[call.container] = call.container_id
     record.reasons[call.container] = ("PostStartHookError", event.text)
     record.note("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)

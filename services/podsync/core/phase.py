@@ -9,6 +9,7 @@ from typing import Any
 
 from services.podsync.core.container_state import RESTARTING_ALL_REASON
 from services.podsync.core.container_status import ContainerStatuses, has_regular_instance
+from services.podsync.core.post_start import start_under_way
 from services.podsync.core.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.restart_rules import restarts_after
 from shared.model.runtime import ContainerState
@@ -121,8 +122,10 @@ def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
 
 
 def _being_replaced(record: PodRecord, container: str) -> bool:
-    """We ended the newest instance, gone by now or not, to start another one, or that is made and not started yet."""
+    """We ended the newest instance, gone by now or not, to start another one, or that one's start is not over."""
     instances = record.instances_of(container)
     if not instances:
         return container in record.replacing
-    return instances[0].state is ContainerState.CREATED or record.replacing.get(container) == instances[0].id
+    newest = instances[0]
+    under_way = newest.state is ContainerState.CREATED or start_under_way(record, newest)
+    return under_way or record.replacing.get(container) == newest.id

@@ -82,7 +82,8 @@ class PodRecord:
     planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
     starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
     # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
-    replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts
+    replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts;
+    # it goes when that start is over
     held_back: dict[str, str] = field(default_factory=dict)  # the same, where that one did not start with the kill: the
     # kill counts for the crash-loop back-off like any other end
     hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
@@ -133,6 +134,7 @@ class PodRecord:
     shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
     saved: dict[str, Any] = field(default_factory=dict)
     published_status: Status = field(default_factory=dict)
+    published_ids: tuple[str, ...] = ()  # of the running instances, told with it: one may not be shown yet
     admitted: AdmittedPod | None = None
 
     @property

@@ -11,6 +11,7 @@ from services.podsync.core.image_steps import error_event, find_image, need_of_c
 from services.podsync.core.images import volume_key
 from services.podsync.core.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
 from services.podsync.core.pod_addresses import pod_ips
+from services.podsync.core.post_start import end_start
 from services.podsync.core.record import PodRecord, start_mark
 from services.podsync.core.situation import Step, World
 from shared.cri.interface import ImageStatus
@@ -23,9 +24,10 @@ from shared.timestamps import go_duration
 def hook_owed(record: PodRecord) -> Call | None:
     """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
     alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
-    record.hooks_owed = {name: owed for name, owed in record.hooks_owed.items() if owed in alive}
-    for name, owed in record.hooks_owed.items():
-        if alive[owed].state is ContainerState.RUNNING:
+    for name, owed in list(record.hooks_owed.items()):
+        if owed not in alive:
+            end_start(record, name)
+        elif alive[owed].state is ContainerState.RUNNING:
             return RunPostStartHook(uid=record.uid, container=name, container_id=owed)
     return None
 

@@ -83,6 +83,14 @@ def pods_of(notes: Notes, port: int) -> dict[str, Object]:
     slow = notes.container(
         "a", "note a; exec sleep 1000000", file="order", lifecycle={"postStart": run("sleep 1.5; note hooked", "order")}
     )
+    probed_early = hooked(
+        notes, "probed", postStart=run("note begun; sleep 6; touch /tmp/hooked; note hooked", "probed")
+    )
+    probed_early["spec"]["containers"][0]["livenessProbe"] = {
+        "exec": {"command": ["test", "-e", "/tmp/hooked"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
     pods = [
         hooked(notes, "exec", postStart=run("note hooked", "exec")),
         hooked(notes, "literal", postStart=run('note "$(FILE)"; echo', "literal")),
@@ -94,6 +102,7 @@ def pods_of(notes: Notes, port: int) -> dict[str, Object]:
         hooked(notes, "get-https", postStart=get("/plain", scheme="HTTPS")),
         hooked(notes, "get-nobody", IDLE, postStart={"httpGet": {"port": 1, "path": "/x"}}),
         hooked(notes, "get-no-port", IDLE, postStart={"httpGet": {"port": "nope", "path": "/x"}}),
+        probed_early,
         hooked(notes, "sleep-0", postStart={"sleep": {"seconds": 0}}),
         hooked(notes, "tcp", IDLE, postStart={"tcpSocket": {"port": 8080}}),
         hooked(notes, "fails-pre", IDLE, postStart=run("exit 1", "fails-pre"), preStop=run("note pre", "fails-pre")),
@@ -214,6 +223,19 @@ async def test_a_get_where_nobody_listens(lives: Lives) -> None:
 
 async def test_a_get_at_a_port_that_has_no_such_name(lives: Lives) -> None:
     assert "invalid syntax" in await gone_wrong(lives, "hooks-get-no-port")
+
+
+async def test_a_container_is_neither_shown_as_running_nor_probed_before_its_hook_has_ended(lives: Lives) -> None:
+    await asyncio.to_thread(lives.notes.wait, "probed", "begun")
+    pod = await lives.node.agent.pod("hooks-probed")
+    if "hooked" not in lives.notes.words("probed"):
+        assert pod is not None and pod["status"]["phase"] == "Pending"
+        found = status_of(pod, "c")
+        assert found["state"] == {"waiting": {"reason": "ContainerCreating"}} and "containerID" not in found
+    await asyncio.to_thread(lives.notes.wait, "probed", "hooked")
+    pod = await lives.node.wait_static("hooks-probed", lambda p: status_of(p, "c").get("ready"), "to be ready")
+    assert status_of(pod, "c")["restartCount"] == 0
+    assert "Unhealthy" not in [reason for reason, _, _ in await lives.node.events("hooks-probed")]
 
 
 async def test_a_sleep_of_nothing(lives: Lives) -> None:
