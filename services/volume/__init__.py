@@ -33,6 +33,13 @@ On restart
     is used again by a request that is repeated.
     Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
 
+What one pod may cost
+    Operations have threads by kind: work below the root directory, looks at hostPaths, removals, subpaths, looks at
+    directories. A look at a hostPath that does not return (a network file system whose server is away) keeps one thread
+    for its path; after 10 s it is an error of the pods that wait for it, and a trouble that names path and pod. When
+    16 paths hang, looks at further ones are refused at once; nothing else waits for them. An exception in the decision
+    or in an operation for one pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
+
 When a UID comes back
     A static pod keeps its UID when its manifest goes and returns, so a removal may be decided for one life of a pod and
     performed in the next. Each operation therefore asks again when its turn comes, and a directory goes by one rename.

@@ -19,6 +19,7 @@ from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered, make_payload
 from services.volume.core.volume_source import EmptyDir, HostPath, Image
 from shared.clock import Clock
+from shared.tree_removal import Removed
 
 
 class Actions:
@@ -29,8 +30,9 @@ class Actions:
         self._empty_dirs, self._files = EmptyDirs(directories), FilesVolumes(directories)
         self.subpaths = Subpaths(directories)
 
-    def perform(self, operation: Operation, gathered: Gathered) -> str:
-        """The host path of what was mounted, else "". Raises OSError, and ContentError where files are missing."""
+    def perform(self, operation: Operation, gathered: Gathered, removed: Removed | None = None) -> str:
+        """The host path of what was mounted, else "". `removed` counts the entries of a removal. Raises OSError, and
+        ContentError where files are missing."""
         match operation:
             case MakePodDirectories(uid) | MountVolume(uid, _, Image()):
                 self._directories.make(uid)
@@ -44,10 +46,10 @@ class Actions:
                 return host_path.set_up(source)
             case UnmountVolume(uid, volume):
                 self.subpaths.clean(uid, volume)
-                self._empty_dirs.tear_down(uid, volume)
-                self._files.tear_down(uid, volume)
+                self._empty_dirs.tear_down(uid, volume, removed)
+                self._files.tear_down(uid, volume, removed)
             case RemovePodDirectory(uid):
-                self._directories.remove(uid)
+                self._directories.remove(uid, removed)
         return ""
 
     def found(self, uid: str) -> list[FoundVolume]:

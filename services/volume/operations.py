@@ -1,41 +1,60 @@
-"""Operations under way: asks for what they need, waits for a turn, performs in a thread, tells the reconciler."""
+"""Operations under way: asks for what they need, waits for a turn, performs in a thread, reports to the reconciler.
+
+Each kind has threads of its own, so that what hangs or takes long holds up nothing of another kind. An exception costs
+the pod whose operation raised it a retry, and no other pod anything.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 
 from bus.messages.event import KubeEvent
 from services.volume.actions import Actions, error_text
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.threads import Call, HungError, Threads, Turn
 from services.volume.core.files_source import Files
-from services.volume.core.operations import MountVolume, Operation, UnmountVolume
+from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume, kind_of
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, Gathered
+from services.volume.core.pod_failures import PodFailures
 from services.volume.core.reconciler import Reconciler
+from services.volume.core.volume_source import HostPath
 from shared.clock import Clock
 from shared.crash import crash_point
-
-Arguments = TypeVarTuple("Arguments")
-Result = TypeVar("Result")
+from shared.tree_removal import Removed
 
 _log = logging.getLogger(__name__)
 
+PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 16, Kind.REMOVAL: 4}  # operations of each kind at once
+HOST_PATH_PATIENCE = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
+SUBPATH_PLACES = 8
+SUBPATH_PATIENCE = 4.0  # seconds; less than podsync waits for the answer
+LOOK_PLACES = 2
+SLOW = 30.0  # seconds after which a call that is still under way is reported
+_COUNT = 100_000  # removed entries are reported in steps of so many, or each report would be a new one
+
 
 class Operations:
-    """At most `workers` perform at once. `on_end` is called after each with the event to record, if there is one."""
+    """`on_end` is called after each with the event to record, if there is one."""
 
     def __init__(
-        self, reconciler: Reconciler, actions: Actions, content: ClusterContent, clock: Clock, workers: int
+        self,
+        reconciler: Reconciler,
+        actions: Actions,
+        content: ClusterContent,
+        clock: Clock,
+        failures: PodFailures,
     ) -> None:
         self.actions = actions
         self.on_end: Callable[[KubeEvent | None], None] = lambda _: None
-        self._reconciler, self._content, self._clock = reconciler, content, clock
+        self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
-        # then. One thread more, so that looking at directories never waits for operations that hang.
-        self._turns = asyncio.Semaphore(workers)
-        self._workers = ThreadPoolExecutor(workers + 1, thread_name_prefix="volume")
+        # then.
+        patience = {Kind.HOST_PATH: HOST_PATH_PATIENCE}
+        self._threads = {kind: Threads(kind, places, clock, patience.get(kind)) for kind, places in PLACES.items()}
+        self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
+        self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathering: dict[MountVolume, asyncio.Task[Gathered]] = {}
 
@@ -49,37 +68,74 @@ class Operations:
     def give_up_what_is_not_due(self) -> None:
         """Nobody waits for an answer about a volume that is not wanted any more, least of all its teardown."""
         for operation, gathering in self._gathering.items():
-            if not self._reconciler.still_due(operation, self._clock.monotonic()):
+            if not self._is_due(operation):
                 gathering.cancel()
 
-    async def in_thread(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Call something that blocks."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, function, *arguments)
-
-    async def in_turn(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Call something that blocks and may hang: it counts among the `workers`."""
-        async with self._turns:
-            return await self.in_thread(function, *arguments)
+    def slow(self) -> list[str]:
+        """One text for each call that is still under way after `SLOW` seconds, or has hung, oldest first."""
+        now = self._clock.monotonic()
+        calls = sorted(self._calls(), key=lambda call: call[1].began)
+        return [_slow_text(call) for limit, call in calls if now - call.began >= limit]
 
     async def close(self) -> None:
         """Leave everything as it is."""
         for task in self._tasks:
             task.cancel()
         await self._content.close()
-        self._workers.shutdown(wait=False, cancel_futures=True)
+        for threads in self._every_threads():
+            threads.close()
+
+    def _every_threads(self) -> list[Threads]:
+        return [*self._threads.values(), self.subpaths, self.looks]
+
+    def _calls(self) -> Iterator[tuple[float, Call]]:
+        for threads in self._every_threads():
+            limit = SLOW if threads.patience is None else threads.patience
+            yield from ((limit, call) for call in list(threads.calls.values()))
+
+    def _is_due(self, operation: Operation) -> bool:
+        try:
+            return self._reconciler.still_due(operation, self._clock.monotonic())
+        except Exception as error:
+            self._note(operation, error)
+            return False
 
     async def _run(self, operation: Operation) -> None:
+        event = None
+        try:
+            event = await self._attempt(operation)
+        except Exception as error:  # one pod must not take the others down, nor wait for ever for this operation
+            self._note(operation, error)
+            self._reconciler.abandoned(operation)
+        self.on_end(event)
+
+    async def _attempt(self, operation: Operation) -> KubeEvent | None:
         gathered: Gathered | None = Gathered()
         if isinstance(operation, MountVolume) and isinstance(operation.source, Files):
             gathered = await self._gather(operation, operation.source)
-        event = None
-        async with self._turns:
-            if gathered is not None and self._reconciler.still_due(operation, self._clock.monotonic()):
-                event = await self._perform(operation, gathered)
-            else:
-                _log.info("%s is not wanted any more", _name(operation))
-                self._reconciler.abandoned(operation)
-        self.on_end(event)
+        try:
+            async with self._turn(operation) as turn:
+                if gathered is None or not self._is_due(operation):
+                    _log.info("%s is not wanted any more", _name(operation))
+                    self._reconciler.abandoned(operation)
+                    return None
+                outcome = await self._perform(operation, gathered, turn)
+        except HungError as hung:
+            outcome = Outcome(error=f"hostPath type check failed: {hung}")
+        except ContentError as failure:
+            outcome = Outcome(error=str(failure), patience=failure.patience)
+        except OSError as failure:
+            outcome = Outcome(error=error_text(failure))
+        except Exception as failure:
+            self._note(operation, failure)
+            outcome = Outcome(error=f"unexpected {type(failure).__name__}")
+        else:
+            self._failures.ended(operation.uid, _what(operation))
+        return self._ended(operation, outcome)
+
+    def _turn(self, operation: Operation) -> AbstractAsyncContextManager[Turn]:
+        kind = kind_of(operation)
+        return self._threads[kind].turn(_path(operation) if kind is Kind.HOST_PATH else "")
 
     async def _gather(self, operation: MountVolume, source: Files) -> Gathered | None:
         """What others know of the content, asked without a turn: it may take long. None = given up."""
@@ -91,20 +147,29 @@ class Operations:
             gathering.cancel()
         return None if gathering.cancelled() else gathering.result()
 
-    async def _perform(self, operation: Operation, gathered: Gathered) -> KubeEvent | None:
-        outcome = Outcome()
-        try:
-            crash_point(f"volume.calling.{type(operation).__name__}")
-            path = await self.in_thread(self.actions.perform, operation, gathered)
-            crash_point(f"volume.acted.{type(operation).__name__}")
-            outcome = Outcome(host_path=path, versions=gathered.versions, refresh_at=gathered.refresh_at)
-        except ContentError as failure:
-            outcome = Outcome(error=str(failure), patience=failure.patience)
-        except OSError as failure:
-            outcome = Outcome(error=error_text(failure))
-        except Exception as failure:  # one volume must not take the others down
-            _log.exception("%s failed in a way nobody thought of", _name(operation))
-            outcome = Outcome(error=f"unexpected {type(failure).__name__}")
+    async def _perform(self, operation: Operation, gathered: Gathered, turn: Turn) -> Outcome:
+        crash_point(f"volume.calling.{type(operation).__name__}")
+        removed = Removed()
+        path = await turn.call(
+            f"{_what(operation)} of pod {self._described(operation.uid)}",
+            self.actions.perform,
+            operation,
+            gathered,
+            removed,
+            removed=removed,
+            late=lambda: self._returned(operation),
+        )
+        crash_point(f"volume.acted.{type(operation).__name__}")
+        if removed.entries >= _COUNT:
+            _log.info("%s removed %d entries", _name(operation), removed.entries)
+        return Outcome(host_path=path, versions=gathered.versions, refresh_at=gathered.refresh_at)
+
+    def _returned(self, operation: Operation) -> None:
+        """A call that hung has returned, after its operation was given up."""
+        self._reconciler.host_path_returned(_path(operation))
+        self.on_end(None)
+
+    def _ended(self, operation: Operation, outcome: Outcome) -> KubeEvent | None:
         if isinstance(operation, UnmountVolume):
             self._content.forget(operation.uid)
         done = self._reconciler.done(operation, self._clock.monotonic(), outcome)
@@ -120,6 +185,34 @@ class Operations:
         )
         return done.event
 
+    def _note(self, operation: Operation, error: Exception) -> None:
+        """A mistake of ours."""
+        if self._failures.failed(operation.uid, _what(operation), error, self._clock.monotonic()):
+            _log.error("%s failed unexpectedly", _name(operation), exc_info=error)
+
+    def _described(self, uid: str) -> str:
+        pod = self._reconciler.desired.pods.get(uid)
+        return f"{pod.namespace}/{pod.name} ({uid})" if pod is not None else uid
+
 
 def _name(operation: Operation) -> str:
     return f"{type(operation).__name__} {operation.uid}{operation.volume and '/'}{operation.volume}"
+
+
+def _what(operation: Operation) -> str:
+    return f"{type(operation).__name__}{operation.volume and ' '}{operation.volume}"
+
+
+def _path(operation: Operation) -> str:
+    match operation:
+        case MountVolume(source=HostPath(path=path)):
+            return path
+        case _:
+            return ""
+
+
+def _slow_text(call: Call) -> str:
+    if call.path:
+        return f"{call.what}: {call.path} does not answer"
+    entries = call.removed.entries // _COUNT * _COUNT
+    return f"{call.what} takes long{f', {entries} entries are removed' if entries else ''}"

@@ -19,20 +19,22 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.pod_failures import PodFailures
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.core.token_cache import JITTER
-from services.volume.core.volume_source import VolumeSource, node_of, volume_source
+from services.volume.core.volume_source import Refused, VolumeSource, node_of, volume_source
 from services.volume.operations import Operations
 from services.volume.subpaths import SubpathRequests
+from shared.model import objects
 from shared.model.objects import Object
 
 _log = logging.getLogger(__name__)
 
 LOOP = "volume"
+RECONCILE = "reconciliation"
 TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 SWEEP = 60.0  # seconds between looks for pod directories that nobody announced
-WORKERS = 8  # operations at once; a hostPath on a dead network filesystem may hold one for ever
+_SHOWN = 5  # slow calls that the beat names
 
 
 def build(context: Context) -> "Volume":
@@ -57,14 +59,15 @@ class Volume:
         self._content = ClusterContent(self._bus, self._clock, lambda: float(random.randrange(JITTER)))
         self._sync_period = context.config.sync_frequency
         self._changed = asyncio.Event()
-        self._operations = Operations(
-            self._reconciler, Actions(self._directories, self._clock), self._content, self._clock, WORKERS
-        )
+        self._failures = PodFailures()
+        actions = Actions(self._directories, self._clock)
+        self._operations = Operations(self._reconciler, actions, self._content, self._clock, self._failures)
         self._operations.on_end = self._operation_ended
         self._subpaths = SubpathRequests(self._reconciler, self._operations, self._changed.set)
         self._bus.answer(PrepareSubpath, self._subpaths.prepare)
         self._bus.answer(ReleaseSubpaths, self._subpaths.release)
         self._next_sweep = self._next_refresh = 0.0
+        self._not_looked_at: set[str] = set()  # pods whose directory could not be read at the start
 
     async def run(self) -> None:
         """Reconcile whenever something changed, until cancelled; mounts are left as they are."""
@@ -82,7 +85,19 @@ class Volume:
             await self._operations.close()
 
     def _source(self, pod: Object, name: str) -> VolumeSource:
-        return volume_source(pod, name, self._node)
+        uid, what = objects.uid(pod), f"volume {name}"
+        try:
+            source = volume_source(pod, name, self._node)
+        except Exception as error:
+            self._note(uid, what, error)
+            return Refused(f"unexpected {type(error).__name__}")
+        self._failures.ended(uid, what)
+        return source
+
+    def _note(self, uid: str, what: str, error: Exception) -> None:
+        """A mistake of ours costs this pod a retry."""
+        if self._failures.failed(uid, what, error, self._clock.monotonic()):
+            _log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
 
     def _on_admitted(self, change: Change[AdmittedPod]) -> None:
         desired = self._reconciler.desired
@@ -114,8 +129,8 @@ class Volume:
         """Root directory and reconstruction; until it is known what is mounted nothing is said to be complete."""
         while True:
             try:
-                line = await self._operations.in_thread(root_dir.prepare, self._root_dir)
-                found = await self._operations.in_thread(self._look_for_volumes)
+                line = await self._operations.looks.call(root_dir.prepare, self._root_dir)
+                uids = await self._operations.looks.call(self._directories.uids)
             except OSError as error:
                 self._bus.trouble("root directory", f"{self._root_dir}: {error_text(error)}")
                 _log.error(
@@ -127,15 +142,24 @@ class Volume:
         self._bus.trouble("root directory", line)
         if line is not None:
             _log.warning("%s", line)
-        for uid, volumes in found.items():
-            self._reconciler.found(uid, volumes)
-            self._publish(uid, "found on disk")
+        for uid in uids:
+            await self._look(uid)
         self._next_sweep = self._clock.monotonic() + SWEEP
         self._plan_refresh()
         self._mounted.mark_complete()
 
-    def _look_for_volumes(self) -> dict[str, list[FoundVolume]]:
-        return {uid: self._operations.actions.found(uid) for uid in self._directories.uids()}
+    async def _look(self, uid: str) -> None:
+        """Find the volumes of one pod on disk; a pod for which that fails is left alone until it can be done."""
+        try:
+            found = await self._operations.looks.call(self._operations.actions.found, uid)
+            self._reconciler.found(uid, found)
+            self._publish(uid, "found on disk")
+        except Exception as error:
+            self._not_looked_at.add(uid)
+            self._note(uid, "look at the directory", error)
+        else:
+            self._not_looked_at.discard(uid)
+            self._failures.ended(uid, "look at the directory")
 
     def _refresh(self) -> None:
         """The safety net below the changes that are heard of."""
@@ -152,21 +176,41 @@ class Volume:
             return
         self._next_sweep = now + SWEEP
         try:
-            for uid in await self._operations.in_thread(self._directories.uids):
-                self._reconciler.found_directory(uid)
+            for uid in await self._operations.looks.call(self._directories.uids):
+                if uid in self._not_looked_at:
+                    await self._look(uid)
+                else:
+                    self._reconciler.found_directory(uid)
         except OSError as error:
             _log.warning("%s: cannot be listed: %s", self._directories.pods, error_text(error))
 
     def _reconcile(self) -> None:
-        for operation in self._reconciler.operations(self._clock.monotonic()):
-            self._operations.start(operation)
+        now = self._clock.monotonic()
+        uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
+        self._failures.keep({*uids, *self._not_looked_at})
+        for uid in uids:
+            if self._failures.may_try(uid, RECONCILE, now):
+                self._reconcile_pod(uid, now)
         self._operations.give_up_what_is_not_due()
-        for event in self._reconciler.refusals():
-            _log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
-            self._events.record(event)
-        for uid in sorted({*self._mounted.keys(), *self._reconciler.desired.pods, *self._reconciler.actual.uids()}):
-            self._publish(uid, "reconciled")
         self._subpaths.turned()
+        self._bus.trouble("pods", self._failures.line)
+        slow = self._operations.slow()
+        more = [f"{len(slow) - _SHOWN} more"] if len(slow) > _SHOWN else []
+        self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
+
+    def _reconcile_pod(self, uid: str, now: float) -> None:
+        """A mistake of ours in it is tried again, and costs the other pods nothing."""
+        try:
+            for operation in self._reconciler.operations(uid, now):
+                self._operations.start(operation)
+            for event in self._reconciler.events(uid, now):
+                _log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
+                self._events.record(event)
+            self._publish(uid, "reconciled")
+        except Exception as error:
+            self._note(uid, RECONCILE, error)
+        else:
+            self._failures.ended(uid, RECONCILE)
 
     def _operation_ended(self, event: KubeEvent | None) -> None:
         if event is not None:
@@ -182,8 +226,8 @@ class Volume:
 
     async def _turn_or_change(self) -> None:
         now = self._clock.monotonic()
-        next_attempt = self._reconciler.next_attempt(now)
-        wait = TURN if next_attempt is None else min(next_attempt - now, TURN)
+        attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now), now + TURN)
+        wait = min(attempt for attempt in attempts if attempt is not None) - now
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):  # wait_for may swallow a cancellation before Python 3.12
                 await self._changed.wait()

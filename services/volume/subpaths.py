@@ -10,6 +10,7 @@ from typing import Any
 
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
+from services.volume.adapters.threads import HungError
 from services.volume.core.reconciler import Reconciler
 from services.volume.operations import Operations
 
@@ -44,13 +45,16 @@ class SubpathRequests:
             return PreparedSubpath(error=text)
         where = (request.uid, request.volume, request.container, request.index)
         try:
-            path = await self._operations.in_turn(self._operations.actions.subpaths.prepare, *where, root, request.path)
-        except SubpathError as error:
+            async with self._operations.subpaths.turn(root) as turn:
+                what = f"subPath of volume {request.volume} of pod {request.uid}"
+                path = await turn.call(what, self._operations.actions.subpaths.prepare, *where, root, request.path)
+        except (SubpathError, HungError) as error:
+            step = error.step if isinstance(error, SubpathError) else "prepare subPath"
             _log.error(
                 "pod %s: subPath of mount %d (volume %s) of container %s: %s",
                 request.uid, request.index, request.volume, request.container, error,
             )  # fmt: skip
-            text = f'failed to {error.step} for volumeMount "{request.volume}" of container "{request.container}"'
+            text = f'failed to {step} for volumeMount "{request.volume}" of container "{request.container}"'
             return PreparedSubpath(error=text)
         finally:
             self._reconciler.end_subpath(request.uid, request.volume)
@@ -63,7 +67,9 @@ class SubpathRequests:
 
     async def _release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         try:
-            await self._operations.in_turn(self._operations.actions.subpaths.release, request.uid, request.container)
+            async with self._operations.subpaths.turn(f"volume-subpaths of pod {request.uid}") as turn:
+                what = f"release of the subPaths of container {request.container}"
+                await turn.call(what, self._operations.actions.subpaths.release, request.uid, request.container)
         except OSError as error:
             _log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
         return PreparedSubpath()

@@ -13,6 +13,7 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered, make_payload
+from shared.tree_removal import Removed
 from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
 
@@ -69,7 +70,7 @@ class VolumeActions:
         self._volumes, self._story, self._oracle = volumes, story, oracle
         self.subpaths = Subpaths(volumes)
 
-    def perform(self, operation: Operation, gathered: Gathered) -> str:
+    def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         """As the real one; the host path."""
         mounted = self._volumes.mounted
         match operation:

@@ -14,6 +14,7 @@ from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Payload
 from services.volume.core.payload_paths import tops
 from services.volume.core.volume_source import MEMORY, EmptyDir
+from shared.tree_removal import Removed
 
 
 class FilesVolumes:
@@ -41,10 +42,10 @@ class FilesVolumes:
             raise
         return str(path)
 
-    def tear_down(self, uid: str, volume: str) -> None:
-        """Whichever plugin it is of; what is absent is done."""
+    def tear_down(self, uid: str, volume: str, removed: Removed | None = None) -> None:
+        """Whichever plugin it is of; what is absent is done. `removed` counts the entries."""
         for plugin in PLUGINS:
-            tear_down_at(*self._paths(uid, plugin, volume))
+            tear_down_at(*self._paths(uid, plugin, volume), removed)
 
     def found(self, uid: str) -> list[FoundVolume]:
         """What lies on the disk, after a restart. A tmpfs that a reboot took is not whole."""

@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from services.volume.adapters.mounts import bind, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories, make_directory
@@ -20,7 +21,6 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
 _PREPARE, _CREATE = "prepare subPath", "create subPath directory"
-_LOCKS = 16
 _TRIES = 5  # the files of a volume may be exchanged for new ones between two steps
 
 
@@ -38,7 +38,8 @@ class Subpaths:
 
     def __init__(self, directories: PodDirectories) -> None:
         self._directories = directories
-        self._locks = tuple(threading.Lock() for _ in range(_LOCKS))  # one pod has always the same
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()  # by pod: one may hang
+        self._finding = threading.Lock()
 
     def prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
         """The host path for the container's mount. `root`: where the volume is; what is missing of `path` in it is made
@@ -89,7 +90,8 @@ class Subpaths:
         return _entries(self._directories.subpaths(uid))
 
     def _lock(self, uid: str) -> threading.Lock:
-        return self._locks[hash(uid) % _LOCKS]
+        with self._finding:
+            return self._locks.setdefault(uid, threading.Lock())
 
 
 def _opened(root: str, path: str) -> int:

@@ -1,6 +1,7 @@
 """What volume can do to the outside world, and when a failed operation may run again (volumes.md 2.1, 5.1)."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from services.volume.core.files_source import Files
 from services.volume.core.volume_source import EmptyDir, HostPath, Image
@@ -44,6 +45,25 @@ class RemovePodDirectory:
 
 
 Operation = MakePodDirectories | MountVolume | UnmountVolume | RemovePodDirectory
+
+
+class Kind(StrEnum):
+    """What may hold an operation up; those of one kind take turns, and wait for none of another."""
+
+    LOCAL = "local"  # writes below the root directory
+    HOST_PATH = "hostPath"  # looks at a path that may be on a network file system whose server is away
+    REMOVAL = "removal"  # takes as long as there are files
+
+
+def kind_of(operation: Operation) -> Kind:
+    """The kind of an operation."""
+    match operation:
+        case MountVolume(source=HostPath(type=kind)) if kind:
+            return Kind.HOST_PATH
+        case UnmountVolume() | RemovePodDirectory():
+            return Kind.REMOVAL
+        case _:
+            return Kind.LOCAL
 
 
 @dataclass

@@ -12,6 +12,7 @@ from bus.messages.volume import MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.files_source import Files
+from services.volume.core.mount_waits import MountWaits
 from services.volume.core.operations import (
     MakePodDirectories,
     MountVolume,
@@ -37,16 +38,17 @@ HOLD = 5.0
 
 @dataclass
 class Reconciler:
-    """Call `operations` whenever something changed; of each that it returns ask `still_due` right before performing it,
-    then tell `done`, or `abandoned` if it is not due any more."""
+    """Call `pods` whenever something changed, and `operations` for each of them; ask `still_due` right before
+    performing an operation, then tell `done`, or `abandoned` if it is not due any more."""
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
-    _refusals_said: set[tuple[str, str]] = field(default_factory=set)
+    _refusals_said: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> volumes
     _unknown_since: dict[str, float] = field(default_factory=dict)
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
+    _waits: MountWaits = field(default_factory=MountWaits)
     hold_until: float = 0.0  # monotonic; see HOLD
     _preparing: Counter[Key] = field(default_factory=Counter)  # subpaths that are being bound, by volume
 
@@ -102,18 +104,24 @@ class Reconciler:
         """A later look found `pods/<uid>` on disk."""
         self.actual.directories.add(uid)
 
-    def operations(self, now: float) -> list[Operation]:
-        """What to start now; each is considered under way until `done` is told."""
+    def pods(self) -> list[str]:
+        """The UIDs of all pods for which there may be something to do."""
         self.actual.directories |= {uid for uid, pod in self.desired.pods.items() if not pod.finished}
+        on_disk = self.actual.uids()
+        self.desired.taken_away &= on_disk
+        self._waits.keep(self.desired.pods)
+        self._refusals_said = {uid: said for uid, said in self._refusals_said.items() if uid in self.desired.pods}
+        return sorted(self.desired.pods.keys() | on_disk)
+
+    def operations(self, uid: str, now: float) -> list[Operation]:
+        """What to start now for this pod; each is considered under way until `done` is told."""
         started: list[Operation] = []
-        for uid in sorted(self.desired.pods.keys() | self.actual.uids()):
-            for operation in self._due(uid, now):
-                if self._backoff.may_start(operation, now):
-                    self._backoff.start(operation)
-                    if isinstance(operation, MountVolume):
-                        self.refreshes.begin((uid, operation.volume))
-                    started.append(operation)
-        self.desired.taken_away &= self.actual.uids()
+        for operation in self._due(uid, now):
+            if self._backoff.may_start(operation, now):
+                self._backoff.start(operation)
+                if isinstance(operation, MountVolume):
+                    self.refreshes.begin((uid, operation.volume))
+                started.append(operation)
         return started
 
     def still_due(self, operation: Operation, now: float) -> bool:
@@ -124,20 +132,26 @@ class Reconciler:
         """An operation was not due any more and has not been performed."""
         self._backoff.abandoned(operation)
 
-    def refusals(self) -> list[KubeEvent]:
-        """Events for wanted volumes that cannot be mounted whatever happens; each is said once."""
-        events = []
-        refused = {
-            (pod.uid, name): source.reason
-            for pod in self.desired.pods.values()
-            for name, source in pod.volumes.items()
-            if isinstance(source, Refused)
-        }
-        for (uid, name), reason in refused.items():
-            if (uid, name) not in self._refusals_said:
-                events.append(_failed_mount(self.desired.pods[uid], name, reason))
-        self._refusals_said = set(refused)
-        return events
+    def events(self, uid: str, now: float) -> list[KubeEvent]:
+        """Events about this pod that are due: a wanted volume that cannot be mounted whatever happens, said once; that
+        volumes have been missing for long."""
+        pod = self.desired.pods.get(uid)
+        wanted = pod.volumes if pod is not None else {}
+        refused = {name: source.reason for name, source in wanted.items() if isinstance(source, Refused)}
+        said = self._refusals_said.pop(uid, set())
+        if refused:
+            self._refusals_said[uid] = set(refused)
+        messages = [message(name, reason) for name, reason in refused.items() if name not in said]
+        if waited := self._waits.message(uid, pod, self.view(uid), now):
+            messages.append(waited)
+        return [_failed_mount(pod, text) for text in messages] if pod is not None else []
+
+    def host_path_returned(self, path: str) -> None:
+        """A look at this path that had hung has come to an end: whoever waits for another one need not."""
+        for uid, pod in self.desired.pods.items():
+            for name, source in pod.volumes.items():
+                if isinstance(source, HostPath) and source.path == path:
+                    self._backoff.hurry(uid, name)
 
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
         """An operation ended."""
@@ -174,7 +188,7 @@ class Reconciler:
         pod = self.desired.pods.get(operation.uid)
         event = None
         if error and not quiet and isinstance(operation, MountVolume) and pod is not None:
-            event = _failed_mount(pod, operation.volume, error)
+            event = _failed_mount(pod, message(operation.volume, error))
         return Done(retry_in=wait, event=event, quiet=quiet)
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
@@ -213,7 +227,12 @@ class Reconciler:
     def next_attempt(self, now: float) -> float | None:
         """When `operations` is to be asked again though nothing changed."""
         orphans = (since + ORPHAN_GRACE for since in self._unknown_since.values() if since + ORPHAN_GRACE > now)
-        known = (self._backoff.next_attempt(now), self.refreshes.next_at(now), self.hold_until)
+        known = (
+            self._backoff.next_attempt(now),
+            self.refreshes.next_at(now),
+            self._waits.next_at(now),
+            self.hold_until,
+        )
         moments = [*orphans, *(moment for moment in known if moment is not None and moment > now)]
         return min(moments, default=None)
 
@@ -269,11 +288,11 @@ class Reconciler:
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
 
 
-def _failed_mount(pod: DesiredVolumes, volume: str, error: str) -> KubeEvent:
+def _failed_mount(pod: DesiredVolumes, text: str) -> KubeEvent:
     return KubeEvent(
         type="Warning",
         reason="FailedMount",
-        message=message(volume, error),
+        message=text,
         namespace=pod.namespace,
         name=pod.name,
         uid=pod.uid,

@@ -11,7 +11,7 @@ from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume import subpaths as requests
 from services.volume.adapters import root_dir, subpaths
 from services.volume.core import reconciler
-from tests.service.volume.test_volume import Node
+from tests.service.volume.node import Node
 
 SECRET_PATH = "of-a-secret"
 

@@ -1,101 +1,27 @@
 """Volume on the in-memory bus with a real root directory: what podsync hears, and what is on disk then."""
 
 import asyncio
-import contextlib
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bus.memory import MemoryNetwork
-from bus.messages.podsync import AdmittedPod, PodState
-from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
-from services.launch import Context
-from services.volume import service
-from services.volume.adapters import host_path, root_dir
+from services.volume import operations, service
+from services.volume.actions import Actions
 from services.volume.core import reconciler
-from services.volume.core.volume_source import HostPath
-from services.volume.service import build
-from shared.clock import SystemClock
-from shared.config.effective import EffectiveConfig
-from tests.fakes.heard import PATIENCE, Heard
-
-VOLUMES: list[dict[str, Any]] = [
-    {"name": "cache", "emptyDir": {}},
-    {"name": "logs", "emptyDir": {}},
-    {"name": "key", "nfs": {"server": "s"}},
-]
-
-
-class Node:
-    """One root directory, podsync's word, and lives of volume one after the other."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.root = tmp_path / "root"
-        self.network = MemoryNetwork()
-        self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
-        self.host = tmp_path / "host"
-        self._next_podsync()
-
-    def _next_podsync(self) -> None:
-        self.podsync = self.network.bus("podsync")
-        self.admitted = self.podsync.own(PODS_ADMITTED)
-        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
-        self.events = Heard(self.podsync, events_of("volume"))
-
-    async def podsync_restarts(self) -> None:
-        """A killed podsync is back, and has nothing of any pod."""
-        self.network.kill("podsync")
-        self._next_podsync()
-        await self.podsync.start()
-
-    def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
-        pod = {"spec": {"volumes": self.volumes}}
-        admitted = AdmittedPod(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
-        self.admitted.put(uid, admitted)
-
-    def directory(self, uid: str) -> Path:
-        return self.root / "pods" / uid
-
-    def empty_dir(self, uid: str, name: str) -> Path:
-        return self.directory(uid) / "volumes" / "kubernetes.io~empty-dir" / name
-
-    @contextlib.asynccontextmanager
-    async def volume(self) -> AsyncIterator[None]:
-        config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
-        bus = self.network.bus("volume")
-        # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
-        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
-        await bus.start()
-        running = asyncio.create_task(volume.run())
-        try:
-            yield
-        finally:
-            self.network.kill("volume")
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
-
-    async def until_gone(self, uid: str) -> None:
-        """Until `pods/<uid>` is removed, which no stream tells of."""
-        async with asyncio.timeout(10):
-            while self.directory(uid).exists():
-                await asyncio.sleep(0)
+from services.volume.core.operations import Kind, MountVolume, Operation
+from services.volume.core.payload import Gathered
+from shared.tree_removal import Removed
+from tests.fakes.heard import PATIENCE
+from tests.service.volume.node import Node, started_node
 
 
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
-    def without_mounts(path: str) -> None:
-        Path(path).mkdir(exist_ok=True)
-
-    monkeypatch.setattr(root_dir, "prepare", without_mounts)
-    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
-    node = Node(tmp_path)
-    await node.podsync.start()
-    return node
+    return await started_node(tmp_path, monkeypatch)
 
 
 async def test_all_volumes_of_a_pod_are_told_in_one_put(node: Node) -> None:
@@ -192,37 +118,40 @@ async def test_what_is_mounted_is_told_before_the_stream_is_called_complete(node
 
 
 class Gate:
-    """Takes the place of hostPath's set-up: a path on a filesystem that hangs until the gate is opened."""
+    """Operations of pod `hung` hang in their thread until the gate is opened; all others are performed."""
 
     def __init__(self) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
+        self._perform = Actions.perform
 
-    def set_up(self, source: HostPath) -> str:
-        self.entered.set()
-        assert self.opened.wait(PATIENCE)
-        return source.path
+    def perform(self, actions: Actions, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+        if operation.uid == "hung" and not isinstance(operation, MountVolume):
+            self.entered.set()
+            assert self.opened.wait(PATIENCE)
+        return self._perform(actions, operation, gathered, removed)
 
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
-    """The only worker there is hangs as soon as it meets a hostPath."""
+    """One operation of each kind at a time."""
     gate = Gate()
-    monkeypatch.setattr(service, "WORKERS", 1)
-    monkeypatch.setattr(host_path, "set_up", gate.set_up)
+    monkeypatch.setattr(operations, "PLACES", dict.fromkeys(Kind, 1))
+    monkeypatch.setattr(Actions, "perform", lambda *arguments: gate.perform(*arguments))  # noqa: PLW0108 - bound to the actions, not to the gate
     yield gate
     gate.opened.set()
 
 
-async def test_a_removal_kept_waiting_by_a_hung_path_does_not_take_the_next_life_of_the_same_uid(
+async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_life_of_the_same_uid(
     node: Node, gate: Gate
 ) -> None:
     node.admitted.mark_complete()
     node.admit("again", "cache")
+    node.admit("hung", "cache")
     async with node.volume():
-        await node.mounted.until(bool)
+        await node.mounted.until(lambda state: len(state) == 2)
         node.admit("again", state=PodState.TERMINATED)
-        await node.mounted.until(lambda state: not state)
-        node.admit("hung", "host")
+        await node.mounted.until(lambda state: "again" not in state)
+        node.admitted.delete("hung")
         assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
         node.admit("again", state=PodState.FINISHED)
         await node.network.settle()
@@ -240,16 +169,17 @@ async def test_a_removal_kept_waiting_by_a_hung_path_does_not_take_the_next_life
     assert Path(mounted["again"].volumes["cache"].host_path).is_dir()
 
 
-async def test_a_teardown_kept_waiting_by_a_hung_path_does_not_take_the_data_of_the_next_life(
+async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_the_next_life(
     node: Node, gate: Gate
 ) -> None:
     node.admitted.mark_complete()
     node.admit("again", "cache")
+    node.admit("hung", "cache")
     async with node.volume():
-        await node.mounted.until(bool)
+        await node.mounted.until(lambda state: len(state) == 2)
         data = node.empty_dir("again", "cache") / "data"
         data.write_text("kept")
-        node.admit("hung", "host")
+        node.admitted.delete("hung")
         assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
         node.admit("again", state=PodState.TERMINATED)
         await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.UNMOUNTING)
@@ -265,8 +195,10 @@ async def test_neither_news_nor_the_look_at_directories_waits_for_operations_tha
 ) -> None:
     monkeypatch.setattr(service, "SWEEP", 0.0)  # a look in every turn of the loop
     node.admitted.mark_complete()
-    node.admit("hung", "host")
+    node.admit("hung", "cache")
     async with node.volume():
+        await node.mounted.until(bool)
+        node.admitted.delete("hung")
         assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
         node.admit("u", "key")
         await node.mounted.until(lambda state: "u" in state)

@@ -40,7 +40,8 @@ class World:
         )
 
     def operations(self) -> list[Operation]:
-        return self.reconciler.operations(self.now)
+        pods = self.reconciler.pods()
+        return [operation for uid in pods for operation in self.reconciler.operations(uid, self.now)]
 
     def started(self) -> list[str]:
         """The operations started now, as text."""

@@ -67,8 +67,8 @@ def test_an_unsupported_type_is_an_error_and_one_event_and_no_operation(world: W
     world.admit("key", "cache")
     assert world.started() == ["MountVolume cache"]
     message = 'MountVolume.SetUp failed for volume "key" : volume type nfs is not supported yet'
-    assert [event.message for event in world.reconciler.refusals()] == [message]
-    assert world.reconciler.refusals() == []
+    assert [event.message for event in world.reconciler.events("u", world.now)] == [message]
+    assert world.reconciler.events("u", world.now) == []
     assert (world.view() or {})["key"] == ("error", message)
 
 

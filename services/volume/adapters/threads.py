@@ -1,0 +1,150 @@
+"""Threads for blocking calls of one kind: a call that never returns keeps its place, and stops no call of another kind.
+
+A thread inside a system call cannot be cancelled, so places are few, and calls on one path take one place in all.
+"""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar, TypeVarTuple
+from weakref import WeakValueDictionary
+
+from shared.clock import Clock
+from shared.tree_removal import Removed
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+
+class HungError(OSError):
+    """A call does not return, or none could be begun because others do not; `str()` names the path."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(errno.ETIMEDOUT, text)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call in its thread: what it does, since when (monotonic seconds), how many entries it has removed."""
+
+    what: str
+    path: str
+    began: float
+    removed: Removed
+
+
+@dataclass(eq=False)
+class _Place:
+    """What a call holds until its thread is through with it."""
+
+    path: str
+    lock: asyncio.Lock | None
+    running: "asyncio.Future[object] | None" = None
+    late: Callable[[], None] = field(default=lambda: None)
+
+
+class Threads:
+    """At most `places` calls at once, and one at a time for each path. `patience` (seconds, None = endless) is how long
+    a caller waits for a place, and then for the call."""
+
+    def __init__(self, name: str, places: int, clock: Clock, patience: float | None = None) -> None:
+        self.patience = patience
+        self.calls: dict[object, Call] = {}  # in their threads now
+        self._places, self._clock = places, clock
+        self._executor = ThreadPoolExecutor(places, thread_name_prefix=f"volume {name}")
+        self._free = asyncio.Semaphore(places)
+        self._paths: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def turn(self, path: str = "") -> AsyncIterator["Turn"]:
+        """Wait for a place; for calls that may hang on a path, name it. Raises HungError."""
+        lock = self._paths.setdefault(path, asyncio.Lock()) if path else None
+        try:
+            async with asyncio.timeout(self.patience):
+                await self._take(lock)
+        except TimeoutError:
+            raise HungError(self._why(path)) from None
+        place = _Place(path, lock)
+        try:
+            yield Turn(self, place)
+        finally:
+            if place.running is None or place.running.done():
+                self._give_back(place)
+            else:
+                place.running.add_done_callback(lambda _: self._returned_late(place))
+
+    async def call(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Call it in a turn of its own."""
+        async with self.turn() as turn:
+            return await turn.call("", function, *arguments)
+
+    def close(self) -> None:
+        """Begin no more calls; those under way are left alone."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _take(self, lock: asyncio.Lock | None) -> None:
+        if lock is not None:
+            await lock.acquire()
+        try:
+            await self._free.acquire()
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    def _give_back(self, place: _Place) -> None:
+        self._free.release()
+        if place.lock is not None:
+            place.lock.release()
+
+    def _returned_late(self, place: _Place) -> None:
+        assert place.running is not None
+        if not place.running.cancelled():
+            place.running.exception()  # nobody waits for it any more
+        self._give_back(place)
+        place.late()
+
+    def _why(self, path: str) -> str:
+        if not path or any(call.path == path for call in self.calls.values()):
+            return f"{path} does not answer within {self.patience:g} s"
+        others = sorted({call.path for call in self.calls.values()})
+        return (
+            f"{path} was not looked at: {len(others)} other paths do not answer, {others[0] if others else ''} is one"
+        )
+
+
+class Turn:
+    """A place that is had; for one call."""
+
+    def __init__(self, threads: Threads, place: _Place) -> None:
+        self._threads, self._place = threads, place
+
+    async def call(
+        self,
+        what: str,
+        function: Callable[[*Arguments], Result],
+        *arguments: *Arguments,
+        removed: Removed | None = None,
+        late: Callable[[], None] = lambda: None,
+    ) -> Result:
+        """Call it. `late` is called when it returns after nobody waits for it any more. Raises HungError, and what it
+        raises."""
+        threads, place = self._threads, self._place
+        place.late = late
+        running = asyncio.get_running_loop().run_in_executor(threads._executor, function, *arguments)
+        place.running = running  # type: ignore[assignment]
+        threads.calls[place] = Call(what, place.path, threads._clock.monotonic(), removed or Removed())
+        running.add_done_callback(lambda _: threads.calls.pop(place, None))
+        try:
+            async with asyncio.timeout(threads.patience) as limit:
+                return await asyncio.shield(running)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # the call's own
+            raise HungError(threads._why(place.path)) from None

@@ -1,0 +1,56 @@
+"""Which pods have waited so long for their volumes that an Event names what is missing (reference volumes.md 2.2).
+
+Pure. Times are seconds of one monotonic clock.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.volume.core.desired_state_of_world import DesiredVolumes
+from services.volume.core.volume_source import Refused
+
+PATIENCE = 123.0  # seconds
+
+
+@dataclass
+class MountWaits:
+    """By pod UID, since when something that the pod is to have is not mounted."""
+
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def message(self, uid: str, pod: DesiredVolumes | None, seen: MountedVolumes | None, now: float) -> str:
+        """The text of an Event that is due, "" when none is. Call it whenever the pod is looked at; the next Event of a
+        pod that waits on comes after the same time again."""
+        missing = _missing(pod, seen.volumes if seen is not None else {})
+        if pod is None or not missing:
+            self._since.pop(uid, None)
+            return ""
+        if now - self._since.setdefault(uid, now) < PATIENCE:
+            return ""
+        self._since[uid] = now
+        refused = {name: source.reason for name, source in pod.volumes.items() if isinstance(source, Refused)}
+        why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
+        return (
+            f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, unattached volumes=[], "
+            f"failed to process volumes={_listed(refused)}: {why}"
+        )
+
+    def keep(self, uids: Container[str]) -> None:
+        """Forget all pods but these."""
+        self._since = {uid: since for uid, since in self._since.items() if uid in uids}
+
+    def next_at(self, now: float) -> float | None:
+        """When the next Event falls due; None when no pod waits."""
+        return min((since + PATIENCE for since in self._since.values() if since + PATIENCE > now), default=None)
+
+
+def _missing(pod: DesiredVolumes | None, seen: Mapping[str, MountedVolume]) -> list[str]:
+    if pod is None or not pod.mounting or pod.finished:
+        return []
+    return [name for name in pod.volumes if name not in seen or seen[name].state is not VolumeState.MOUNTED]
+
+
+def _listed(names: Iterable[str]) -> str:
+    """As Go prints a list of strings."""
+    return f"[{' '.join(sorted(names))}]"

@@ -1,0 +1,113 @@
+"""A node with volume at work on the in-memory bus and a real root directory; podsync is played."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.memory import MemoryNetwork
+from bus.messages.beat import Beat
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from services.launch import Context
+from services.volume.adapters import root_dir
+from services.volume.core import reconciler
+from services.volume.service import build
+from shared.clock import SystemClock
+from shared.config.effective import EffectiveConfig
+from tests.fakes.heard import PATIENCE, Heard
+
+VOLUMES: list[dict[str, Any]] = [
+    {"name": "cache", "emptyDir": {}},
+    {"name": "logs", "emptyDir": {}},
+    {"name": "key", "nfs": {"server": "s"}},
+]
+
+
+class Node:
+    """One root directory, podsync's word, and lives of volume one after the other."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.root = tmp_path / "root"
+        self.network = MemoryNetwork()
+        self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
+        self.host = tmp_path / "host"
+        self._next_podsync()
+
+    def _next_podsync(self) -> None:
+        self.podsync = self.network.bus("podsync")
+        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
+        self.events = Heard(self.podsync, events_of("volume"))
+        self.troubles: tuple[str, ...] = ()  # of volume, in its newest beat
+        self._beaten = asyncio.Event()
+        self.podsync.on_beat(self._on_beat)
+
+    def _on_beat(self, beat: Beat) -> None:
+        if beat.service == "volume":
+            self.troubles = beat.troubles
+            self._beaten.set()
+
+    async def until_troubles(self, *texts: str) -> None:
+        """Until each of volume's troubles contains the text in its place, and there is no other."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.troubles) != len(texts) or any(
+                t not in s for t, s in zip(texts, self.troubles, strict=True)
+            ):
+                self._beaten.clear()
+                await self._beaten.wait()
+
+    async def podsync_restarts(self) -> None:
+        """A killed podsync is back, and has nothing of any pod."""
+        self.network.kill("podsync")
+        self._next_podsync()
+        await self.podsync.start()
+
+    def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
+        pod = {"spec": {"volumes": self.volumes}}
+        admitted = AdmittedPod(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+        self.admitted.put(uid, admitted)
+
+    def directory(self, uid: str) -> Path:
+        return self.root / "pods" / uid
+
+    def empty_dir(self, uid: str, name: str) -> Path:
+        return self.directory(uid) / "volumes" / "kubernetes.io~empty-dir" / name
+
+    @contextlib.asynccontextmanager
+    async def volume(self) -> AsyncIterator[None]:
+        config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
+        bus = self.network.bus("volume")
+        # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
+        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        await bus.start()
+        running = asyncio.create_task(volume.run())
+        try:
+            yield
+        finally:
+            self.network.kill("volume")
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    async def until_gone(self, uid: str) -> None:
+        """Until `pods/<uid>` is removed, which no stream tells of."""
+        async with asyncio.timeout(10):
+            while self.directory(uid).exists():
+                await asyncio.sleep(0)
+
+
+async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """With podsync running, without mounts, and with a short grace for orphans."""
+
+    def without_mounts(path: str) -> None:
+        Path(path).mkdir(exist_ok=True)
+
+    monkeypatch.setattr(root_dir, "prepare", without_mounts)
+    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
+    node = Node(tmp_path)
+    await node.podsync.start()
+    return node
