@@ -57,6 +57,7 @@ class ApiServer:
     newest: str = field(default="", init=False)  # of the versions seen; "" = none
     history: int = field(default=0, init=False)  # how often the store went back
     outages: int = field(default=0, init=False)  # how many there were
+    away: str = field(default="", init=False)  # what is wrong while no request is answered; "" = nothing
     _away_since: float | None = field(default=None, init=False)
     _is_outage: bool = field(default=False, init=False)  # the network says that it is away; else it is only silent
     _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
@@ -99,7 +100,8 @@ class ApiServer:
         self._is_outage = error.is_outage
         self.outages += error.is_outage
         status = "not reachable" if error.is_outage else "does not answer"
-        line = f"API server {status}: {error}; pods run on as they are known"
+        self.away = f"API server {status}: {error}"
+        line = f"{self.away}; pods run on as they are known"
         _log.warning("%s", line)
         self.bus.trouble(OUTAGE, line)
         self._end(Until.FAILURE)
@@ -154,6 +156,7 @@ class ApiServer:
             return
         _log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
         was_outage, self._is_outage, self._away_since = self._is_outage, False, None
+        self.away = ""
         self.bus.trouble(OUTAGE, None)
         self._back.set()
         self._back = asyncio.Event()

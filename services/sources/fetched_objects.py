@@ -1,6 +1,12 @@
-"""Secrets and ConfigMaps read when they are asked for: the strategies Cache and Get (reference volumes.md 20)."""
+"""Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (reference volumes.md 20), and
+what is too much to watch.
+
+Each object has at most one read under way and one waiting, whoever asks for it, so the queue is as long as the pods of
+this node name objects, and no longer. What no pod names any more leaves it.
+"""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,64 +14,243 @@ from bus.messages.sources import FoundObject
 from services.sources.api_server import ApiServer
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.fetched_object import FetchedObject
-from services.sources.live_read import live_read
-from services.sources.object_store import Changed
+from services.sources.core.read_order import ReadOrder
+from services.sources.live_read import FORBIDDEN_RETRIES, TIMEOUT
+from services.sources.object_store import Changed, not_registered, single
 from shared.kube import paths
+from shared.kube.interface import ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object
 from shared.podspec.references import Reference
 
+_log = logging.getLogger(__name__)
 
-@dataclass
+AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
+PATIENCE = 4.0  # seconds an asker waits for its turn and the answer; whoever asks waits five
+ABSENT = 5.0  # seconds for which an absent object is not looked for again where refreshes are spread
+
+Answer = asyncio.Future[FoundObject]
+
+
+@dataclass(eq=False)
 class _Kept:
     known: FetchedObject = field(default_factory=FetchedObject)
-    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # who asks at the same time shares one read
+    waiting: Answer | None = None  # for a read that was not sent yet
+    sent: Answer | None = None  # for the read under way
+    outdated: bool = False  # the read under way may miss what a pod that came since relies on
+    live: bool = False  # the next read is to be answered from the newest state
+    reading: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """Objects in volumes are read by themselves: at most so many `a_second`, each at most every `period` seconds."""
+
+    a_second: float = 0.0  # 0 = nothing is read before somebody asks for it
+    period: float = 0.0
 
 
 class FetchedObjects:
     """`time_to_live`: seconds for which an object read will do, looked up at each read; 0 reads every time."""
 
-    def __init__(self, api: ApiServer, changed: Changed, time_to_live: Callable[[], float]) -> None:
-        self._api, self._changed, self._time_to_live = api, changed, time_to_live
+    def __init__(
+        self,
+        api: ApiServer,
+        changed: Changed,
+        time_to_live: Callable[[], float],
+        *,
+        is_shown: Callable[[Reference], bool] = lambda _: False,
+        refreshing: Refreshing = Refreshing(),
+    ) -> None:
+        self._api, self._changed, self._time_to_live, self._is_shown = api, changed, time_to_live, is_shown
+        self._refreshes = refreshing.a_second > 0
+        self._order = ReadOrder(refreshing.a_second, refreshing.period)
         self._kept: dict[Reference, _Kept] = {}
+        self._held_until = float("-inf")  # the API server asked for fewer requests
+        self._wake = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
 
     def register(self, reference: Reference) -> None:
         """The pod may rely on something newer than what is kept."""
-        self._kept.setdefault(reference, _Kept()).known.invalidate()
+        kept = self._kept.setdefault(reference, _Kept())
+        kept.known.invalidate()
+        kept.outdated = kept.sent is not None
+        self._order.refresh(reference, wanted=self._is_shown(reference))
+        self._turn()
 
     def unregister(self, reference: Reference) -> None:
-        """Forget the object."""
-        self._kept.pop(reference, None)
+        """Forget the object, and whatever waits for it."""
+        self._order.forget(reference)
+        kept = self._kept.pop(reference, None)
+        if kept is None:
+            return
+        if kept.reading is not None:
+            kept.reading.cancel()
+        for answer in (kept.waiting, kept.sent):
+            if answer is not None and not answer.done():
+                answer.set_result(not_registered(reference))
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
-        """The kept object while it will do, else a new read; an error is answered even if an older object is kept."""
+        """The kept object while it will do, else a new read. Where refreshes are spread a failed read is answered with
+        the object that is kept, as a watch would; else with the error."""
         kept = self._kept[reference]
-        async with kept.reading:
-            known, ttl = kept.known, self._time_to_live()
-            if fresh or not known.will_do(self._api.clock.monotonic(), ttl):
-                # An API server may answer version 0 from its memory, which is all a periodic look needs.
-                cached = ttl > 0 and known.object is not None and not fresh
-                path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
-                query = {"resourceVersion": "0"} if cached else None
-                found = await live_read(self._api, self._api.clients.objects, path, query, may_lag=True)
-                if found.object is None and not found.not_found:
-                    return found
-                self._take(reference, known, found)
-            return FoundObject(object=known.object, not_found=known.object is None, error=known.not_found)
+        if not fresh and self._will_do(reference, kept.known):
+            return _found(kept.known)
+        kept.live = kept.live or fresh
+        if kept.sent is not None and not (kept.outdated or fresh):
+            answer = kept.sent
+        else:
+            answer = kept.waiting = kept.waiting or asyncio.get_running_loop().create_future()
+            self._order.need(reference)
+            self._turn()
+        if not self._api.away:
+            await asyncio.wait([answer], timeout=PATIENCE)
+        if answer.done():
+            found = answer.result()
+        else:
+            why = f"failed to sync {reference.kind.lower()} cache: timed out waiting for the condition"
+            found = FoundObject(object=None, error=self._api.away or why)
+        if self._refreshes and found.object is None and not found.not_found and kept.known.object is not None:
+            return _found(kept.known)
+        return found
+
+    def is_immutable(self, reference: Reference) -> bool:
+        """It was read, and can never change."""
+        return reference in self._kept and self._kept[reference].known.immutable
+
+    @property
+    def waiting(self) -> int:
+        """How many reads are under way or wait for their turn."""
+        return len(self._order)
 
     def tells_by_itself(self, reference: Reference) -> bool:
-        """Nothing is read before somebody asks."""
+        """Nothing is read for the sake of the first version."""
         return False
 
     def sweep(self) -> None:
-        """Nothing runs by itself."""
+        """Nothing is to be done."""
 
     async def close(self) -> None:
-        """Nothing runs by itself."""
+        """Stop reading."""
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
+        for reference in list(self._kept):
+            self.unregister(reference)
 
-    def _take(self, reference: Reference, known: FetchedObject, found: FoundObject) -> None:
-        now = self._api.clock.monotonic()
-        if found.object is None:
-            known.missed(found.error, now)
+    def _will_do(self, reference: Reference, known: FetchedObject) -> bool:
+        ttl = self._time_to_live()
+        if self._refreshes and known.object is None:
+            ttl = ABSENT
+        elif self._refreshes:
+            by_itself = known.immutable or self._order.is_refreshed(reference)
+            ttl = float("inf") if by_itself else self._order.period(ttl)
+        return known.will_do(self._api.clock.monotonic(), ttl)
+
+    def _turn(self) -> None:
+        self._wake.set()
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._run(), name="reads of objects")
+
+    async def _run(self) -> None:
+        """Begin reads, in order, while there is room for them."""
+        room = asyncio.Semaphore(AT_ONCE)
+        while True:
+            await room.acquire()
+            reference = await self._next()
+            kept = self._kept[reference]
+            kept.sent, kept.waiting, kept.outdated = kept.waiting or _unasked(), None, False
+            kept.reading = asyncio.create_task(self._read(reference, kept), name=f"read {single(reference)}")
+            kept.reading.add_done_callback(lambda _: room.release())
+
+    async def _next(self) -> Reference:
+        while True:
+            self._wake.clear()
+            now, ttl = self._api.clock.monotonic(), self._time_to_live()
+            if self._api.away:
+                await self._api.pause(PATIENCE, interruptible=True)
+                continue
+            if now >= self._held_until and (reference := self._order.take(now, ttl)) is not None:
+                return reference
+            due = self._order.next_at(ttl)
+            wait = None if due is None else max(due, self._held_until) - now
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _read(self, reference: Reference, kept: _Kept) -> None:
+        answer = kept.sent
+        assert answer is not None
+        found: FoundObject | None = None
+        try:
+            found = await self._ask(reference, kept)
+        except Exception as error:
+            _log.exception("%s: its read failed", single(reference))
+            found = FoundObject(object=None, error=f"{type(error).__name__}")
+        finally:
+            kept.sent = kept.reading = None
+            self._order.done(reference)
+            if self._kept.get(reference) is kept:
+                if found is None:  # put off
+                    kept.waiting = _joined(kept.waiting, answer)
+                    self._order.need(reference)
+                elif not answer.done():
+                    answer.set_result(found)
+            self._wake.set()
+
+    async def _ask(self, reference: Reference, kept: _Kept) -> FoundObject | None:
+        """Read it and take what came; None = the API server put it off."""
+        path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
+        # An API server may answer version 0 from its memory, which is all a periodic look needs.
+        cached = kept.known.object is not None and (self._refreshes or self._time_to_live() > 0)
+        query = {"resourceVersion": "0"} if cached and not kept.live else None
+        kept.live = False
+        retries = iter(FORBIDDEN_RETRIES)
+        while True:
+            try:
+                obj = await self._api.clients.objects.get(path, query, timeout=TIMEOUT)
+            except ApiUnreachableError as error:
+                self._api.failed(path, error)
+                return FoundObject(object=None, error=str(error))
+            except ApiStatusError as error:
+                if error.not_found:
+                    self._take(reference, kept, None, str(error))
+                elif error.code == 429:
+                    self._held_until = self._api.clock.monotonic() + (error.retry_after or 1.0)
+                    return None
+                elif error.forbidden and (delay := next(retries, None)) is not None:
+                    await asyncio.sleep(delay)
+                    continue
+                return FoundObject(object=None, not_found=error.not_found, error=str(error))
+            self._api.is_there()
+            self._take(reference, kept, obj, "")
+            return FoundObject(object=obj) if kept.outdated else _found(kept.known)
+
+    def _take(self, reference: Reference, kept: _Kept, obj: Object | None, absent: str) -> None:
+        now, known = self._api.clock.monotonic(), kept.known
+        if kept.outdated:
+            return
+        if obj is None:
+            known.missed(absent, now)
         else:
-            known.fetched(found.object, now)
+            known.fetched(obj, now)
         if reference in self._kept:
+            self._order.refresh(reference, wanted=self._is_shown(reference) and not known.immutable)
             self._changed(reference, metadata_text(known.object, "resourceVersion"))
+
+
+def _unasked() -> Answer:
+    return asyncio.get_running_loop().create_future()
+
+
+def _joined(waiting: Answer | None, put_off: Answer) -> Answer:
+    """One answer for those who wait for the next read and for one that was put off."""
+    if waiting is None:
+        return put_off
+    waiting.add_done_callback(lambda done: None if put_off.done() else put_off.set_result(done.result()))
+    return waiting
+
+
+def _found(known: FetchedObject) -> FoundObject:
+    return FoundObject(object=known.object, not_found=known.object is None, error=known.not_found)

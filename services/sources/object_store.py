@@ -40,6 +40,11 @@ class ObjectStore(Protocol):
         ...
 
 
+def not_registered(reference: Reference) -> FoundObject:
+    """The answer about an object that no pod of this node names."""
+    return FoundObject(object=None, error=f'object "{reference.namespace}"/"{reference.name}" not registered')
+
+
 def single(reference: Reference) -> str:
     """For people: `secret default/token`."""
     return f"{reference.kind.lower()} {reference.namespace}/{reference.name}"

@@ -9,14 +9,19 @@ from services.sources.bounded_objects import BoundedObjects
 from services.sources.core.desired_pods import MergeChange, Removed, Wanted
 from services.sources.core.fetched_object import time_to_live
 from services.sources.core.reference_counts import ReferenceCounts
-from services.sources.fetched_objects import FetchedObjects
+from services.sources.fetched_objects import FetchedObjects, Refreshing
 from services.sources.node_watch import NodeWatch
-from services.sources.object_store import ObjectStore
+from services.sources.object_store import ObjectStore, not_registered
 from services.sources.watched_objects import WatchedObjects
 from shared.config.effective import EffectiveConfig
 from shared.podspec.references import Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
+# What is not watched, but shown in volumes, is read again each period, or more rarely where the Node's annotation says
+# so or where there is so much of it that it would take more than this share of the rate limit: 1 400 objects at 50
+# requests a second are each read again within 56 s.
+REFRESH_PERIOD = 30.0  # seconds
+REFRESH_SHARE = 0.5
 FIRST_VERSIONS = 10.0  # seconds: what has no version then will not be waited for any longer
 
 
@@ -37,20 +42,23 @@ class ReferencedObjects:
             case "Cache":
                 self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
             case _:
-                idle_after = max(60.0, 5 * config.sync_frequency)
-                watched = WatchedObjects(
-                    api, self._changed, self._settled, idle_after=idle_after, is_shown=self._counts.is_shown
+                idle_after, is_shown = max(60.0, 5 * config.sync_frequency), self._counts.is_shown
+                watched = WatchedObjects(api, self._changed, self._settled, idle_after=idle_after, is_shown=is_shown)
+                fetched = FetchedObjects(
+                    api,
+                    self._changed,
+                    lambda: time_to_live(node.node),
+                    is_shown=is_shown,
+                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config.kube_api_qps), REFRESH_PERIOD),
                 )
-                fetched = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
                 self._store = BoundedObjects(watched, fetched)
 
     def tell(self, change: MergeChange) -> None:
         """A pod from the API is about to be published, or taken away."""
         match change:
             case Wanted(desired):
-                references = referenced_objects(desired.pod)
-                unneeded = self._counts.register(desired.uid, references)
-                for reference in references:
+                new, unneeded = self._counts.register(desired.uid, referenced_objects(desired.pod))
+                for reference in new:
                     self._store.register(reference)
             case Removed(uid):
                 unneeded = self._counts.unregister(uid)
@@ -81,7 +89,7 @@ class ReferencedObjects:
         """The object, or why there is none, in the kubelet's words."""
         reference = Reference(kind, namespace, name)
         if reference not in self._counts:
-            return FoundObject(object=None, error=f'object "{namespace}"/"{name}" not registered')
+            return not_registered(reference)
         return await self._store.get(reference, fresh=fresh)
 
     def sweep(self) -> None:
@@ -109,3 +117,8 @@ class ReferencedObjects:
         if self._overdue is not None:
             self._overdue.cancel()
         self._stream.mark_complete()
+
+
+def effective_qps(qps: float) -> float:
+    """Requests a second that the client lets through; without a limit as many as by default."""
+    return 50.0 if qps < 0 else qps or 5.0

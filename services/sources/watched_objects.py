@@ -30,8 +30,11 @@ FIRST_SYNC = 1.0  # seconds a read waits for the object to be listed
 class _Watched:
     """One object and, unless it rests, its watch."""
 
-    def __init__(self, api: ApiServer, reference: Reference, changed: Changed, failed: Failed) -> None:
+    def __init__(
+        self, api: ApiServer, reference: Reference, changed: Changed, failed: Failed, opened: Callable[[bool], None]
+    ) -> None:
         self._api, self.reference, self._changed, self._failed = api, reference, changed, failed
+        self._opened = opened  # called with True when a watch begins, and with False when it is closed
         self.object: Object | None = None
         self.read_at = api.clock.monotonic()
         self._running: asyncio.Task[None] | None = None
@@ -42,6 +45,11 @@ class _Watched:
     def immutable(self) -> bool:
         """It can never change: there is nothing to watch for."""
         return self.object is not None and self.object.get("immutable") is True
+
+    @property
+    def is_open(self) -> bool:
+        """There is a watch."""
+        return self._running is not None
 
     def start(self) -> None:
         """Watch, unless that is so already or pointless."""
@@ -61,6 +69,7 @@ class _Watched:
         self.synced = watch.synced
         self._running = asyncio.create_task(watch.run(), name=f"watch {single(self.reference)}")
         self._running.add_done_callback(self._ended)
+        self._opened(True)
 
     def stop(self) -> None:
         """Stop watching; what is known must be read anew, unless it is immutable."""
@@ -68,6 +77,7 @@ class _Watched:
             self._running.cancel()
             self._running = None
             self._api.no_longer_asked(single(self.reference))
+            self._opened(False)
 
     def _on_list(self, items: list[Any]) -> None:
         ours = [item for item in items if metadata_text(item, "name") == self.reference.name]
@@ -96,6 +106,7 @@ class _Watched:
             if self._running is task:
                 self._running = None  # the next read opens another
                 self._failed(self.reference)
+                self._opened(False)
 
 
 class WatchedObjects:
@@ -113,13 +124,23 @@ class WatchedObjects:
         self._api, self._changed, self._failed = api, changed, failed
         self._idle_after, self._is_shown = idle_after, is_shown
         self._watched: dict[Reference, _Watched] = {}
+        self.open = 0  # watches
+        self.on_free: Callable[[], None] = lambda: None  # a watch was closed
 
     def register(self, reference: Reference) -> None:
         """Watch it, if that is not done yet."""
         if reference not in self._watched:
-            self._watched[reference] = _Watched(self._api, reference, self._changed, self._failed)
+            self._watched[reference] = _Watched(self._api, reference, self._changed, self._failed, self._opened)
         elif self._is_shown(reference):
             self._watched[reference].start()
+
+    def is_open(self, reference: Reference) -> bool:
+        """It is watched at present."""
+        return self._watched[reference].is_open
+
+    def is_immutable(self, reference: Reference) -> bool:
+        """It was read, and can never change."""
+        return self._watched[reference].immutable
 
     def unregister(self, reference: Reference) -> None:
         """Stop watching, and forget it."""
@@ -147,18 +168,20 @@ class WatchedObjects:
         """Its watch does."""
         return reference in self._watched
 
-    def __len__(self) -> int:
-        return len(self._watched)
-
     def __contains__(self, reference: Reference) -> bool:
         return reference in self._watched
 
     def sweep(self) -> None:
         """Close the watches that nobody reads through."""
         now = self._api.clock.monotonic()
-        for reference, watched in self._watched.items():
+        for reference, watched in list(self._watched.items()):
             if now - watched.read_at >= self._idle_after and not self._is_shown(reference):
                 watched.stop()
+
+    def _opened(self, opened: bool) -> None:
+        self.open += 1 if opened else -1
+        if not opened:
+            self.on_free()
 
     async def close(self) -> None:
         """Stop every watch."""

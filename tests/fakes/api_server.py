@@ -236,6 +236,7 @@ class FakeClient:
 
     def __init__(self, server: FakeApiServer, user: str) -> None:
         self._server, self._user = server, user
+        self.tries = _TRIES
         self.connections_dropped = 0
         self.closed = False
 
@@ -287,13 +288,13 @@ class FakeClient:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (_PATIENCE if timeout is None else timeout)
         received = Received(method, path, self._user, dict(query or {}), json_copy(body))
-        for attempt in range(_TRIES):
+        for attempt in range(self.tries):
             try:
                 await self._server.arrive(received, deadline - loop.time())
                 return self._server.perform(received, kind)
             except ApiStatusError as error:
                 after = error.retry_after
-                if after is None or attempt == _TRIES - 1 or loop.time() + after >= deadline:
+                if after is None or attempt == self.tries - 1 or loop.time() + after >= deadline:
                     raise
                 await asyncio.sleep(after)
         raise AssertionError("unreachable")

@@ -25,6 +25,11 @@ class FetchedObject:
     not_found: str = ""
     fetched_at: float = float("-inf")
 
+    @property
+    def immutable(self) -> bool:
+        """It can never change."""
+        return self.object is not None and self.object.get("immutable") is True
+
     def will_do(self, now: float, ttl: float) -> bool:
         """No need to ask the API server."""
         return (self.object is not None or bool(self.not_found)) and now - self.fetched_at < ttl

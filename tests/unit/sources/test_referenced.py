@@ -51,13 +51,16 @@ def test_references_are_found_wherever_a_pod_may_have_them() -> None:
 
 def test_a_reference_is_needed_until_the_last_pod_gives_it_up() -> None:
     counts = ReferenceCounts()
-    counts.register("a", {secret("x"): False, secret("y"): False})
-    counts.register("b", {secret("x"): True})
+    assert counts.register("a", {secret("x"): False, secret("y"): False}) == ([secret("x"), secret("y")], [])
+    assert counts.register("a", {secret("x"): False, secret("y"): False}) == ([], []), "nothing is new"
+    assert counts.register("b", {secret("x"): False}) == ([secret("x")], [])
+    assert not counts.is_shown(secret("x"))
+    assert counts.register("b", {secret("x"): True}) == ([secret("x")], []), "a volume shows it now"
     assert counts.is_shown(secret("x"))
-    assert counts.register("a", {}) == {secret("y")}
-    assert counts.unregister("b") == {secret("x")}
-    assert counts.unregister("b") == set()
-    assert secret("x") not in counts
+    assert counts.register("a", {}) == ([], [secret("y")])
+    assert counts.unregister("b") == [secret("x")]
+    assert counts.unregister("b") == []
+    assert secret("x") not in counts and not counts.is_shown(secret("x")) and not counts.references
 
 
 def version(number: str) -> dict[str, Any]:

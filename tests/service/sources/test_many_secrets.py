@@ -1,0 +1,192 @@
+"""More Secrets than are watched: each is read once whoever asks, changes show in time, and no queue grows."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.interface import NoAnswerError
+from bus.messages.sources import FoundObject, GetObject
+from services.sources import bounded_objects
+from shared.kube import paths
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
+from tests.service.sources.packets import LimitedClient
+from tests.service.sources.shown_secrets import SECRETS, USER, put_secret, showing, version_of
+
+PODS = 110
+NAMES = [f"s{number}" for number in range(1500)]
+TTL = {"node.alpha.kubernetes.io/ttl": "0"}  # as controllers write it for small clusters
+
+
+class Volumes:
+    """Asks for what volumes show, as the volume service does: again after a failure, or once the object changed."""
+
+    def __init__(self, node: ClusterNode) -> None:
+        self.node = node
+        self.mounted: set[str] = set()
+        self.asks = 0
+
+    async def mount(self, name: str) -> None:
+        """Until it is there."""
+        wait, request = 0.5, GetObject(kind="Secret", namespace="default", name=name)
+        while name not in self.mounted:
+            self.asks += 1
+            try:
+                found = await self.node._bus.ask("sources", request, FoundObject, 10.0)
+            except NoAnswerError:
+                continue
+            if found.object is not None:
+                self.mounted.add(name)
+            else:
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, 122.0)
+
+
+def reads(node: ClusterNode) -> int:
+    return sum(1 for verb, path in node.api.requests if verb == "GET" and path.startswith(f"{SECRETS}/"))
+
+
+async def loaded(node: ClusterNode) -> None:
+    node.api.put(paths.node(NODE), {"metadata": {"name": NODE, "annotations": TTL}})
+    for name in NAMES:
+        put_secret(node, name)
+    for number in range(PODS):
+        node.api.bind(showing(f"web{number}", *NAMES[number::PODS]), NODE)
+    limited = LimitedClient(node.api.client(USER), node.clock, qps=50.0, burst=100)
+    await node.start(node.api.client(USER), objects_client=limited)
+
+
+@pytest.mark.long
+@on_virtual_time
+async def test_1500_secrets_in_110_pods_are_mounted_in_a_minute_and_kept_in_step(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await loaded(node)
+        volumes = Volumes(node)
+        mounting = [asyncio.create_task(volumes.mount(name)) for name in NAMES]
+        await node.until(lambda: len(volumes.mounted) == len(NAMES), within=60.0)
+        assert reads(node) <= 1.1 * len(NAMES), "each was read once, and refreshes have only begun"
+        await asyncio.gather(*mounting)
+        watched = next(name for name in NAMES if not node.asked("GET", f"/secrets/{name}"))
+        unwatched = [name for name in NAMES if node.asked("GET", f"/secrets/{name}")]
+        assert len(unwatched) == len(NAMES) - bounded_objects.WATCHED_AT_MOST
+        newest = {name: put_secret(node, name) for name in (watched, unwatched[0], unwatched[700], unwatched[-1])}
+        await node.until(lambda: version_of(node, watched) == newest[watched], within=2.0)
+        await node.until(lambda: all(version_of(node, name) == newest[name] for name in newest), within=60.0)
+        before = reads(node)
+        node.api.bind(showing("comes", "first"), NODE)
+        put_secret(node, "first")
+        asking = asyncio.create_task(volumes.mount("first"))
+        await node.until(asking.done, within=1.0)
+        await node.pass_time(59.0)
+        assert reads(node) - before < 0.55 * 50 * 60, "refreshes take half of the rate limit"
+
+
+@on_virtual_time
+async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path) as node:
+        for name in NAMES[:200]:
+            put_secret(node, name)
+        node.api.bind(showing("goes", *NAMES[:200]), NODE)
+        limited = LimitedClient(node.api.client(USER), node.clock, qps=1.0, burst=1)
+        await node.start(node.api.client(USER), objects_client=limited)
+        asking = [asyncio.create_task(node.ask("Secret", name)) for name in NAMES[:200]]
+        await node.pass_time(10.0)
+        await asyncio.gather(*asking)
+        node.api.delete(paths.pod("default", "goes"), grace=0)
+        node.api.bind(showing("comes", "new"), NODE)
+        put_secret(node, "new")
+        await node.settle()
+        before = reads(node)
+        assert (await node.ask("Secret", "new")).object is not None
+        await node.pass_time(20.0)
+        assert reads(node) - before == 1
+
+
+@on_virtual_time
+async def test_a_change_of_a_pods_status_reads_nothing_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path) as node:
+        put_secret(node, "s")
+        node.api.bind(showing("web", "s"), NODE)
+        await node.start()
+        await node.ask("Secret", "s")
+        before = reads(node)
+        for number in range(10):
+            node.api.put(
+                paths.pod("default", "web"), {**_pod(node), "status": {"phase": "Running", "message": f"{number}"}}
+            )
+            assert (await node.ask("Secret", "s")).object is not None
+        assert reads(node) == before
+
+
+@on_virtual_time
+async def test_a_pod_that_comes_reads_what_is_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path) as node:
+        put_secret(node, "s")
+        node.api.bind(showing("web", "s"), NODE)
+        await node.start()
+        await node.ask("Secret", "s")
+        node.api.slow(0.5)
+        asking = asyncio.create_task(node.ask("Secret", "s", fresh=True))
+        await node.pass_time(0.4)
+        newest = put_secret(node, "s")
+        node.api.bind(showing("comes", "s"), NODE)
+        await node.pass_time(0.05)
+        found = await node.ask("Secret", "s")
+        assert found.object is not None and found.object["metadata"]["resourceVersion"] == newest
+        await asking
+
+
+@on_virtual_time
+async def test_immutable_objects_take_no_watch_and_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 2)
+    async with cluster_node(tmp_path) as node:
+        for name in ("i0", "i1", "i2", "i3"):
+            node.api.put(f"{SECRETS}/{name}", {"data": {}, "immutable": True})
+        for name in ("a", "b"):
+            put_secret(node, name)
+        node.api.bind(showing("web", "i0", "i1", "i2", "i3", "a", "b"), NODE)
+        await node.start()
+        await node.pass_time(1.0)
+        newest = put_secret(node, "a"), put_secret(node, "b")
+        await node.settle()
+        assert (version_of(node, "a"), version_of(node, "b")) == newest, "the watches went to those that can change"
+        asked = reads(node)
+        await node.pass_time(300.0)
+        assert reads(node) == asked
+        for name in ("i0", "i3"):
+            assert (await node.ask("Secret", name)).object is not None
+
+
+@on_virtual_time
+async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+
+    async with cluster_node(tmp_path) as node:
+        for name in NAMES[:100]:
+            put_secret(node, name)
+        node.api.bind(showing("web", *NAMES[:100]), NODE)
+        client: Any = node.api.client(USER)
+        client.tries = 1
+        await node.start(client)
+        await node.pass_time(60.0)
+        before = reads(node)
+        await node.pass_time(60.0)
+        undisturbed = reads(node) - before
+        node.api.refuse(0, 429, retry_after=10.0)
+        before = reads(node)
+        await node.pass_time(120.0)
+        assert reads(node) - before <= 2 * undisturbed
+        node.api.up()
+        newest = put_secret(node, "s5")
+        await node.until(lambda: version_of(node, "s5") == newest, within=45.0)
+
+
+def _pod(node: ClusterNode) -> Any:
+    return node.api.get(paths.pod("default", "web"))
