@@ -32,7 +32,12 @@ class Server:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            first = await reader.readexactly(1)
+            if first == b"\x16":  # a TLS handshake, which an HTTP server takes for a bad request
+                writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+                await writer.drain()
+                return
+            head = (first + await reader.readuntil(b"\r\n\r\n")).decode()
             self.heads.append(head)
             path = head.split()[1]
             status = "404 Not Found" if path.startswith("/missing") else "200 OK"
