@@ -124,6 +124,7 @@ class PodSyncService:
         finally:
             upkeep.cancel()
             await self.lanes.close()
+            await self.calls.close()
             await self.runtime.close()
             await asyncio.to_thread(self.stories.close)
 

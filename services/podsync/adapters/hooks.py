@@ -53,10 +53,16 @@ async def run_hook(outside: Outside, view: PodView, container: Object, container
             await _http_get(outside, view, container, action)
         except _HttpError as error:
             raise HookFailedError(f"HTTP lifecycle hook ({action.get('path') or ''}) {whose}{error}") from None
-    elif isinstance(action := handler.get("sleep"), dict):
-        await asyncio.sleep(max(0, int(action.get("seconds") or 0)))
+    elif isinstance(handler.get("sleep"), dict):
+        await asyncio.sleep(sleep_seconds(container, name))
     else:
         raise HookFailedError(f"Cannot run handler: invalid handler: {', '.join(sorted(handler)) or 'none'}")
+
+
+def sleep_seconds(container: Object, name: HookName) -> int:
+    """Of lifecycle.<name>; 0 for another kind of hook."""
+    action = ((container.get("lifecycle") or {}).get(name) or {}).get("sleep")
+    return max(0, int(action.get("seconds") or 0)) if isinstance(action, dict) else 0
 
 
 async def _exec(outside: Outside, container_id: str, command: list[str]) -> tuple[str, str, str]:

@@ -84,6 +84,7 @@ class Outside:
     subpaths: Subpaths = field(default_factory=NoSubpaths)
     pace: Pace = field(default_factory=Pace)
     record: Callable[[KubeEvent], object] = lambda event: None  # an Event that is not about a pod
+    pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _host_files: HostFiles = field(default_factory=HostFiles)
 
     def facts_now(self) -> NodeFacts:
@@ -129,6 +130,13 @@ class Outside:
             if not view.wanted():
                 raise PodEndsError
             yield
+
+    async def close(self) -> None:
+        """End the hooks that outlived the stop that began them."""
+        hooks = list(self.pre_stops.values())
+        for hook in hooks:
+            hook.cancel()
+        await asyncio.gather(*hooks, return_exceptions=True)
 
     async def look(self, uid: str) -> RuntimePod:
         """What the runtime has of the pod; an empty view, with the moment of the look, when it has nothing."""

@@ -1,7 +1,8 @@
 """The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
 
 Which containers, with which grace and after which others is the core's (reference pods.md 8.1-8.3). All of a call is
-tried before its first error is told. A call given up leaves nothing of ours running; the next one begins anew.
+tried before its first error is told. A call given up leaves nothing of ours running but preStop hooks, which run once:
+the next one waits for them.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from services.podsync.adapters.hooks import HookFailedError, run_hook
+from services.podsync.adapters.hooks import HookFailedError, run_hook, sleep_seconds
 from services.podsync.adapters.outside import Outside, PodView, unless_absent
 from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
@@ -38,12 +39,11 @@ async def stop_container(
 ) -> None:
     """preStop, the wait for others, then TERM with what is left of the grace: whole seconds, two at least.
     Raises RuntimeCallError."""
-    hook: asyncio.Task[None] | None = None
     grace = stop.grace_seconds
+    hook = _hook(outside, view, stop) if stop.pre_stop and grace > 0 else None
     try:
-        if stop.pre_stop and grace > 0:
+        if hook is not None:
             began = outside.clock.monotonic()
-            hook = asyncio.create_task(_pre_stop(outside, view, stop, warn), name=f"preStop {stop.container}")
             await asyncio.wait({hook}, timeout=grace)
             grace -= int(outside.clock.monotonic() - began)
         if stop.after and grace > 0:
@@ -53,25 +53,48 @@ async def stop_container(
         await unless_absent(outside.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
         if hook is not None:
             await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
+    except asyncio.CancelledError:
+        hook = None  # it goes on: another stop of this container follows and waits for it
+        raise
     finally:
         if hook is not None:
             hook.cancel()
-            await asyncio.gather(hook, return_exceptions=True)
+            (failed,) = await asyncio.gather(hook, return_exceptions=True)
+            if failed is True:
+                warn("FailedPreStopHook", "PreStopHook failed", stop.container)
 
 
-async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, warn: Warn) -> None:
-    """Never raises: a hook that fails holds no stop up, and its output belongs into no event and no log."""
+def _hook(outside: Outside, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool]":
+    """The preStop of this instance: the one that runs, else a new one. Of one that was begun and runs no more, only a
+    sleep goes on, for the rest of its time."""
+    running = outside.pre_stops.get(stop.container_id)
+    if running is not None:
+        return running
+    begun = stop.hook_spent >= 0
+    hook = asyncio.create_task(_pre_stop(outside, view, stop, only_sleep=begun), name=f"preStop {stop.container}")
+    outside.pre_stops[stop.container_id] = hook
+    hook.add_done_callback(lambda _: outside.pre_stops.pop(stop.container_id, None))
+    return hook
+
+
+async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
+    """Whether the hook failed. Never raises: one that fails holds no stop up, and its output belongs into no event and
+    no log."""
     try:
-        await run_hook(outside, view, view.container(stop.container), stop.container_id, "preStop")
+        container = view.container(stop.container)
+        if only_sleep:
+            await asyncio.sleep(sleep_seconds(container, "preStop") - stop.hook_spent)
+        else:
+            await run_hook(outside, view, container, stop.container_id, "preStop")
     except ContainerConfigError:
-        return  # its spec went meanwhile
+        return False  # its spec went meanwhile
     except HookFailedError:
         log.info("the preStop hook of container %s of pod %s failed", stop.container, view.description)
     except Exception:
         log.exception("the preStop hook of container %s of pod %s broke", stop.container, view.description)
     else:
-        return
-    warn("FailedPreStopHook", "PreStopHook failed", stop.container)
+        return False
+    return True
 
 
 async def _wait_for_others(

@@ -42,8 +42,8 @@ def spec_grace(record: PodRecord) -> int:
 
 
 def container_stop(record: PodRecord, instance: Container, grace: int, after: tuple[str, ...] = ()) -> ContainerStop:
-    """How to stop this instance within `grace` seconds. Its preStop runs where there is time for it, each time the stop
-    is begun; of a container that the spec does not have nothing is known."""
+    """How to stop this instance within `grace` seconds. Its preStop runs where there is time for it; of a container
+    that the spec does not have nothing is known."""
     found = record.container(instance.name)
     hook = ((found[1].get("lifecycle") or {}) if found else {}).get("preStop")
     return ContainerStop(

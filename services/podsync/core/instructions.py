@@ -163,12 +163,14 @@ class RunPostStartHook(Call):
 @dataclass(frozen=True, kw_only=True)
 class ContainerStop:
     """How one container is to be stopped (pods.md 8.2, 8.3). `grace_seconds` is for all of it: its preStop hook, the
-    wait for others, then the process, which gets what is left and 2 s at least."""
+    wait for others, then the process, which gets what is left and 2 s at least. `hook_spent`: seconds since an
+    earlier stop of this instance began its hook, which is not run again; -1 = none did."""
 
     container: str
     container_id: str
     grace_seconds: int
-    pre_stop: bool = False  # its spec has lifecycle.preStop, to be run first
+    pre_stop: bool = False  # its spec has lifecycle.preStop, and there is time for it
+    hook_spent: int = -1
     after: tuple[str, ...] = ()  # container ids: a sidecar is not stopped before these have ended
 
 

@@ -37,6 +37,7 @@ from services.podsync.core.knowledge import Knowledge
 from services.podsync.core.node_view import MachineFacts, node_addresses
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod_status import container_ids, is_starting, pod_status, withheld
+from services.podsync.core.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.record import NEVER, TERMINAL_PHASES, PodRecord
 from services.podsync.core.saved_record import essential, must_be_saved, persisted
 from services.podsync.core.situation import Step, World
@@ -83,6 +84,7 @@ class PodSync:
             record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
             record.finished_at = min(record.finished_at, now)
             record.active_since = min(record.active_since, now)
+            record.pre_stops = {instance: min(begun, now) for instance, begun in record.pre_stops.items()}
             for restart in record.crash_backoff.values():
                 restart.updated = min(restart.updated, now)
             for pull in record.image_backoff.values():
@@ -173,7 +175,9 @@ class PodSync:
                 return out + self._forget(record, cause, now)
         if not under_way:
             self._show_reasons(record, step, events)
+        step.call = with_begun_hooks(record, step.call, now)
         self._break_circle(record, step, now)
+        note_begun_hooks(record, step.call, now)
         if _shown_from(record) != shown_from:
             self._refresh_status(record, now)
         out += self._save_and_publish(record, cause, step.call)

@@ -88,6 +88,7 @@ class PodRecord:
     # kill counts for the crash-loop back-off like any other end
     hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
     hooks_failed: dict[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its postStart
+    pre_stops: dict[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop was begun
     restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
     crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
     image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)

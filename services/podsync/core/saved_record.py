@@ -45,6 +45,7 @@ def essential(record: PodRecord) -> dict[str, Any]:
         "held_back": dict(record.held_back),
         "hooks_owed": dict(record.hooks_owed),
         "hooks_failed": dict(record.hooks_failed),
+        "pre_stops": dict(record.pre_stops),
         "restarting_all": record.restarting_all,
         "crash_backoff": {name: vars(entry).copy() for name, entry in record.crash_backoff.items()},
         "image_backoff": {name: vars(entry).copy() for name, entry in record.image_backoff.items()},

@@ -84,6 +84,16 @@ async def test_a_second_deletion_with_less_grace_counts(node: Node, notes: Notes
     assert await alive(node, uid) == 0
 
 
+async def test_a_second_deletion_waits_for_the_pre_stop_that_runs(node: Node, notes: Notes) -> None:
+    hooks = {"preStop": notes.hook("note pre; sleep 5; note pre-end", "twice-pre")}
+    await api_pod(node, notes, "twice-pre", "dying 0", 60, lifecycle=hooks)
+    await node.delete_pod("twice-pre", 60)
+    await asyncio.to_thread(notes.wait, "twice-pre", "pre")
+    await node.delete_pod("twice-pre", 40)
+    await node.wait_gone("twice-pre", seconds=40)
+    assert notes.words("twice-pre") == ["up", "pre", "pre-end", "term", "end"]
+
+
 async def test_a_pod_is_deleted_in_the_middle_of_its_post_start(node: Node, notes: Notes) -> None:
     hooks = {"postStart": notes.hook("note hooked; sleep 1000", "in-hook")}
     made = pod_of("in-hook", container("c", lifecycle=hooks), volumes=[notes.volume()])

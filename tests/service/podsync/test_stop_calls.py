@@ -268,7 +268,7 @@ async def test_a_failure_tells_of_hooks_that_failed_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("waits", ["in its hook", "for others", "for the runtime"])
-def test_a_call_given_up_leaves_nothing_of_ours_running_and_another_one_ends_the_pod(
+def test_a_call_given_up_leaves_nothing_but_its_hook_running_and_another_one_ends_the_pod(
     tmp_path: Path, waits: str
 ) -> None:
     @on_virtual_time
@@ -283,6 +283,8 @@ def test_a_call_given_up_leaves_nothing_of_ours_running_and_another_one_ends_the
         call.cancel()
         await asyncio.wait({call})
         assert call.cancelled()
+        assert ours() == (["preStop side"] if waits == "in its hook" else [])
+        await performer.calls.close()
         assert ours() == []
         performer.runtime.clear_faults()
         performer.runtime.calls.clear()
@@ -291,6 +293,55 @@ def test_a_call_given_up_leaves_nothing_of_ours_running_and_another_one_ends_the
         assert all(c.state is ContainerState.EXITED for c in (await performer.seen()).containers)
 
     run()
+
+
+@on_virtual_time
+async def test_a_stop_after_one_given_up_waits_for_the_hook_that_runs(tmp_path: Path) -> None:
+    performer = await running(tmp_path, with_pre_stop())
+    hook = performer.runtime.hang("ExecSync")
+    call = performer.begin(kill_one(performer, pre_stop=True))
+    await performer.pass_time(1.0)
+    call.cancel()
+    await asyncio.wait({call})
+    again = performer.begin(kill_one(performer, grace=9, pre_stop=True, hook_spent=1))
+    await performer.pass_time(3.5)
+    assert performer.stops() == {}
+    hook.release.set()
+    await performer.settle()
+    assert isinstance(await again, CallDone)
+    assert performer.stops() == {"c": 6}
+    assert performer.runtime.methods() == ["ExecSync", "StopContainer"]
+
+
+@on_virtual_time
+async def test_a_shorter_grace_ends_the_wait_for_a_hook_that_runs(tmp_path: Path) -> None:
+    performer = await running(tmp_path, with_pre_stop())
+    performer.runtime.hang("ExecSync")
+    call = performer.begin(kill_one(performer, pre_stop=True))
+    await performer.pass_time(1.0)
+    call.cancel()
+    await asyncio.wait({call})
+    again = performer.begin(kill_one(performer, grace=3, pre_stop=True, hook_spent=1))
+    await performer.pass_time(4.1)
+    assert isinstance(await again, CallDone)
+    assert performer.stops() == {"c": 2} and ours() == []
+
+
+@on_virtual_time
+async def test_a_hook_that_was_begun_by_an_earlier_process_is_not_run_again(tmp_path: Path) -> None:
+    performer = await running(tmp_path, with_pre_stop())
+    assert isinstance(await performer.perform(kill_one(performer, pre_stop=True, hook_spent=4)), CallDone)
+    assert performer.runtime.methods() == ["StopContainer"] and performer.stops() == {"c": 30}
+
+
+@on_virtual_time
+async def test_a_sleep_that_was_begun_by_an_earlier_process_goes_on_for_the_rest_of_its_time(tmp_path: Path) -> None:
+    performer = await running(tmp_path, with_pre_stop(handler={"sleep": {"seconds": 10}}))
+    call = performer.begin(kill_one(performer, pre_stop=True, hook_spent=4))
+    await performer.pass_time(5.9)
+    assert performer.stops() == {}
+    await performer.pass_time(0.2)
+    assert isinstance(await call, CallDone) and performer.stops() == {"c": 24}
 
 
 @on_virtual_time

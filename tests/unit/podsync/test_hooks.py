@@ -144,26 +144,56 @@ def test_after_a_restart_of_podsync_the_hook_has_what_is_left_of_the_grace() -> 
     play.wall += 12
     play.start()
     play.run()
-    assert [(stop.pre_stop, stop.grace_seconds) for stop in play.stopped] == [(True, 18)]
+    assert [(stop.pre_stop, stop.grace_seconds, stop.hook_spent) for stop in play.stopped] == [(True, 18, 12)]
 
 
-def test_a_shorter_grace_ends_the_wait_for_a_hook_which_begins_again_within_what_is_left() -> None:
+def test_a_shorter_grace_ends_the_wait_for_a_hook_which_is_not_begun_again() -> None:
     play = Play(source="api", hang={"KillPod"})
     pod = a_pod(containers=[hooked(lifecycle=PRE)])
     play.want(pod)
     play.want(deleted(pod, 30))
     play.want(deleted(pod, 4))
     kills = [call for call in play.calls if isinstance(call, KillPod)]
-    assert [(k.containers[0].pre_stop, k.containers[0].grace_seconds) for k in kills] == [(True, 30), (True, 4)]
+    assert [(k.containers[0].grace_seconds, k.containers[0].hook_spent) for k in kills] == [(30, -1), (4, 0)]
 
 
-def test_a_kill_that_failed_is_repeated_with_its_hook() -> None:
+def test_a_kill_that_failed_is_repeated_without_its_hook() -> None:
     play = Play(fail={"KillContainer": ("Unknown", "no")})
     play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
     play.probed("u1", liveness="failure")
     play.later(3)
-    kills = [call.stop.pre_stop for call in play.calls if isinstance(call, KillContainer)]
-    assert kills == [True, True]
+    kills = [call.stop.hook_spent for call in play.calls if isinstance(call, KillContainer)]
+    assert kills == [-1, 1]
+
+
+def test_a_pod_that_ends_while_one_of_its_containers_is_stopped_does_not_begin_the_hook_again() -> None:
+    play = Play(source="api", hang={"KillContainer"})
+    pod = a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})])
+    play.want(pod)
+    instance = play.containers["u1"][0].id
+    play.probed("u1", liveness="failure")
+    play.want(deleted(pod, 5))
+    assert [(stop.container_id, stop.hook_spent) for stop in play.stopped] == [(instance, 0)]
+
+
+def test_the_next_instance_has_its_own_hook() -> None:
+    play = Play()
+    play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
+    play.probed("u1", liveness="failure")
+    play.drop("u1")
+    assert [stop.hook_spent for stop in play.stopped] == [-1, -1]
+    assert len({stop.container_id for stop in play.stopped}) == 2
+
+
+@pytest.mark.parametrize("step", every_step(40))
+def test_a_kill_at_any_step_begins_the_pre_stop_at_most_once(step: int) -> None:
+    play = Play(only_urgent=True, listed=True, deaf=True)
+    play.want(a_pod(containers=[hooked(lifecycle=PRE)]))
+    play.kill_at = play.steps + step
+    play.drop("u1")
+    play.later(3)
+    begun = [call for call in play.calls if isinstance(call, KillPod) and call.containers[0].hook_spent < 0]
+    assert len(begun) <= 1 and any(isinstance(call, KillPod) for call in play.calls)
 
 
 @pytest.mark.parametrize("only_urgent", [False, True])
