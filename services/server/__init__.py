@@ -29,6 +29,11 @@ On restart
     streams' snapshots; when another service restarts, its last known state keeps being shown until it speaks again.
     A check of `/healthz` that depends on another service has 30 s to hear of it before it fails.
 
+Clients that are not authorized cost little: they have few connections (`core/connections.py`), of which an old one ends
+for a new one; a head has 10 s, 200 fields and 1 MiB, and what such clients have sent is bounded together. A token over
+16 KiB or not ASCII is refused at once, and so is one beyond the number that may be under review. docs/limits.md has the
+numbers.
+
 A log is read from a regular file in its pod's log directory, and no link below that directory is followed; only under
 docker, whose log files are links, are they.
 

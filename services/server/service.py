@@ -19,6 +19,7 @@ from services.server.adapters.listeners import Listener, listen, listen_until_op
 from services.server.adapters.reviews import Reviews
 from services.server.adapters.stream_endpoints import StreamEndpoints
 from services.server.adapters.tls import ServingTls
+from services.server.core import connections
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.health import Check, Health
@@ -98,19 +99,19 @@ class ServerService:
                 anonymous=config.anonymous_auth,
             )
             front = Front(Served(config.enable_debugging_handlers, self.health.names), handlers, gate)
-            opening = listen(config.address, config.port, front, tls.context)
+            opening = listen(config.address, config.port, front, connections.MAIN, tls.context)
             self.listeners["main"] = await _opened(opening, config.address, config.port, "port")
         if config.read_only_port:
             front = Front(Served(debugging=False, checks=self.health.names), handlers)
-            opening = listen(config.address, config.read_only_port, front)
+            opening = listen(config.address, config.read_only_port, front, connections.READ_ONLY)
             self.listeners["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
         return tls
 
     def _authorizer(self) -> Authorizer:
-        async def always_allow(_question: Attributes) -> bool:
+        async def always_allow(_question: Attributes, _address: str) -> bool:
             return True
 
-        async def undecidable(_question: Attributes) -> bool:
+        async def undecidable(_question: Attributes, _address: str) -> bool:
             raise ReviewError("no client provided, cannot use webhook authorization")
 
         if self._config.authorization_mode == "AlwaysAllow":
@@ -118,7 +119,7 @@ class ServerService:
         return self._reviews.allows if self._config.joins_cluster else undecidable
 
     def _token_reviewer(self) -> TokenReviewer | None:
-        async def undecidable(_token: str) -> User | None:
+        async def undecidable(_token: str, _address: str) -> User | None:
             raise ReviewError("no client provided, cannot use webhook authentication")
 
         if not self._config.webhook_authentication:
@@ -129,7 +130,7 @@ class ServerService:
         served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
         front: Handler = Front(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
         address, port = self._config.healthz_bind_address, self._config.healthz_port
-        self.listeners["healthz"] = await listen_until_open(address, port, front)
+        self.listeners["healthz"] = await listen_until_open(address, port, front, connections.HEALTHZ)
 
     async def _close(self) -> None:
         await asyncio.gather(*(listener.close() for listener in self.listeners.values()))

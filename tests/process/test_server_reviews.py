@@ -1,5 +1,6 @@
 """Tokens and access reviews on the main listener: what a client sees of the API server's answers."""
 
+import asyncio
 import base64
 import logging
 from collections.abc import AsyncIterator
@@ -24,9 +25,14 @@ class Cluster:
     def __init__(self, server: Running, site: Site) -> None:
         self.server, self._site = server, site
         self.reviews: list[ReviewAccess] = []
+        self.tokens: list[ReviewToken] = []
         self.access = Reviewed(status={"allowed": True})
 
+    def client_context(self) -> Any:
+        return self._site.client()["ssl"]
+
     async def token(self, question: ReviewToken) -> Reviewed:
+        self.tokens.append(question)
         good = question.token == TOKEN
         return Reviewed(status={"authenticated": True, "user": {"username": "jane"}} if good else {"error": "invalid"})
 
@@ -70,6 +76,25 @@ async def test_a_bad_token_is_nobody_even_where_anybody_is_let_in(
         assert await api.get(Authorization=f"Bearer {TOKEN} x") == (200, (await api.get())[1])
     assert "no-such-token" not in caplog.text
     assert TOKEN not in caplog.text
+
+
+@pytest.mark.parametrize("token", [b"\xff", b"a\xc3\xa9", b"a" * (20 << 10)])
+async def test_a_token_that_cannot_be_one_is_refused_before_it_is_reviewed(
+    tmp_path: Path, token: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path) as api:
+        port, context = api.server.config.port, api.client_context()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        writer.write(
+            b"GET /pods HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " + token + b"\r\n\r\n"
+        )
+        async with asyncio.timeout(10):
+            answer = await reader.read()
+        writer.close()
+        assert answer.startswith(b"HTTP/1.1 401 ")
+        assert answer.endswith(b"\r\n\r\nUnauthorized")
+        assert api.tokens == []
+    assert "Traceback" not in caplog.text
 
 
 async def test_a_denial_names_what_was_asked_and_an_error_is_no_denial(tmp_path: Path) -> None:

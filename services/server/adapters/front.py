@@ -1,16 +1,20 @@
 """Every request's way in: route, authentication, authorization, handler (server.md 1.2). Knows no content."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from ssl import SSLObject
 
 from aiohttp import web
 
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
+from services.server.adapters.http_limits import authorize
 from services.server.core import authentication, authorization, bearer
-from services.server.core.authentication import User
+from services.server.core.authentication import ANONYMOUS, User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import BearerError
+from services.server.core.connections import group_of
+from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Refusal, Served, resolve
 from services.server.core.stream_parameters import is_websocket, offered_protocols
@@ -18,8 +22,9 @@ from services.server.core.stream_parameters import is_websocket, offered_protoco
 _LOG = logging.getLogger(__name__)
 
 EndpointHandler = Callable[[web.BaseRequest, tuple[str, ...]], Awaitable[web.StreamResponse]]
-Authorizer = Callable[[Attributes], Awaitable[bool]]  # raises ReviewError when it cannot decide
-TokenReviewer = Callable[[str], Awaitable[User | None]]  # None = nobody's token; raises ReviewError likewise
+# Both take the client's address, too, and raise ReviewError when they cannot decide.
+Authorizer = Callable[[Attributes, str], Awaitable[bool]]
+TokenReviewer = Callable[[str, str], Awaitable[User | None]]  # None = no user's token
 
 
 class Gate:
@@ -36,6 +41,7 @@ class Gate:
     ) -> None:
         self._clients, self._authorize, self._review_token = clients, authorize, review_token
         self._node, self._anonymous = node, anonymous
+        self._log = LogInterval()
 
     async def refuse(self, request: web.BaseRequest) -> web.Response | None:
         """The refusal, or None to let the request through."""
@@ -43,12 +49,16 @@ class Gate:
         if user is None:
             return plain(401, authentication.UNAUTHORIZED)
         asked = authorization.questions(user, request.method, request.path, self._node)
+        address = group_of(request.remote or "")
         for question in asked:
             try:
-                if await self._authorize(question):
-                    return None
+                if await self._authorize(question, address):
+                    # What anybody may ask does not make a connection one of those that stay.
+                    taken = user is ANONYMOUS or authorize(request)
+                    return None if taken else plain(503, "too many connections\n")
             except ReviewError as error:
-                _LOG.error("%s: %s", authorization.error(question), error)
+                if count := self._log.count("authorization", time.monotonic()):
+                    _LOG.error("%s: %s (%d since the last line)", authorization.error(question), error, count)
                 return plain(500, authorization.error(question))
         return plain(403, authorization.forbidden(asked))
 
@@ -60,26 +70,32 @@ class Gate:
             try:
                 found = self._clients.user_of(connection)
             except UntrustedError as error:
-                _LOG.info("the client certificate of %s does not count: %s", request.remote, error)
+                self._refused("client certificate", request, error)
                 failed = True
         if found is None and self._review_token is not None:
             try:
                 found, offered = await _token_user(request, self._review_token)
                 failed = failed or offered
             except (BearerError, ReviewError) as error:
-                _LOG.info("cannot tell whose token %s presents: %s", request.remote, error)
+                self._refused("bearer token", request, error)
                 failed = True
         return authentication.authenticate(found, failed=failed, anonymous=self._anonymous)
+
+    def _refused(self, what: str, request: web.BaseRequest, error: Exception) -> None:
+        """One line a minute for each reason there is: the texts may hold what the client sent."""
+        if count := self._log.count(f"{what} {type(error).__name__}", time.monotonic()):
+            _LOG.info("refused a %s of %s: %s (%d since the last line)", what, request.remote, error, count)
 
 
 async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[User | None, bool]:
     """The user of the first good token, and whether there was any token. Raises BearerError, ReviewError."""
+    address = group_of(request.remote or "")
     token = bearer.header_token(request.headers.get("Authorization", ""))
-    user = await review(token) if token else None
+    user = await review(token, address) if token else None
     if user is None and is_websocket(request.headers.getall("Connection", ()), request.headers.get("Upgrade", "")):
         protocols = offered_protocols(request.headers.getall("Sec-WebSocket-Protocol", ()))
         second = bearer.protocol_token(protocols)
-        user, token = (await review(second) if second else None), token or second
+        user, token = (await review(second, address) if second else None), token or second
     return user, bool(token)
 
 

@@ -1,17 +1,34 @@
-"""The limits of every HTTP listener (config.md 5.2): how long a connection may idle, how long a request may take, how
-large its head may be. Knows aiohttp's connections; must not know what is served.
+"""The limits of every HTTP connection: how long it may idle, how long a request may take, how large its head may be.
+
+Those of the kubelet (config.md 5.2) but for the head, which has 10 s and 200 fields here. How many connections there
+may be is `core.connections`'. Knows aiohttp's connections; must not know what is served.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_parser import HttpRequestParser
+
+from services.server.adapters.connections import Connections
 
 IDLE = 90.0  # seconds between requests of one connection
-LONGEST = 4 * 3600.0  # seconds for the first request to come, and for each to be read and answered; upgrades last
+HEAD_SECONDS = 10.0  # from the connection's begin, or from a later request's first byte, until the head is complete
+LONGEST = 4 * 3600.0  # seconds for a request to be read and answered; upgrades last
 HEAD = (1 << 20) + 4096  # bytes of a request's line and headers, 4 KiB on top as in Go; one read may go beyond
-_HEADERS = 4096  # fields
+FIELDS = 200  # header fields
+_FIELD_COST = 300  # bytes that a parsed field takes beside its text
+_RECEIVED = (
+    1 << 20
+)  # bytes that the kernel takes of an authorized client before they are read; it has a limit of its own
+_SO_BUF_LOCK = 72  # of Linux; 0 = the kernel may change the size again, as it does where no size was set
+_AHEAD = 2  # requests parsed before they are begun
+_BODY = 4 << 10  # bytes of a body read ahead; no handler reads one
+_LINGER = 1.0  # seconds for the rest of a body that was not read
 _LAST_WORDS = 0.5  # seconds for a refused client to read why, while it may still be sending
 
 _TOO_LARGE = b"431 Request Header Fields Too Large"
@@ -20,45 +37,62 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class LimitedServer(web.Server):
-    """aiohttp's server with these limits."""
+    """aiohttp's server with these limits, for connections counted in `connections`."""
 
-    def __init__(self, handler: Handler, **more: Any) -> None:
-        self._answer = handler
+    def __init__(self, handler: Handler, connections: Connections, **more: Any) -> None:
+        self._answer, self.connections_open = handler, connections
         self._ends: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-        # One line or field may be as large as the whole head: it is the whole that is measured.
-        more |= {"max_line_size": 2 * HEAD, "max_field_size": 2 * HEAD, "max_headers": _HEADERS}
+        # One line or field may be as large as the head: it is the sum that is measured.
+        more |= {"max_line_size": 2 * HEAD, "max_field_size": 2 * HEAD, "max_headers": FIELDS}
+        more |= {"read_bufsize": _BODY, "lingering_time": _LINGER, "auto_decompress": False}
         super().__init__(self._handle, keepalive_timeout=IDLE, **more)
 
-    def __call__(self) -> web.RequestHandler:
-        """A new connection's protocol."""
-        return _Connection(self, loop=self._loop, **self._kwargs)
+    def protocol_for(self, number: int) -> "Connection":
+        """The protocol of the connection with this number."""
+        return Connection(number, self, loop=self._loop, **self._kwargs)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """Called by aiohttp."""
         super().connection_made(handler, transport)
-        self._limit(handler)
+        assert isinstance(handler, Connection)
+        self.connections_open.ends_by(handler.number, transport.abort)
+        self.limit(handler, HEAD_SECONDS)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """Called by aiohttp."""
         super().connection_lost(handler, exc)
+        assert isinstance(handler, Connection)
+        self.connections_open.close(handler.number)
         self._unlimit(handler)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         handler = request.protocol
-        self._limit(handler)
+        assert isinstance(handler, Connection)
+        self.limit(handler, LONGEST)
+        self.connections_open.begin(handler.number)
         try:
             return await self._answer(request)
         finally:
             self._unlimit(handler)
+            if handler.head_begun:  # that of the next request, sent before this one was answered
+                self.limit(handler, HEAD_SECONDS)
+            self.connections_open.finish(handler.number, len(request.raw_headers) * _FIELD_COST)
 
-    def _limit(self, handler: web.RequestHandler) -> None:
+    def limit(self, handler: web.RequestHandler, seconds: float) -> None:
+        """End the connection after so many seconds, unless another limit is set before."""
         self._unlimit(handler)
-        self._ends[handler] = self._loop.call_later(LONGEST, _end, handler)
+        self._ends[handler] = self._loop.call_later(seconds, _end, handler)
 
     def _unlimit(self, handler: web.RequestHandler) -> None:
         end = self._ends.pop(handler, None)
         if end is not None:
             end.cancel()
+
+
+def authorize(request: web.BaseRequest) -> bool:
+    """Count the connection of this request, which may be let through, as authorized. False = there are too many."""
+    handler = request.protocol
+    return not isinstance(handler, Connection) or handler.authorize()
 
 
 def _end(handler: web.RequestHandler) -> None:
@@ -68,25 +102,81 @@ def _end(handler: web.RequestHandler) -> None:
         transport.abort()
 
 
-class _Connection(web.RequestHandler):
-    __slots__ = ("_head", "_refused")
+class Connection(web.RequestHandler):
+    """aiohttp's connection; measures heads, and what is received before a request is let through."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._head = 0  # bytes received of a head that is not yet whole
-        self._refused = False
+    __slots__ = ("_authorized", "_head", "_refused", "_server", "number")
+
+    def __init__(self, number: int, server: LimitedServer, **more: Any) -> None:
+        super().__init__(server, **more)
+        self.number, self._server = number, server
+        self._head = 0  # bytes received of a head that is not yet complete
+        self._refused = self._authorized = False
+        # aiohttp reads 32 requests ahead, each of which may have 200 fields.
+        self._max_msg_queue_size, self._msg_queue_resume_size = _AHEAD, _AHEAD - 1
+        self._parser = HttpRequestParser(
+            self,
+            self._loop,
+            self._read_bufsize,
+            max_line_size=self.max_line_size,
+            max_field_size=self.max_field_size,
+            max_headers=self.max_headers,
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=_AHEAD,
+        )
+
+    @property
+    def head_begun(self) -> bool:
+        """Whether a part of a head was received."""
+        return bool(self._head)
+
+    def authorize(self) -> bool:
+        """As the function of this name."""
+        if self._authorized:
+            return True
+        self._authorized = self._server.connections_open.authorize(self.number)
+        if (
+            self._authorized
+            and self.transport is not None
+            and (sock := self.transport.get_extra_info("socket")) is not None
+        ):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
+            with suppress(OSError):  # Linux before 5.14
+                sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
+        return self._authorized
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        """Called by the transport, and by aiohttp with nothing when there is room for another request."""
+        if self._refused or (data and not self._authorized and not self._hold(len(data))):
             return
-        requests = self._request_count
+        before = self._request_count
         super().data_received(data)
-        if self._request_count != requests or self._request_in_progress:
+        if count := self._request_count - before:
             self._head = 0
-            return
-        self._head += len(data)
-        if self._head > HEAD:
-            self._refuse()
+            self._note_requests(count, len(data))
+        elif data and not self._reads_body():
+            if not self._head and not self._request_in_progress:
+                self._server.limit(self, HEAD_SECONDS)
+            self._head += len(data)
+            if self._head > HEAD:
+                self._refuse()
+
+    def _note_requests(self, count: int, received: int) -> None:
+        connections = self._server.connections_open
+        newest = islice(reversed(self._messages), count)
+        fields = sum(len(getattr(message, "raw_headers", ())) for message, _ in newest)
+        if self._request_in_progress or self._buffer_paused:
+            connections.hold(self.number, fields * _FIELD_COST)
+        else:  # all that came before was of requests that are answered
+            connections.settle(self.number, received + fields * _FIELD_COST)
+
+    def _hold(self, size: int) -> bool:
+        return self._server.connections_open.hold(self.number, size)
+
+    def _reads_body(self) -> bool:
+        request = self._current_request
+        return self._upgraded or (request is not None and not request.content.is_eof())
 
     def _refuse(self) -> None:
         self._refused = True

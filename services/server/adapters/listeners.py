@@ -10,7 +10,10 @@ from ipaddress import IPv6Address, ip_address
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from services.server.adapters.accepting import BACKLOG, Acceptor
+from services.server.adapters.connections import Connections
 from services.server.adapters.http_limits import Handler, LimitedServer
+from services.server.core.connections import ConnectionLimits
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,16 +25,20 @@ SERVER_NAME = "bulkhead"  # instead of the versions of Python and aiohttp
 class Listener:
     """One open listener."""
 
-    def __init__(self, runner: web.ServerRunner, port: int) -> None:
-        self._runner = runner
-        self.port = port
+    def __init__(self, acceptor: Acceptor, server: LimitedServer, connections: Connections, port: int) -> None:
+        self._acceptor, self._server = acceptor, server
+        self.connections, self.port = connections, port
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
-        await self._runner.cleanup()
+        await self._acceptor.stop()
+        self._server.pre_shutdown()
+        await self._server.shutdown(_SHUTDOWN)
 
 
-async def listen(address: str, port: int, handler: Handler, tls: ssl.SSLContext | None = None) -> Listener:
+async def listen(
+    address: str, port: int, handler: Handler, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
+) -> Listener:
     """Open a listener; port 0 takes a free one. Raises OSError or ValueError when the address
     cannot be bound."""
     sock = _bind(address, port)
@@ -42,24 +49,21 @@ async def listen(address: str, port: int, handler: Handler, tls: ssl.SSLContext 
             response.headers.setdefault("Server", SERVER_NAME)
         return response
 
+    connections = Connections(limits)
     # A handler is cancelled when its client leaves: a follower of a silent log would otherwise stay for hours.
-    server = LimitedServer(handle, handler_cancellation=True, logger=_http_log(), access_log=None)
-    runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN)
-    await runner.setup()
-    try:
-        await web.SockSite(runner, sock, ssl_context=tls).start()
-    except BaseException:
-        sock.close()
-        await runner.cleanup()
-        raise
-    return Listener(runner, int(sock.getsockname()[1]))
+    server = LimitedServer(handle, connections, handler_cancellation=True, logger=_http_log(), access_log=None)
+    acceptor = Acceptor(sock, server, connections, tls)
+    acceptor.start()
+    return Listener(acceptor, server, connections, int(sock.getsockname()[1]))
 
 
-async def listen_until_open(address: str, port: int, handler: Handler, retry: float = 5.0) -> Listener:
+async def listen_until_open(
+    address: str, port: int, handler: Handler, limits: ConnectionLimits, retry: float = 5.0
+) -> Listener:
     """As `listen`, but a failure is logged and tried again every `retry` seconds."""
     while True:
         try:
-            return await listen(address, port, handler)
+            return await listen(address, port, handler, limits)
         except (OSError, ValueError) as error:
             _LOG.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, why(error), retry)
             await asyncio.sleep(retry)
@@ -73,8 +77,10 @@ def why(error: OSError | ValueError) -> str:
 def _bind(address: str, port: int) -> socket.socket:
     if isinstance(ip_address(address), IPv6Address):
         # "::" takes IPv4 as well, as Go's listener does.
-        return socket.create_server((address, port), family=socket.AF_INET6, dualstack_ipv6=address == "::")
-    return socket.create_server((address, port))
+        return socket.create_server(
+            (address, port), family=socket.AF_INET6, dualstack_ipv6=address == "::", backlog=BACKLOG
+        )
+    return socket.create_server((address, port), backlog=BACKLOG)
 
 
 def _http_log() -> logging.Logger:

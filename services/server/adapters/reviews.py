@@ -15,7 +15,7 @@ from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
 from services.server.core import reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
-from services.server.core.reviews import ExpiringCache, ReviewError
+from services.server.core.reviews import ExpiringCache, PendingReviews, ReviewError
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
@@ -23,6 +23,10 @@ from shared.model.objects import Object
 T = TypeVar("T")
 
 PATIENCE = 30.0  # seconds a client is kept waiting for one review
+
+# Reviews under way at once, and how many of them one address may cause. What is beyond fails at once.
+TOKENS, TOKENS_OF_ADDRESS = 64, 16
+ACCESSES, ACCESSES_OF_ADDRESS = 256, 128
 
 
 class Reviews:
@@ -33,10 +37,13 @@ class Reviews:
         self._users: ExpiringCache[bytes, tuple[User | None]] = ExpiringCache()
         self._verdicts: ExpiringCache[bytes, bool] = ExpiringCache()
         self._under_way: dict[Hashable, asyncio.Task[Any]] = {}
+        self._tokens = PendingReviews(TOKENS, TOKENS_OF_ADDRESS)
+        self._accesses = PendingReviews(ACCESSES, ACCESSES_OF_ADDRESS)
 
-    async def user_of(self, token: str) -> User | None:
-        """Whose token it is, None = the API server says that it is nobody's. Raises ReviewError."""
-        digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+    async def user_of(self, token: str, address: str) -> User | None:
+        """Whose token it is, None = no user's, by the API server. `token` is ASCII; `address` is the client's. Raises
+        ReviewError."""
+        digest = hashlib.sha256(token.encode("ascii")).digest()
         held = self._users.get(digest, self._clock.monotonic())
         if held is not None:
             return held[0]
@@ -47,10 +54,10 @@ class Reviews:
             self._users.put(digest, (user,), until)
             return user
 
-        return await self._once(("token", digest), ask)
+        return await self._once(("token", digest), ask, self._tokens, address)
 
-    async def allows(self, question: Attributes) -> bool:
-        """Whether the user may do it. Raises ReviewError."""
+    async def allows(self, question: Attributes, address: str) -> bool:
+        """Whether the user may do it; `address` is the client's. Raises ReviewError."""
         spec = reviews.access_spec(question)
         key = orjson.dumps(spec, option=orjson.OPT_SORT_KEYS)
         held = self._verdicts.get(key, self._clock.monotonic())
@@ -65,7 +72,7 @@ class Reviews:
                 self._verdicts.put(key, allowed, self._clock.monotonic() + ttl)
             return allowed
 
-        return await self._once(("access", key), ask)
+        return await self._once(("access", key), ask, self._accesses, address)
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -83,19 +90,21 @@ class Reviews:
             raise ReviewError(reviewed.error)
         return reviewed.status
 
-    async def _once(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _once(self, key: Hashable, ask: Callable[[], Awaitable[T]], pending: PendingReviews, address: str) -> T:
         task = self._under_way.get(key)
         if task is None:
+            pending.begin(address)
 
             async def asked() -> T:
                 return await ask()
 
+            def finished(done: asyncio.Task[T]) -> None:
+                self._under_way.pop(key, None)
+                pending.end(address)
+                if not done.cancelled():
+                    done.exception()  # raised where it is waited for, and where it is not, it is of no interest
+
             task = self._under_way[key] = asyncio.create_task(asked(), name="review")
-            task.add_done_callback(lambda done: self._finished(key, done))
+            task.add_done_callback(finished)
         # One client that leaves must not take the answer from the others.
         return await asyncio.shield(task)
-
-    def _finished(self, key: Hashable, task: asyncio.Task[Any]) -> None:
-        self._under_way.pop(key, None)
-        if not task.cancelled():
-            task.exception()  # whoever still waits gets it; an error nobody waits for is no news

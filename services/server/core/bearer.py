@@ -7,14 +7,17 @@ from collections.abc import Iterable
 _PROTOCOL = "base64url.bearer.authorization.k8s.io."
 
 
+LONGEST = 16 << 10  # bytes of a token; the tokens of an API server have one or two KiB
+
+
 class BearerError(Exception):
     """A token was offered in a form that is refused; the text names no token."""
 
 
 def header_token(authorization: str) -> str:
-    """The token of an Authorization header, "" when it carries none."""
+    """The token of an Authorization header, "" when it carries none. Raises BearerError."""
     scheme, _, rest = authorization.strip().partition(" ")
-    return rest.split(" ", 1)[0] if scheme.lower() == "bearer" else ""
+    return _checked(rest.split(" ", 1)[0]) if scheme.lower() == "bearer" else ""
 
 
 def protocol_token(protocols: Iterable[str]) -> str:
@@ -32,9 +35,17 @@ def protocol_token(protocols: Iterable[str]) -> str:
         if "=" in encoded:
             raise BearerError("invalid base64.bearer.authorization token encoding")
         padded = encoded + "=" * (-len(encoded) % 4)
-        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8")
+        return _checked(base64.b64decode(padded, altchars=b"-_", validate=True).decode("utf-8"))
     except (binascii.Error, UnicodeDecodeError) as error:
         raise BearerError("invalid base64.bearer.authorization token encoding") from error
+
+
+def _checked(token: str) -> str:
+    if len(token) > LONGEST:
+        raise BearerError(f"a token of more than {LONGEST} bytes")
+    if not (token.isascii() and token.isprintable()):
+        raise BearerError("a token with characters that are not printable ASCII")
+    return token
 
 
 def without_token(protocols: str) -> str:

@@ -3,7 +3,7 @@
 Asks nobody; times are CLOCK_MONOTONIC seconds, given by the caller.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +22,32 @@ _AUTHENTICATED = "system:authenticated"
 
 class ReviewError(Exception):
     """A review that decides nothing; the text names no token."""
+
+
+class TooManyReviewsError(ReviewError):
+    """So many are under way that this one was not begun."""
+
+
+class PendingReviews:
+    """The reviews under way, at most `limit`, and at most `of_address` that one address caused."""
+
+    def __init__(self, limit: int, of_address: int) -> None:
+        self._limit, self._of_address = limit, of_address
+        self._addresses: Counter[str] = Counter()
+
+    def begin(self, address: str) -> None:
+        """One more. Raises TooManyReviewsError."""
+        if self._addresses.total() >= self._limit:
+            raise TooManyReviewsError(f"{self._limit} reviews are under way")
+        if self._addresses[address] >= self._of_address:
+            raise TooManyReviewsError(f"{self._of_address} reviews for {address} are under way")
+        self._addresses[address] += 1
+
+    def end(self, address: str) -> None:
+        """One that was begun is over."""
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
 
 
 class ExpiringCache(Generic[K, V]):

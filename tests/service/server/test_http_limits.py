@@ -9,6 +9,7 @@ import pytest
 
 from services.server.adapters import http_limits
 from services.server.adapters.listeners import Listener, listen
+from services.server.core.connections import HEALTHZ
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line
 
@@ -40,14 +41,25 @@ def test_the_limits_are_the_kubelets() -> None:
     assert 1 << 20 < http_limits.HEAD <= (1 << 20) + 4096
 
 
+def test_a_head_has_ten_seconds_and_two_hundred_fields() -> None:
+    assert (http_limits.HEAD_SECONDS, http_limits.FIELDS) == (10, 200)
+
+
 @pytest.mark.parametrize(
     ("fields", "size", "status"),
-    [(1, 1_000_000, 200), (200, 5_000, 200), (1, 1_600_000, 431), (200, 8_000, 431), (10, 1_000_000, 431)],
+    [
+        (1, 1_000_000, 200),
+        (198, 5_000, 200),
+        (199, 10, 400),
+        (1, 1_600_000, 431),
+        (198, 8_000, 431),
+        (10, 1_000_000, 431),
+    ],
 )
 async def test_a_head_of_one_mebibyte_is_read_and_no_more(server: Running, fields: int, size: int, status: int) -> None:
     heads = b"".join(b"X-%d: %s\r\n" % (number, b"a" * size) for number in range(fields))
     answer = await ask(server, REQUEST[:-2] + b"Connection: close\r\n" + heads + b"\r\n")
-    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert int(answer.split(b" ", 2)[1]) == status
 
 
 async def test_every_request_of_a_connection_has_a_head_of_its_own(server: Running) -> None:
@@ -69,9 +81,24 @@ async def test_an_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.
 async def test_a_request_that_does_not_come_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(http_limits, "LONGEST", 0.1)
+    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.1)
     async with running(configuration(tmp_path)) as server:
         assert await ask(server, sent) == b""
+
+
+async def test_the_head_of_a_later_request_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.2)
+    async with running(configuration(tmp_path)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
+        for _ in range(2):
+            writer.write(REQUEST)
+            async with asyncio.timeout(10):
+                await reader.readuntil(b"\r\n\r\nok")
+            await asyncio.sleep(0.3)  # between requests the connection may idle for longer than a head may take
+        writer.write(b"GET /hea")
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+        writer.close()
 
 
 async def test_an_answer_that_takes_too_long_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,4 +148,4 @@ async def test_an_address_that_is_none_refuses_the_listener() -> None:
         raise AssertionError
 
     with pytest.raises(ValueError, match="nowhere"):
-        await listen("nowhere", 0, handler)  # type: ignore[arg-type]
+        await listen("nowhere", 0, handler, HEALTHZ)  # type: ignore[arg-type]

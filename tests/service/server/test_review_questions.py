@@ -9,13 +9,14 @@ import pytest
 
 from bus.memory import MemoryNetwork
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from services.server.adapters.reviews import PATIENCE, Reviews
+from services.server.adapters.reviews import PATIENCE, TOKENS, TOKENS_OF_ADDRESS, Reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
-from services.server.core.reviews import ReviewError
+from services.server.core.reviews import ReviewError, TooManyReviewsError
 from tests.service.server.running import configuration
 
 QUESTION = Attributes(User("jane"), "get", "proxy", "node-1")
+CLIENT = "10.0.0.1"
 GOOD = {"authenticated": True, "user": {"username": "jane"}}
 
 
@@ -57,38 +58,61 @@ async def reviews(api: ApiServer, tmp_path: Path) -> AsyncIterator[Reviews]:
 
 async def test_a_token_is_asked_once_and_again_when_its_answer_is_old(api: ApiServer, reviews: Reviews) -> None:
     for _ in range(2):
-        user = await reviews.user_of("t")
+        user = await reviews.user_of("t", CLIENT)
         assert user is not None
         assert (user.name, user.groups) == ("jane", ("system:authenticated",))
     assert api.asked == [ReviewToken(token="t")]
     api.network.clock.advance(120)
-    await reviews.user_of("t")
+    await reviews.user_of("t", CLIENT)
     assert len(api.asked) == 2
 
 
 async def test_a_clean_no_is_kept_an_error_is_not(api: ApiServer, reviews: Reviews) -> None:
     api.answer = Reviewed(status={"authenticated": False})
-    assert [await reviews.user_of("t"), await reviews.user_of("t")] == [None, None]
+    assert [await reviews.user_of("t", CLIENT), await reviews.user_of("t", CLIENT)] == [None, None]
     assert len(api.asked) == 1
     api.answer = Reviewed(status={"authenticated": False, "error": "expired"})
     for _ in range(2):
         with pytest.raises(ReviewError, match="expired"):
-            await reviews.user_of("other")
+            await reviews.user_of("other", CLIENT)
     assert len(api.asked) == 3
 
 
 async def test_equal_questions_at_once_are_one(api: ApiServer, reviews: Reviews) -> None:
     api.answer = Reviewed(status={"allowed": True})
-    assert await asyncio.gather(*(reviews.allows(QUESTION) for _ in range(10))) == [True] * 10
+    assert await asyncio.gather(*(reviews.allows(QUESTION, CLIENT) for _ in range(10))) == [True] * 10
     assert len(api.asked) == 1
 
 
 async def test_a_client_that_leaves_does_not_take_the_answer_along(api: ApiServer, reviews: Reviews) -> None:
-    first = asyncio.create_task(reviews.user_of("t"))
-    second = asyncio.create_task(reviews.user_of("t"))
+    first = asyncio.create_task(reviews.user_of("t", CLIENT))
+    second = asyncio.create_task(reviews.user_of("t", CLIENT))
     await asyncio.sleep(0)
     first.cancel()
     assert await second is not None
+
+
+async def test_so_many_tokens_are_under_review_and_the_next_fails_at_once(api: ApiServer, reviews: Reviews) -> None:
+    asked = [
+        asyncio.create_task(reviews.user_of(f"{number}", f"10.0.0.{number // TOKENS_OF_ADDRESS}"))
+        for number in range(TOKENS)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyReviewsError, match=f"^{TOKENS} reviews are under way$"):
+        await reviews.user_of("one more", "10.0.1.1")
+    same = asyncio.create_task(reviews.user_of("0", "10.0.1.1"))  # is under review already
+    assert None not in await asyncio.gather(*asked, same)
+    assert await reviews.user_of("one more", "10.0.1.1") is not None
+    assert len(api.asked) == TOKENS + 1
+
+
+async def test_one_address_does_not_take_the_reviews_of_others(api: ApiServer, reviews: Reviews) -> None:
+    asked = [asyncio.create_task(reviews.user_of(f"{number}", CLIENT)) for number in range(TOKENS_OF_ADDRESS)]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyReviewsError, match=f"^{TOKENS_OF_ADDRESS} reviews for {CLIENT} are under way$"):
+        await reviews.user_of("one more", CLIENT)
+    assert await reviews.user_of("one more", "10.0.1.1") is not None
+    await asyncio.gather(*asked)
 
 
 async def test_yes_holds_longer_than_no(api: ApiServer, reviews: Reviews) -> None:
@@ -96,12 +120,12 @@ async def test_yes_holds_longer_than_no(api: ApiServer, reviews: Reviews) -> Non
         api.asked.clear()
         api.answer = Reviewed(status=status)
         question = Attributes(User(str(holds)), "get", "proxy", "node-1")
-        await reviews.allows(question)
+        await reviews.allows(question, CLIENT)
         api.network.clock.advance(holds - 1)
-        assert await reviews.allows(question) is status["allowed"]
+        assert await reviews.allows(question, CLIENT) is status["allowed"]
         assert len(api.asked) == 1
         api.network.clock.advance(1)
-        await reviews.allows(question)
+        await reviews.allows(question, CLIENT)
         assert len(api.asked) == 2
 
 
@@ -109,14 +133,14 @@ async def test_what_could_not_be_decided_is_asked_again(api: ApiServer, reviews:
     for answer in (Reviewed(status={}, error="no route"), Reviewed(status={"allowed": True, "denied": True})):
         api.answer = answer
         with pytest.raises(ReviewError):
-            await reviews.allows(QUESTION)
+            await reviews.allows(QUESTION, CLIENT)
     api.answer = Reviewed(status={"allowed": True})
-    assert await reviews.allows(QUESTION)
+    assert await reviews.allows(QUESTION, CLIENT)
 
 
 async def test_without_status_the_client_is_told_so_in_time(api: ApiServer, reviews: Reviews) -> None:
     api.network.kill("status")
-    asked = asyncio.create_task(reviews.allows(QUESTION))
+    asked = asyncio.create_task(reviews.allows(QUESTION, CLIENT))
     await api.network.advance(PATIENCE - 1)
     assert not asked.done()
     await api.network.advance(2)

@@ -6,7 +6,7 @@ import pytest
 
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
-from services.server.core.bearer import BearerError, header_token, protocol_token, without_token
+from services.server.core.bearer import LONGEST, BearerError, header_token, protocol_token, without_token
 from services.server.core.reviews import ExpiringCache, ReviewError, access_spec, allowed, cacheable, token_user
 
 JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
@@ -28,6 +28,19 @@ SECRET = PREFIX + base64.urlsafe_b64encode(b"s3cret?>").decode().rstrip("=")
 )
 def test_the_token_of_a_header(header: str, token: str) -> None:
     assert header_token(header) == token
+
+
+@pytest.mark.parametrize("token", ["a" * (LONGEST + 1), "t\udcff", "t\u00e9", "t\0", "t\x7f"])
+def test_a_long_token_and_one_that_is_not_ascii_are_refused(token: str) -> None:
+    with pytest.raises(BearerError):
+        header_token(f"Bearer {token}")
+    encoded = base64.urlsafe_b64encode(token.encode("utf-8", "surrogateescape")).decode().rstrip("=")
+    with pytest.raises(BearerError):
+        protocol_token([PREFIX + encoded, "v4.channel.k8s.io"])
+
+
+def test_the_longest_token_is_taken() -> None:
+    assert header_token("Bearer " + "a" * LONGEST) == "a" * LONGEST
 
 
 def test_the_token_of_a_websocket() -> None:

@@ -1,0 +1,20 @@
+"""Which of many equal log lines are written: what strangers cause must not fill the log. Asks no clock."""
+
+INTERVAL = 60.0  # seconds
+
+
+class LogInterval:
+    """Counts by kind; a fixed set of kinds, for each is remembered."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._logged: dict[str, float] = {}
+
+    def count(self, kind: str, now: float) -> int:
+        """Note one of this kind at `now` (monotonic seconds). How many there were since the last line, this one
+        included, if a line is due; else 0."""
+        self._counts[kind] = counted = self._counts.get(kind, 0) + 1
+        if now - self._logged.get(kind, float("-inf")) < INTERVAL:
+            return 0
+        self._logged[kind], self._counts[kind] = now, 0
+        return counted

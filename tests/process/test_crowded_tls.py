@@ -1,0 +1,117 @@
+"""TLS clients that send nothing, or the beginning of a handshake only, beside one that asks."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from services.server.adapters import accepting
+from services.server.core import connections
+from services.server.core.connections import ConnectionLimits
+from tests.process.tls_site import Connection, Site
+from tests.service.server.running import Running
+
+LIMITS = ConnectionLimits(
+    unauthorized=20, unauthorized_of_address=10, unauthorized_bytes=1 << 20, authorized=30, authorized_of_address=25
+)
+HELLO = bytes.fromhex("160301020001000100")  # the first bytes of a ClientHello of 512 bytes
+
+
+def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Any:
+    """Run it on asyncio's own loop and on the service's, each of which makes TLS connections its own way."""
+
+    @functools.wraps(test)
+    def run(new_loop: Callable[[], asyncio.AbstractEventLoop], **arguments: Any) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(test(**arguments))
+
+    signature = inspect.signature(test)
+    loop = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
+    run.__dict__["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), loop])
+    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
+    return pytest.mark.parametrize("new_loop", loops, ids=["asyncio", "uvloop"])(run)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(connections, "MAIN", LIMITS)
+    return Site(tmp_path)
+
+
+async def begin(server: Running, sent: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.config.port)
+    writer.write(sent)
+    return reader, writer
+
+
+async def ended(reader: asyncio.StreamReader) -> None:
+    async with asyncio.timeout(10):
+        try:
+            await reader.read()
+        except ConnectionResetError:
+            return
+
+
+@on_both_loops
+@pytest.mark.parametrize("sent", [b"", HELLO])
+async def test_a_handshake_that_does_not_come_is_not_waited_for(
+    site: Site, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "HANDSHAKE", 0.1)
+    async with site.running() as server:
+        reader, writer = await begin(server, sent)
+        await ended(reader)
+        writer.close()
+        assert len(server.service.listeners["main"].connections) == 0
+
+
+@on_both_loops
+@pytest.mark.parametrize("sent", [b"", HELLO])
+async def test_connections_that_wait_end_for_those_that_ask(site: Site, sent: bytes) -> None:
+    async with site.running() as server:
+        admin = site.client(site.admin)["ssl"]
+        stays = await Connection.open(server, admin)
+        assert await stays.status() == 200
+        crowd = [await begin(server, sent) for _ in range(3 * LIMITS.unauthorized_of_address)]
+        new = await Connection.open(server, admin)
+        assert await new.status() == 200
+        for reader, _ in crowd[: LIMITS.unauthorized_of_address]:
+            await ended(reader)
+        assert await stays.status() == 200
+        assert len(server.service.listeners["main"].connections) <= LIMITS.unauthorized_of_address + 2
+        for _, writer in crowd:
+            writer.transport.abort()
+        await new.close()
+        await stays.close()
+
+
+@on_both_loops
+async def test_what_anybody_may_ask_does_not_let_a_connection_stay(site: Site) -> None:
+    async with site.running(anonymous_auth=True) as server:
+        nameless, admin = site.client()["ssl"], site.client(site.admin)["ssl"]
+        first = [await Connection.open(server, context) for context in (nameless, admin)]
+        assert [await connection.status() for connection in first] == [200, 200]
+        crowd = [await Connection.open(server, nameless) for _ in range(LIMITS.unauthorized_of_address)]
+        assert {await connection.status() for connection in crowd} == {200}
+        assert await first[1].status() == 200
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await first[0].status()
+        for connection in [first[1], *crowd]:
+            await connection.close()
+
+
+@on_both_loops
+async def test_a_hundred_handshakes_at_once_all_come_to_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = ConnectionLimits(unauthorized=200, unauthorized_of_address=150, unauthorized_bytes=1 << 20)
+    monkeypatch.setattr(connections, "MAIN", many)
+    async with site.running() as server:
+        admin = site.client(site.admin)["ssl"]
+        opened = await asyncio.gather(*(Connection.open(server, admin) for _ in range(100)))
+        assert len({id(connection) for connection in opened}) == 100
+        for connection in opened:
+            await connection.close()

@@ -1,0 +1,210 @@
+"""Too many clients of one listener, over real sockets: who ends, and who is answered all the same."""
+
+import asyncio
+import errno
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from aiohttp import web
+
+from services.server.adapters import accepting, http_limits
+from services.server.adapters.front import plain
+from services.server.adapters.http_limits import authorize
+from services.server.adapters.listeners import Listener, listen
+from services.server.core.connections import ConnectionLimits
+
+LIMITS = ConnectionLimits(
+    unauthorized=8, unauthorized_of_address=6, unauthorized_bytes=100_000, authorized=3, authorized_of_address=2
+)
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LET_IN = b"GET /in HTTP/1.1\r\nHost: x\r\n\r\n"
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def listening(gate: asyncio.Event | None = None, asked: asyncio.Event | None = None) -> AsyncIterator[Listener]:
+    """A listener that answers /slow once the gate is open, and lets in who asks for /in."""
+    gate, asked = gate or asyncio.Event(), asked or asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/slow":
+            asked.set()
+            await gate.wait()
+        if request.path == "/in" and not authorize(request):
+            return plain(503, "too many connections\n")
+        return plain(200, "ok")
+
+    listener = await listen("127.0.0.1", 0, answer, LIMITS)
+    try:
+        yield listener
+    finally:
+        async with asyncio.timeout(10):
+            await listener.close()
+
+
+async def connect(listener: Listener, address: str = "127.0.0.1") -> Streams:
+    return await asyncio.open_connection("127.0.0.1", listener.port, local_addr=(address, 0))
+
+
+async def ask(streams: Streams, request: bytes = REQUEST) -> int:
+    """The status of the answer."""
+    reader, writer = streams
+    writer.write(request)
+    async with asyncio.timeout(10):
+        status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+        await reader.readuntil(b"ok" if status == 200 else b"\n")
+    return status
+
+
+async def ended(streams: Streams) -> bool:
+    """Wait until the server has closed it."""
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            while await streams[0].read(1000):
+                pass
+    return True
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def close(*connections: Streams) -> None:
+    for _, writer in connections:
+        writer.transport.abort()
+
+
+async def test_idle_connections_end_for_new_ones_that_ask() -> None:
+    async with listening() as listener:
+        idle = [await connect(listener) for _ in range(LIMITS.unauthorized_of_address)]
+        await until(lambda: len(listener.connections) == len(idle))
+        new = [await connect(listener) for _ in range(3)]
+        assert [await ask(streams) for streams in new] == [200] * 3
+        assert [await ended(streams) for streams in idle[:3]] == [True] * 3
+        assert [await ask(streams) for streams in idle[3:]] == [200] * 3
+        await close(*idle, *new)
+
+
+async def test_a_request_under_way_does_not_end_for_a_new_connection_while_others_idle() -> None:
+    async with listening() as listener:
+        slow = await connect(listener)
+        slow[1].write(REQUEST.replace(b"GET /", b"GET /slow"))
+        idle = [await connect(listener) for _ in range(20)]
+        await ended(idle[0])
+        slow_ends = asyncio.create_task(ended(slow))
+        assert await ask(idle[-1]) == 200
+        assert not slow_ends.done()
+        slow_ends.cancel()
+        await close(slow, *idle)
+
+
+async def test_one_address_does_not_end_the_connections_of_another() -> None:
+    async with listening() as listener:
+        other = [await connect(listener, "127.0.0.2") for _ in range(2)]
+        await until(lambda: len(listener.connections) == 2)
+        crowd = [await connect(listener) for _ in range(20)]
+        await ended(crowd[0])
+        assert [await ask(streams) for streams in other] == [200] * 2
+        await close(*other, *crowd)
+
+
+async def test_the_largest_partial_head_ends_when_all_together_are_too_large() -> None:
+    async with listening() as listener:
+        small, large = await connect(listener), await connect(listener)
+        small[1].write(REQUEST[:-2] + b"X: " + b"a" * 30_000)
+        large[1].write(REQUEST[:-2] + b"X: " + b"a" * 90_000)
+        assert await ended(large)
+        assert await ask(small, b"\r\n\r\n") == 200
+        await close(small, large)
+
+
+async def test_requests_one_after_the_other_are_not_added_up() -> None:
+    async with listening() as listener:
+        streams = await connect(listener)
+        for _ in range(10):
+            assert await ask(streams, REQUEST[:-2] + b"X: " + b"a" * 30_000 + b"\r\n\r\n") == 200
+        await close(streams)
+
+
+async def test_requests_sent_ahead_of_their_answers_are_read_a_few_at_a_time_and_all_answered() -> None:
+    async with listening() as listener:
+        reader, writer = streams = await connect(listener)
+        writer.write(REQUEST * 1000)
+        async with asyncio.timeout(20):
+            for _ in range(1000):
+                await reader.readuntil(b"\r\n\r\nok")
+        await close(streams)
+
+
+async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_ones_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http_limits, "HEAD_SECONDS", 0.2)
+    gate, asked = asyncio.Event(), asyncio.Event()
+    async with listening(gate, asked) as listener:
+        reader, writer = streams = await connect(listener)
+        writer.write(REQUEST.replace(b"GET /", b"GET /slow"))
+        await asyncio.wait_for(asked.wait(), 10)
+        writer.write(b"GET /hea")
+        await asyncio.sleep(0.3)  # longer than a head may take, which counts from the answer on
+        gate.set()
+        async with asyncio.timeout(10):
+            assert (await reader.read()).endswith(b"\r\n\r\nok")
+        await close(streams)
+
+
+async def test_many_requests_behind_one_that_waits_end_their_connection() -> None:
+    async with listening() as listener:
+        streams = await connect(listener)
+        fields = b"".join(b"%d:\r\n" % number for number in range(190))
+        request = b"GET /slow HTTP/1.1\r\nHost: x\r\n" + fields + b"\r\n"
+        streams[1].write(request * 200)
+        assert await ended(streams)
+        await close(streams)
+
+
+async def test_connections_that_were_let_in_stay_and_are_only_so_many() -> None:
+    async with listening() as listener:
+        streams = [await connect(listener) for _ in range(3)]
+        assert [await ask(stream, LET_IN) for stream in streams] == [200, 200, 503]
+        crowd = [await connect(listener) for _ in range(20)]
+        assert await ask(crowd[-1]) == 200
+        assert [await ask(stream, LET_IN) for stream in streams[:2]] == [200, 200]
+        assert await ended(streams[2])
+        await close(*streams, *crowd)
+
+
+async def test_what_clients_leave_is_counted_no_more() -> None:
+    async with listening() as listener:
+        streams = [await connect(listener) for _ in range(5)]
+        assert [await ask(stream, LET_IN) for stream in streams[:2]] == [200, 200]
+        await until(lambda: len(listener.connections) == 5)
+        await close(*streams)
+        await until(lambda: len(listener.connections) == 0)
+
+
+async def test_a_shortage_of_descriptors_is_one_line_and_passes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(accepting, "_SHORTAGE", 0.01)
+    failures = [OSError(errno.EMFILE, "Too many open files")] * 3
+
+    def accept(acceptor: accepting.Acceptor) -> None:
+        if failures:
+            acceptor._rest(failures.pop())
+        else:
+            accept_now(acceptor)
+
+    accept_now = accepting.Acceptor._accept
+    monkeypatch.setattr(accepting.Acceptor, "_accept", accept)
+    async with listening() as listener:
+        streams = await connect(listener)
+        assert await ask(streams) == 200
+        await close(streams)
+    assert [record.message for record in caplog.records] == [
+        "cannot accept connections: Too many open files; trying again each second"
+    ]

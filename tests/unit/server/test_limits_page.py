@@ -1,0 +1,39 @@
+"""docs/limits.md has the numbers that the code has."""
+
+from pathlib import Path
+
+import pytest
+
+from services.server.adapters import accepting, http_limits, reviews
+from services.server.core import bearer
+from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
+
+PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
+LISTENERS = MAIN, READ_ONLY, HEALTHZ
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("unauthorized connections", *(limits.unauthorized for limits in LISTENERS)),
+        ("of one address", *(limits.unauthorized_of_address for limits in LISTENERS)),
+        (
+            "bytes they have sent, unanswered, together",
+            *(f"{limits.unauthorized_bytes >> 20} MiB" for limits in LISTENERS),
+        ),
+        ("authorized connections", MAIN.authorized),
+        ("of one address", MAIN.authorized_of_address),
+        ("the first byte of a TLS handshake; the rest of it", f"{accepting.HANDSHAKE:.0f} s each"),
+        ("the head of a request", f"{http_limits.HEAD_SECONDS:.0f} s"),
+        ("header fields", http_limits.FIELDS),
+        ("bytes of a head", f"1 MiB and {(http_limits.HEAD - (1 << 20)) >> 10} KiB"),
+        ("between two requests", f"{http_limits.IDLE:.0f} s"),
+        ("a request and its answer, upgrades aside", f"{http_limits.LONGEST / 3600:.0f} h"),
+        ("bytes of a bearer token, which is ASCII", f"{bearer.LONGEST >> 10} KiB"),
+        ("tokens under review; for one address", f"{reviews.TOKENS}; {reviews.TOKENS_OF_ADDRESS}"),
+        ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
+    ],
+    ids=lambda row: row[0],
+)
+def test_a_row_of_the_page_is_what_the_code_has(row: tuple[str, ...]) -> None:
+    assert "\n| " + " | ".join(map(str, row)) + " |" in PAGE.read_text()
