@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
 from services.podsync.core.actions import decide_sandbox
+from services.podsync.core.allocation import RESIZE_MESSAGE
 from services.podsync.core.container_status import ContainerStatuses
-from services.podsync.core.record import PodRecord
+from services.podsync.core.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.restart_rules import may_restart_all
 from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS
 from shared.podspec.resources import is_sidecar
@@ -17,6 +18,7 @@ from shared.timestamps import rfc3339
 
 Json = dict[str, Any]
 RESTARTING_ALL = "AllContainersRestarting"
+RESIZE_PENDING = "PodResizePending"
 
 
 class Judgement(NamedTuple):
@@ -37,6 +39,8 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         "ContainersReady": containers_ready,
         "PodScheduled": Judgement(True),
     }
+    if record.refused_resize and phase not in TERMINAL_PHASES:
+        wanted[RESIZE_PENDING] = Judgement(True, "Infeasible", RESIZE_MESSAGE)
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
     if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.ending.get("disruption"):
@@ -46,6 +50,8 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
     owned = []
     for kind, judgement in wanted.items():
         condition = _condition(kind, judgement, before.get(kind) or {}, now)
+        if kind == RESIZE_PENDING:
+            condition["lastProbeTime"] = condition["lastTransitionTime"]
         if generation and kind != RESTARTING_ALL:
             condition["observedGeneration"] = generation
         owned.append(condition)

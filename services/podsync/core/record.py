@@ -12,6 +12,7 @@ from typing import Any
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
+from services.podsync.core.allocation import resize_event, with_allocated_resources
 from services.podsync.core.api_baseline import sound_status
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
@@ -71,6 +72,10 @@ class PodRecord:
     rejected_message: str = ""
     victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
     ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
+    refused_resize: dict[str, int] = field(
+        default_factory=dict
+    )  # other resources are wanted than those in `pod`, which
+    # are the allocated ones: the `generation` that wants them; {} = none are
     outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # steady seconds
@@ -236,19 +241,33 @@ class PodRecord:
     def wanted_as(self, source: str, pod: Pod) -> bool:
         """Take over what the source says of the pod; whether that says anything new. What changes with every write of
         its status stands apart, so that our own writes coming back are no news."""
-        before = (self.source, self.pod, self._said_by_others())
+        before = (self.source, self.pod, self.refused_resize, self._said_by_others())
         metadata = dict(pod.get("metadata") or {})
         metadata.pop("managedFields", None)
         self.resource_version = str(metadata.pop("resourceVersion", "") or "")
         self.api_status = sound_status(pod.get("status")) if source == "api" else {}
         self.source = source
         wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+        wanted = self._as_allocated(wanted)
         if wanted != self.pod:
             added = (wanted.get("spec") or {}).get("ephemeralContainers") != self.spec.get("ephemeralContainers")
             self.prepared = self.prepared and not added  # a container needs its log directory
             self._forget_images(wanted)
             self.pod = wanted
-        return (self.source, self.pod, self._said_by_others()) != before
+        return (self.source, self.pod, self.refused_resize, self._said_by_others()) != before
+
+    def _as_allocated(self, wanted: Pod) -> Pod:
+        """With the resources the pod was admitted with. That others are wanted is shown, and told once a generation."""
+        if not self.pod or not self.judged or self.rejected:
+            return wanted
+        allocated = with_allocated_resources(wanted, self.pod)
+        generation = (wanted.get("metadata") or {}).get("generation")
+        generation = generation if isinstance(generation, int) else 0
+        refused = {} if allocated is wanted else {"generation": generation}
+        if refused and refused != self.refused_resize and self.state is PodState.SYNC:
+            self.note(*resize_event(wanted, generation))
+        self.refused_resize = refused
+        return allocated
 
     def _forget_images(self, wanted: Pod) -> None:
         """What was found out about an image says nothing about the one that its container names now."""

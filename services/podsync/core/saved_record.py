@@ -31,6 +31,7 @@ def essential(record: PodRecord) -> dict[str, Any]:
         "rejected_message": record.rejected_message,
         "victims": list(record.victims),
         "ending": dict(record.ending),
+        "refused_resize": dict(record.refused_resize),
         "outcome": record.outcome,
         "start_time": record.start_time,
         "terminating_since": record.terminating_since,

@@ -28,7 +28,15 @@ def limited(name: str, requests: Object | None = None, limits: Object | None = N
     return container(name, resources={kind: amounts for kind, amounts in given.items() if amounts})
 
 
+def resizable(requests: Object, limits: Object) -> Object:
+    """A pod that stays the same one when its manifest is changed, for it has a UID of its own."""
+    pod = pod_of("spec-resized", limited("c", requests, limits))
+    pod["metadata"]["uid"] = "5f7c1f0e-6a0b-4f1e-9d0c-2f1f5a2f7b11"
+    return pod
+
+
 PODS = {
+    "spec-resized": resizable(SMALL, LARGE),
     "spec-burst": pod_of("spec-burst", limited("c", SMALL, LARGE), limited("d", {"cpu": "50m"})),
     "spec-sure": pod_of("spec-sure", limited("c", SMALL, SMALL)),
     "spec-best": pod_of("spec-best", limited("c")),
@@ -69,6 +77,24 @@ async def test_requests_and_limits_of_a_container(node: Node) -> None:
     cgroup = await cgroup_of(node, "spec-burst")
     found = {what: value(cgroup, what) for what in ("shares", "quota", "period", "memory")}
     assert found == {"shares": 102, "quota": 20000, "period": 100000, "memory": 128 * MI}
+
+
+async def test_a_resize_is_refused_and_the_container_goes_on_with_what_it_has(node: Node) -> None:
+    cgroup = await cgroup_of(node, "spec-resized")
+    before = status_of(await node.wait_phase("spec-resized", "Running"), "c")
+    node.put({"spec-resized": resizable(LARGE, {"cpu": "400m", "memory": "256Mi"})})
+
+    def refused(pod: Object) -> bool:
+        return any(c["type"] == "PodResizePending" for c in pod["status"]["conditions"])
+
+    pod = await node.wait_static("spec-resized", refused, "to show that its resize is pending")
+    condition = next(c for c in pod["status"]["conditions"] if c["type"] == "PodResizePending")
+    assert (condition["status"], condition["reason"]) == ("True", "Infeasible")
+    assert status_of(pod, "c") == before and before["allocatedResources"] == SMALL
+    assert V2 or value(cgroup, "memory") == 128 * MI
+    await node.wait_event("spec-resized", "ResizeInfeasible", '"cpu":"400m"')
+    node.put({"spec-resized": resizable(SMALL, LARGE)})
+    await node.wait_static("spec-resized", lambda p: not refused(p), "to show no resize any more")
 
 
 @needs_v1
