@@ -18,6 +18,7 @@ from typing import NoReturn, Protocol, TypeVar
 
 import uvloop
 
+import shared.codec_lookup  # noqa: F401  imports codecs while everything is imported
 from bus.interface import Bus
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir, read_manifest

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import evaluate
 from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
 from tools import containerd

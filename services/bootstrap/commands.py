@@ -47,7 +47,7 @@ def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
 
 
 def _root_dir() -> str:
-    from shared.config.loader import evaluate
+    from shared.config.evaluation import evaluate
 
     return evaluate(find_arguments(find_places())).config.root_dir
 

@@ -13,8 +13,8 @@ from typing import Any
 from services.bootstrap.adapters.kubeconfig import resolve_in_child
 from shared.config.document import read_documents
 from shared.config.drop_ins import read_text
+from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, ERROR, NOTE, STRICT, ConfigurationRefusedError, Finding, Findings
-from shared.config.loader import evaluate
 from shared.config.resolve import Resolved
 
 Say = Callable[[str], None]

@@ -5,12 +5,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.fields import MapOf
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_table import FLAGS
 from shared.config.layers import Layers, Origin
-from shared.config.loader import evaluate
 from shared.config.nested import value_of
 from shared.config.resolve import Resolved
 

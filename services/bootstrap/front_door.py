@@ -24,8 +24,9 @@ from services.bootstrap.credential_door import CredentialDoor
 from services.bootstrap.standing_by import stand_by
 from services.generation import same_supervisord, supervisor_generation, supervisor_process
 from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
-from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, evaluate, load_generation
+from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, load_generation
 from shared.config.places import Places, find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.crash import crash_point

@@ -1,7 +1,4 @@
-"""As whom certificates are asked for: with the node's own, or with what stands in for it. Holds clients, no keys.
-
-The API client is imported when something is asked for: most of a bootstrap's life nothing is, and it costs memory.
-"""
+"""As whom certificates are asked for: with the node's own, or with what stands in for it. Holds clients, no keys."""
 
 import asyncio
 import logging
@@ -17,6 +14,7 @@ from services.bootstrap.core.certificate_template import CertificateFacts
 from services.bootstrap.core.client_plan import asks_as_node
 from services.launch import Context
 from shared.errors import OperatorError
+from shared.kube.client import kube_client
 from shared.kube.interface import ApiClient
 
 log = logging.getLogger(__name__)
@@ -29,8 +27,6 @@ Connect = Callable[[Path], ApiClient]  # run directory -> client
 
 def connect(run_dir: Path) -> ApiClient:
     """A client with the library's own rate limit (reference config.md 6.1)."""
-    from shared.kube.client import kube_client
-
     return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 from bus.manifest import prepare_run_dir
 from services.kubelet.configuration import SUPERVISORD_CONF, packaged_text, render
 from services.kubelet.console import Console
+from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.flags import FlagsRefusedError, flag_lines, parse_flags
-from shared.config.loader import evaluate
+from shared.config.flag_lines import flag_lines
+from shared.config.flags import FlagsRefusedError, parse_flags
 from shared.config.nested import value_of
 from shared.config.places import find_arguments, find_places
 from shared.config.resolve import Resolved

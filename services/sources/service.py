@@ -14,6 +14,7 @@ from services.sources.cluster import Cluster
 from services.sources.desired_set import DesiredSet
 from services.sources.static_pods import StaticPods
 from services.sources.troubles import Troubles
+from shared.kube.client import kube_client
 from shared.kube.interface import ApiClient
 
 LOOP = "sources"
@@ -28,7 +29,6 @@ def build(context: Context) -> "Sources":
     config = context.config
     if not config.joins_cluster:
         return Sources(context, None)
-    from shared.kube.client import kube_client  # aiohttp's 12 MiB are spared where there is no cluster
 
     def client() -> ApiClient:
         qps, burst = config.kube_api_qps, config.kube_api_burst

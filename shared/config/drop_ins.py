@@ -5,6 +5,7 @@ Decides which files count and in what order; what they say is merged in `layers`
 
 import itertools
 import os
+import select
 import stat
 from dataclasses import dataclass, field
 
@@ -128,8 +129,6 @@ def read_text(file: str, findings: Findings, place: str) -> str | None:
 
 def _await_writer(fd: int) -> None:
     """Until the pipe has something or ends, for so long. Raises TimeoutError."""
-    import select
-
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     if not poll.poll(_PATIENCE):

@@ -1,17 +1,14 @@
-"""How flags are written back: the text of a value, a bad text in a message, the `FLAG:` lines (config.md 5.13).
+"""How the values of flags are written back: as Go's flags print them, and a bad one in a message. Pure.
 
-Pure. Knows no grammar of the command line; secrets never leave it.
+Knows no grammar of the command line.
 """
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shared.config.fields import FlagKind
 from shared.klog import go_quote
-
-if TYPE_CHECKING:
-    from shared.config.flags import Flags
 
 _LONGEST_SHOWN = 200  # characters of a bad value
 MASKED = "<masked>"
@@ -61,27 +58,3 @@ def _csv_field(text: str) -> str:
 def _taint_text(taint: Mapping[str, str]) -> str:
     value = taint.get("value", "")
     return f"{taint['key']}{'=' if value else ''}{value}:{taint['effect']}"
-
-
-def flag_lines(flags: "Flags", merged: Mapping[str, Any] | None = None) -> list[str]:
-    """One `FLAG: --name="value"` record per flag, alphabetically: what the command line gave, or the default of it.
-
-    `merged` maps dotted keys to values that hold instead of the defaults, for drop-ins without a configuration file.
-    """
-    from shared.config.flag_table import FLAGS
-
-    lines = []
-    for name, flag in FLAGS.items():
-        given = flags.fields if flag.key else flags.own
-        key = flag.key or name
-        if name == "help":
-            text = "true" if flags.asks_help else "false"
-        elif name == "version":
-            text = flags.version or "false"
-        elif flag.secret and given.get(key):
-            text = MASKED
-        else:
-            default = merged[key] if merged and flag.key and merged.get(key) is not None else flag.default
-            text = value_text(flag.kind, given.get(key, default))
-        lines.append(f"FLAG: --{name}={go_quote(text)}")
-    return lines

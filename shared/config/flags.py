@@ -10,12 +10,10 @@ from typing import Any
 from shared.config.fields import FlagKind
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
-from shared.config.flag_text import MASKED, flag_lines, shown
+from shared.config.flag_text import MASKED, shown
 from shared.config.flag_values import IGNORED, parse_value
 from shared.config.spelling import cannot_stand, closest
 from shared.klog import go_quote
-
-__all__ = ["Flags", "FlagsRefusedError", "flag_lines", "parse_flags"]
 
 _SHORTHANDS = {flag.shorthand: flag for flag in FLAGS.values() if flag.shorthand}
 _LONGEST = 131072  # bytes of one argument; Linux passes no longer one to a program

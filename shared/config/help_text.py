@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 from shared.config.flag_text import value_text
+from shared.config.gate_table import ALL_ALPHA, GATES, Stage
 from shared.klog import go_quote
 from shared.version import KUBERNETES_RELEASE
 
@@ -62,8 +63,6 @@ def _description(flag: Flag) -> str:
 
 def gate_lines() -> list[str]:
     """`Name=true|false (BETA - default=true)` for every gate that is neither GA nor deprecated, alphabetically."""
-    from shared.config.gate_table import ALL_ALPHA, GATES, Stage
-
     lines = []
     for name, gate in sorted(GATES.items()):
         stage = (Stage.ALPHA if name == ALL_ALPHA else Stage.BETA) if gate.stage is Stage.ALL else gate.stage

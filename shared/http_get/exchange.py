@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 
 from shared.http_get.dialing import dial, hang_up, reason
+from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError
 from shared.http_get.request import HttpTarget
 from shared.http_get.response import MalformedAnswerError, ResponseHead, chunk_size, parse_head
 
@@ -63,8 +64,6 @@ async def _exchange_http2(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
 ) -> tuple[ResponseHead, bytes]:
-    from shared.http_get.http2 import Exchange, ProtocolError, StreamRefusedError  # a library that few need
-
     talk = Exchange()
     wanted, problem = 0, ""
     try:

@@ -203,14 +203,6 @@ def test_no_process_keeps_the_packages_of_the_child() -> None:
     assert not {"kubernetes", "cryptography"} & set(modules)
 
 
-def test_bootstrap_does_without_the_http_client_until_it_asks_for_something() -> None:
-    code = "import sys, services.bootstrap.service; print(*sys.modules)"
-    command = [str(CHECKOUT / ".venv/bin/python"), "-c", code]
-    modules = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
-    assert "services.bootstrap.certificate_keeper" in modules
-    assert "aiohttp" not in modules
-
-
 @pytest.mark.parametrize("moved", [False, True], ids=["removed", "moved away"])
 async def test_a_directory_that_was_replaced_is_followed_on(agent: Agent, moved: bool) -> None:
     directory = agent.home / "etc"

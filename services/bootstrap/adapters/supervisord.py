@@ -10,6 +10,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xmlrpc.client import ServerProxy
+
+from supervisor.xmlrpc import SupervisorTransport
 
 from services.generation import supervisor_process
 
@@ -62,10 +65,6 @@ class Supervisord:
             raise SupervisordError(f"supervisord at {self._url}: {error}") from error
 
     def _connect(self) -> Any:
-        from xmlrpc.client import ServerProxy
-
-        from supervisor.xmlrpc import SupervisorTransport
-
         transport = SupervisorTransport(None, None, serverurl=self._url)
         return ServerProxy("http://127.0.0.1", transport=transport)
 

@@ -3,6 +3,7 @@
 import logging
 
 from services.pleg.adapters.probe_exec import probe_exec
+from services.pleg.adapters.probe_grpc import probe_grpc
 from services.pleg.adapters.probe_http import probe_http
 from services.pleg.adapters.probe_tcp import probe_tcp
 from services.pleg.core.probe_outcome import Outcome
@@ -48,8 +49,6 @@ class ProbeTrier:
             case TcpHandler(host, int(port)) if host or address:
                 return await probe_tcp(host or address, port, spec.timeout)
             case GrpcHandler(int(port), service) if address:
-                from services.pleg.adapters.probe_grpc import probe_grpc  # with h2, a library that few nodes need
-
                 return await probe_grpc(address, port, service, spec.timeout)
             case HttpHandler(port=str(problem)) | TcpHandler(port=str(problem)) | GrpcHandler(port=str(problem)):
                 return Outcome(Verdict.ERROR, problem)

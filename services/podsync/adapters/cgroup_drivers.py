@@ -7,16 +7,14 @@ at it next, as long as nothing is in it.
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from services.podsync.adapters import cgroup_files, cgroup_removal, cgroups
 from services.podsync.adapters.cgroups import Hierarchies
+from services.podsync.adapters.systemd_units import SystemdUnits
 from services.podsync.core.cgroup_names import CGROUPFS, SYSTEMD, unit_of
 from services.podsync.core.pod_cgroup import CgroupValues
 from services.podsync.core.systemd_properties import limit_properties, slice_properties
-
-if TYPE_CHECKING:
-    from services.podsync.adapters.systemd_units import SystemdUnits
 
 
 class Driver(Protocol):
@@ -115,6 +113,4 @@ def driver_called(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]
     """The driver `cgroupfs` or `systemd`. Must be called in the event loop."""
     if name != SYSTEMD:
         return CgroupfsDriver(hierarchies, tuple(page_sizes))
-    from services.podsync.adapters.systemd_units import SystemdUnits  # 2 MiB that nobody else needs
-
     return SystemdDriver(hierarchies, tuple(page_sizes), SystemdUnits())

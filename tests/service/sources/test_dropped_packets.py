@@ -9,7 +9,6 @@ import pytest
 from services.launch import Context
 from services.sources.clients import Clients
 from services.sources.service import build
-from shared.kube import client as http
 from shared.kube import paths
 from shared.kube.interface import ApiUnansweredError
 from tests.fakes.virtual_time import on_virtual_time
@@ -133,7 +132,7 @@ async def test_node_and_pods_have_a_rate_limit_of_their_own(tmp_path: Path, monk
         made.append(config)
         return object()
 
-    monkeypatch.setattr(http, "kube_client", kube_client)
+    monkeypatch.setattr("services.sources.service.kube_client", kube_client)
     monkeypatch.setattr("services.sources.service.Sources", lambda context, clients: given.append(clients))
     node = ClusterNode(tmp_path, kube_api_qps=7, kube_api_burst=9)
     build(Context("sources", node.config, node.network.bus("sources"), node.clock, asyncio.Event()))

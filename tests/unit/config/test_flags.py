@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.config.flag_lines import flag_lines
 from shared.config.flag_table import FLAGS
-from shared.config.flag_text import flag_lines
 from shared.config.flags import Flags, FlagsRefusedError, parse_flags
 from shared.config.help_text import version_text
 from shared.version import KUBERNETES_RELEASE

@@ -6,8 +6,9 @@ import pytest
 
 from shared.config.field_table import FIELDS
 from shared.config.fields import FlagKind
+from shared.config.flag_lines import flag_lines
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
-from shared.config.flag_text import flag_lines, value_text
+from shared.config.flag_text import value_text
 from shared.config.flag_values import parse_value
 from shared.config.flags import Flags, FlagsRefusedError, parse_flags
 from shared.config.help_text import help_text

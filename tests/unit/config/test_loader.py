@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import evaluate
 from tests.unit.examples import examples
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -19,7 +19,7 @@ LONGEST = 256 * 1024 - len(HEAD) - 100
 MEASURE = """
 import json, resource, sys, time
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import evaluate
+from shared.config.evaluation import evaluate
 
 def attempt(arguments):
     try:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError, Findings
-from shared.config.loader import encode_effective, evaluate, load_effective
+from shared.config.loader import encode_effective, load_effective
 from shared.config.node_settings import node_ips, node_labels, parse_address, parse_cpus
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

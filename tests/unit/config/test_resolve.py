@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.loader import encode_effective, evaluate, load_effective, load_generation
+from shared.config.loader import encode_effective, load_effective, load_generation
 from shared.config.nested import value_of
 from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError

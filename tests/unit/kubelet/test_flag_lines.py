@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from services.kubelet.evaluation import merged_values
-from shared.config.flags import flag_lines
-from shared.config.loader import evaluate
+from shared.config.evaluation import evaluate
+from shared.config.flag_lines import flag_lines
 
 DOCUMENT = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -119,10 +117,3 @@ async def test_a_body_that_breaks_off_is_no_verdict(tls: ssl.SSLContext) -> None
     async with serving(tls, answer("200", reset)) as (port, _):
         problem = "stream terminated by RST_STREAM with error code: CANCEL"
         assert await get(port) == Outcome(Verdict.ERROR, problem, "failure")
-
-
-def test_the_library_is_not_loaded_before_it_is_needed() -> None:
-    code = "import sys, services.pleg.service, services.podsync.service; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "shared.http_get.exchange" in loaded
-    assert not {"h2", "hpack", "hyperframe", "shared.http_get.http2"} & set(loaded)

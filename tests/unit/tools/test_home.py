@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.config.loader import evaluate
+from shared.config.evaluation import evaluate
 from shared.errors import OperatorError
 from tools.home import CHECKOUT, Home, render_supervisord_conf
 from tools.leftovers import check_marker, remove_home

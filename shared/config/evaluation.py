@@ -1,0 +1,63 @@
+"""Evaluates a configuration: flags, the files they name and the machine, to one result with every problem.
+
+For bootstrap, `kubelet` and the command; services load the outcome by `loader`. Decides nothing about values; that is
+`resolve`.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from shared.config.credential_providers import check_credential_providers
+from shared.config.document import read_documents
+from shared.config.drop_ins import DropIns, read_drop_ins, read_text
+from shared.config.effective import CredentialProvider
+from shared.config.findings import WARNING, ConfigurationRefusedError, Finding, Findings
+from shared.config.flags import parse_flags
+from shared.config.machine import look_at_machine
+from shared.config.places import find_places
+from shared.config.resolve import Resolved, Sources, resolve
+from shared.config.settings import absolute
+
+
+def evaluate(arguments: list[str]) -> Resolved:
+    """Flags, the files they name, and defaults to one result. Raises ConfigurationRefusedError with every problem."""
+    try:
+        return _evaluate(arguments)
+    except FileNotFoundError as error:
+        if error.filename is not None:
+            raise
+        what = "paths that do not begin with / are read from the working directory, which no longer exists"
+        raise ConfigurationRefusedError((f"{what} (start from another directory, or write such paths out)",)) from error
+
+
+def _evaluate(arguments: list[str]) -> Resolved:
+    flags, findings = parse_flags(arguments), Findings()
+    file, directory = flags.own.get("config", ""), flags.own.get("config-dir", "")
+    documents = []
+    if file and (text := read_text(file, findings, "--config")) is not None:
+        documents = read_documents(text, file, findings)
+        if not documents and not findings.found:
+            remedy = "write a KubeletConfiguration into it, or leave out --config"
+            findings.add("", "is empty", remedy, place=file)
+    drop_ins = read_drop_ins(directory, findings) if directory else DropIns()
+    sources = Sources(file, documents, directory, drop_ins.documents)
+    providers, plugins = (flags.own.get(f"image-credential-provider-{name}", "") for name in ("config", "bin-dir"))
+
+    found: list[CredentialProvider] = []
+
+    def check_providers(gates: Mapping[str, bool], findings: Findings) -> None:
+        found.extend(check_credential_providers(providers, plugins, gates, findings))
+
+    facts = look_at_machine()
+    resolved = resolve(sources, flags, find_places(), socket.gethostname(), facts, findings, check_providers)
+    bin_dir = absolute(plugins)
+    config = replace(resolved.config, credential_providers=tuple(found), credential_provider_bin_dir=bin_dir)
+    resolved = replace(resolved, config=config, ignored_drop_ins=tuple(drop_ins.ignored))
+    resolv_conf = resolved.config.resolv_conf
+    if resolv_conf and not Path(resolv_conf).exists():
+        what = f"{resolv_conf} does not exist: pods with the node's DNS cannot start"
+        found_too = (*resolved.found, Finding(WARNING, "resolvConf", what, "create it"))
+        return replace(resolved, found=found_too)
+    return resolved
