@@ -16,6 +16,21 @@ class CertificateState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RenewCredentials:
+    """Request to bootstrap: the API server answered 401 to the credentials of this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialsRenewal:
+    """Answer to RenewCredentials. `due`: the exec plugin is run again now or soon; otherwise there is nothing to run,
+    or other credentials are in force already."""
+
+    due: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class GetManifest:
     """Request to bootstrap: the manifest of socket addresses; the same content as the manifest file."""
 

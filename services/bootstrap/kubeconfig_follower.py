@@ -1,5 +1,7 @@
 """Follows the kubeconfig, the files it names and the end of what a plugin gave; brings new credentials into force.
 
+A plugin is also run again when a service reports that the API server refused what it gave (RenewCredentials).
+
 A bad edit or a failed renewal is a log line and a trouble; the credentials in force stay, and it is tried again. So it
 is where there are none yet, because a plugin failed at the first start.
 """
@@ -12,9 +14,10 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
+from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import resolve_ordinary
-from services.bootstrap.core.renewal import retry_delay, seconds_until_renewal
+from services.bootstrap.core.renewal import RefusalPace, retry_delay, seconds_until_renewal
 from services.bootstrap.credential_door import report_not_renewed
 from services.bootstrap.front_door import BootstrapDoor, changed_since
 from services.launch import Context
@@ -42,11 +45,30 @@ class KubeconfigFollower:
         if self._last_problems:
             context.bus.trouble("kubeconfig", self._last_problems[0])
         self._changed = asyncio.Event()
+        self._pace, self._rerun = RefusalPace(), False  # _rerun: a run after a 401 is waited for
+        context.bus.answer(RenewCredentials, self._renew)
         self._missing: set[Path] = set()  # directories that are not there
         self._lost = False  # a directory is another one than the one we watch
 
     def wake(self) -> None:
         """Something changed that no directory may tell of."""
+        self._changed.set()
+
+    async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:
+        """Run the plugin again for credentials that the API server refused, unless others are in force by now."""
+        present = await asyncio.to_thread(self._door.credentials.files.present)
+        if not self._report.plugin or present is None or present.version != request.version:
+            return CredentialsRenewal(due=False)
+        if not self._rerun:
+            self._rerun = True
+            now = self._context.clock.monotonic()
+            asyncio.get_running_loop().call_later(self._pace.due_in(now), self._run_plugin)
+        return CredentialsRenewal(due=True)
+
+    def _run_plugin(self) -> None:
+        log.info("the API server refuses what the exec plugin of %s gave: it is run again", self._kubeconfig)
+        self._rerun = False
+        self._pace.ran(self._context.clock.monotonic())
         self._changed.set()
 
     async def run(self) -> None:
@@ -140,4 +162,4 @@ class KubeconfigFollower:
         self._last_problems = report.problems
         self._context.bus.trouble("kubeconfig", report.problems[0])
         files = tuple(dict.fromkeys((*report.files, *self._report.files[:16])))
-        self._report = KubeconfigReport(files=files, expires_at=self._report.expires_at)
+        self._report = KubeconfigReport(files=files, expires_at=self._report.expires_at, plugin=self._report.plugin)

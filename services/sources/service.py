@@ -9,6 +9,7 @@ from bus.event_recorder import EventRecorder
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.launch import Context
+from services.refused_credentials import RefusedCredentials
 from services.sources.clients import Clients
 from services.sources.cluster import Cluster
 from services.sources.desired_set import DesiredSet
@@ -30,10 +31,14 @@ def build(context: Context) -> "Sources":
     if not config.joins_cluster:
         return Sources(context, None)
 
+    refused = RefusedCredentials(context.bus)
+
     def client() -> ApiClient:
         qps, burst = config.kube_api_qps, config.kube_api_burst
         # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
-        return kube_client(config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0)
+        return kube_client(
+            config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0, refused=refused
+        )
 
     return Sources(context, Clients(node=client(), objects=client()))
 

@@ -14,6 +14,7 @@ from bus.messages.status import StatusWritten
 from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_of
 from services.generation import supervisor_generation, supervisor_process
 from services.launch import Context
+from services.refused_credentials import RefusedCredentials
 from services.status.adapters.host import Host, ThisHost
 from services.status.agent_record import AgentRecord
 from services.status.clients import Clients
@@ -29,7 +30,7 @@ from services.status.reviews import Reviews
 from services.status.systemd import Systemd
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
-from shared.kube.client import kube_client
+from shared.kube.client import KubeClient, kube_client
 from shared.timestamps import rfc3339_micro
 
 _log = logging.getLogger(__name__)
@@ -43,22 +44,28 @@ SLOW = 60.0  # seconds: as long as an API server lets a request run by itself
 
 def build(context: Context) -> "Status":
     """The service for `services.launch`."""
-    clients = clients_of(context.config) if context.config.joins_cluster else None
+    refused = RefusedCredentials(context.bus)
+    clients = clients_of(context.config, refused) if context.config.joins_cluster else None
     return Status(context, clients, generation=supervisor_generation())
 
 
-def clients_of(config: EffectiveConfig) -> Clients:
-    """The clients of a cluster member, none of them connected yet."""
+def clients_of(config: EffectiveConfig, refused: Callable[[int], None]) -> Clients:
+    """The clients of a cluster member, none of them connected yet. `refused` takes the version of credentials that got
+    a 401."""
     run_dir, patience = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
-    kube = kube_client(run_dir, qps=config.kube_api_qps, burst=config.kube_api_burst, timeout=SLOW)
-    reviews = kube_client(run_dir, qps=config.kube_api_qps, burst=config.kube_api_burst, timeout=SLOW)
+
+    def client(qps: float, burst: int, timeout: float = SLOW) -> KubeClient:
+        return kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused)
+
+    kube = client(config.kube_api_qps, config.kube_api_burst)
+    reviews = client(config.kube_api_qps, config.kube_api_burst)
     return Clients(
-        heartbeat=kube_client(run_dir, qps=NO_LIMIT, burst=0, timeout=patience),
+        heartbeat=client(NO_LIMIT, 0, patience),
         kube=kube,
         tokens=kube.behind(),
         reviews=reviews,
         token_reviews=reviews.behind(),
-        events=kube_client(run_dir, qps=config.event_record_qps, burst=config.event_burst, timeout=SLOW),
+        events=client(config.event_record_qps, config.event_burst),
     )
 
 

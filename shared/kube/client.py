@@ -5,7 +5,7 @@ Implements `shared.kube.interface.ApiClient`; reference config.md 6.1 and 6.2. O
 
 import asyncio
 import platform
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -31,6 +31,7 @@ ATTEMPTS = 10  # further tries of a request that the server put off
 _PUT_OFF = 1.0  # seconds, where a 429 does not say how long
 _LATER = 30.0  # seconds by which our end of a watch comes after the server's
 _LARGEST = 256 * 2**20  # bytes of one answer
+Refused = Callable[[int], None]
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
@@ -42,15 +43,19 @@ def kube_client(
     timeout: float,
     clock: Clock | None = None,
     attempts: int = ATTEMPTS,
+    refused: Refused | None = None,
 ) -> "KubeClient":
     """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds;
-    `attempts`: how often a request that the server put off is tried again.
+    `attempts`: how often a request that the server put off is tried again; `refused`: called with the version of
+    credentials that got a 401 while no others were there.
 
     Needs nothing to be there yet: while bootstrap has written no credentials, requests raise ApiUnreachableError.
     """
-    return KubeClient(
+    client = KubeClient(
         Path(run_dir), qps=qps, burst=burst, timeout=timeout, clock=clock or SystemClock(), attempts=attempts
     )
+    client.refused = refused
+    return client
 
 
 def user_agent() -> str:
@@ -70,6 +75,7 @@ class KubeClient:
         self._timeout, self._clock, self._attempts = timeout, clock, attempts
         self._queue = RequestQueue(qps, burst, clock)
         self._urgency = Urgency.FIRST
+        self.refused: Refused | None = None
         self._user_agent = user_agent()
         self._connection: Connection | None = None
         self._closed = False
@@ -81,7 +87,7 @@ class KubeClient:
         other = KubeClient(
             self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock, attempts=self._attempts
         )
-        other._queue, other._urgency = self._queue, Urgency.LATER
+        other._queue, other._urgency, other.refused = self._queue, Urgency.LATER, self.refused
         return other
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
@@ -199,6 +205,8 @@ class KubeClient:
             if error.code == 401 and not renewed and await self._look_again(connection):
                 renewed = True
                 continue
+            if error.code == 401 and self.refused is not None:
+                self.refused(connection.credentials.version)
             wait = _wait_before_retry(error, response.headers.get("Retry-After"))
             if wait is None or put_off >= self._attempts or asyncio.get_running_loop().time() + wait > deadline:
                 raise error

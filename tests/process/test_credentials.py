@@ -10,6 +10,7 @@ import pytest
 
 from bus.manifest import read_manifest
 from bus.messages.beat import Beat, GetHealth
+from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from bus.node import ask_once
 from shared.kube.credentials import Credentials, load_credentials
 from tests.process.supervised import CHECKOUT, Agent, eventually
@@ -201,6 +202,31 @@ def test_no_process_keeps_the_packages_of_the_child() -> None:
     modules = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
     assert "services.bootstrap.adapters.kubeconfig" in modules
     assert not {"kubernetes", "cryptography"} & set(modules)
+
+
+async def test_a_plugin_without_an_expiry_is_run_again_when_the_api_server_refused_what_it_gave(agent: Agent) -> None:
+    runs = agent.home / "runs"
+    body = f"echo run >> {runs}\nn=$(wc -l < {runs})\n" + says({"token": "TOKEN"}).replace("'END'", "END")
+    join(agent, plugin(agent.home / "get", body.replace("TOKEN", "token-$n")))
+    agent.start()
+    logged(agent, "status", "dummy runs")
+
+    def token() -> str:
+        return Path(load_credentials(agent.run_dir).token_file).read_text()
+
+    async def refuse(version: int) -> bool:
+        request = RenewCredentials(version=version)
+        answer = await ask_once(read_manifest(agent.run_dir), "bootstrap", request, CredentialsRenewal, timeout=10)
+        return answer.due
+
+    first = load_credentials(agent.run_dir).version
+    before = token()
+    assert not await refuse(first + 1), "other credentials are in force by now"
+    answers = [await refuse(first) for _ in range(20)]
+    assert answers[0]
+    eventually(lambda: token() != before, "the plugin's next token is in force", 60)
+    assert not await refuse(first)
+    assert len(runs.read_text().splitlines()) == 2, "twenty refusals are one run"
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["removed", "moved away"])

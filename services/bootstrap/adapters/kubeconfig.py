@@ -48,6 +48,7 @@ class KubeconfigReport:
     absent: bool = False  # there is no such kubeconfig
     unreadable: bool = False  # nobody knows what is in it: it cannot be opened, or the look at it did not end
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
+    plugin: bool = False  # the material is an exec plugin's
     certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
     why_invalid: str = ""  # what is wrong with the user's own credentials where the managed pair takes their place
     cluster: dict[str, Any] = field(default_factory=dict)  # of the current context
@@ -126,7 +127,7 @@ def resolve(
         if not patience:
             return replace(report, certificate_ends=ends)
         material, expires_at = run_plugin_for(plain, shape, str(Path(kubeconfig).parent), patience)
-        return replace(report, material=material, expires_at=expires_at, certificate_ends=ends)
+        return replace(report, material=material, expires_at=expires_at, plugin=True, certificate_ends=ends)
     except ProblemError as error:
         cause = error.__cause__ if report == KubeconfigReport() else None  # the kubeconfig's own, and no file's in it
         absent = isinstance(cause, FileNotFoundError)

@@ -1,8 +1,9 @@
-"""When to ask an exec plugin again: before what it gave ends, and after a failure with growing pauses. Pure."""
+"""When to run an exec plugin again: before what it gave ends, after a failure, after a 401 to what it gave. Pure."""
 
 _FIRST, _LONGEST = 1.0, 60.0  # seconds
 _LONGEST_WITHOUT = 8.0  # seconds while there are no credentials at all: a node joins within ten of its network
 _SHARE = 0.8  # of the time that is left; the rest is for attempts that fail
+_FORGOTTEN = 600.0  # seconds after which a refusal is the first again
 _FARTHEST = 86400.0  # seconds; a machine that slept, or a clock that was set, is noticed within a day
 
 
@@ -20,3 +21,25 @@ def retry_delay(failures: int, *, without: bool = False) -> float | None:
     """
     longest = _LONGEST_WITHOUT if without else _LONGEST
     return min(_FIRST * 2.0 ** min(failures - 1, 16), longest) if failures > 0 else None
+
+
+class RefusalPace:
+    """Paces the runs that follow a 401: the first at once, each further one after a pause that doubles up to 60 s.
+
+    A plugin that gives the same again, or what is refused as well, is not run for every request. Monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._last = float("-inf")
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the plugin may be run for a refusal."""
+        if now - self._last > _FORGOTTEN:
+            self._runs = 0
+        pause = min(_FIRST * 2.0 ** min(self._runs, 16), _LONGEST) if self._runs else 0.0
+        return max(0.0, self._last + pause - now)
+
+    def ran(self, now: float) -> None:
+        """It is run now."""
+        self._runs, self._last = self._runs + 1, now

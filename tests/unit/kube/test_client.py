@@ -244,6 +244,28 @@ async def test_after_a_401_newer_credentials_are_tried_once(tmp_path: Path) -> N
     assert len(server.requests) == 3
 
 
+async def test_credentials_that_are_refused_while_there_are_no_others_are_reported(tmp_path: Path) -> None:
+    reported: list[int] = []
+    async with serving() as server, client_of(tmp_path) as client:
+        client.refused = reported.append
+        put_credentials(tmp_path, 7, server.url, token_file=b"old")
+
+        async def answer(request: web.Request) -> web.Response:
+            if request.headers["Authorization"] == "Bearer old":
+                return status(401, "Unauthorized", "Unauthorized")
+            return status(403, "Forbidden", "no")
+
+        server.handler = answer
+        for asking in (client, client.behind()):
+            with pytest.raises(ApiStatusError):
+                await asking.get("/x")
+            await asking.drop_connections()
+        put_credentials(tmp_path, 8, server.url, token_file=b"new")
+        with pytest.raises(ApiStatusError):
+            await client.get("/x")
+    assert reported == [7, 7]
+
+
 async def test_a_proxy_is_asked_and_its_password_never_told(tmp_path: Path) -> None:
     async with client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, "https://api.test:6443", proxy_url="http://joe:hidden@127.0.0.1:1")

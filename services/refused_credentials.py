@@ -1,0 +1,30 @@
+"""Reports to bootstrap that the API server refused the credentials in force, so that an exec plugin is run again.
+
+For the services with an API client. A report that is lost is made again with the next refusal.
+"""
+
+import asyncio
+import contextlib
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
+
+_PATIENCE = 10.0  # seconds
+
+
+class RefusedCredentials:
+    """Call it with the version of credentials that got a 401, as often as that happens: one report is under way at a
+    time."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._reporting: asyncio.Task[None] | None = None
+
+    def __call__(self, version: int) -> None:
+        """Begin a report unless one is under way."""
+        if self._reporting is None or self._reporting.done():
+            self._reporting = asyncio.create_task(self._report(version), name="refused credentials")
+
+    async def _report(self, version: int) -> None:
+        with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next refusal reports it again
+            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _PATIENCE)
