@@ -26,9 +26,10 @@ Answers
 
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
-    it was first seen. One record for all API pods under `<root dir>/sources/pods/`: when each was first seen. Written
-    before the pod is published; a file's is removed after its removal is published. Nothing else of the API server is
-    kept on disk, least of all a Secret.
+    it was first seen and the path that its UID is made from: that of its first file, while its content stays. One
+    record for all API pods under `<root dir>/sources/pods/`: when each was first seen. Written before the pod is
+    published; a file's is removed after its removal is published. Nothing else of the API server is kept on disk, least
+    of all a Secret.
 
 On restart
     The records are read, then the path and the API server. An unchanged file or object gives the same pod with the same

@@ -75,15 +75,16 @@ class StaticPods:
             self._troubles.say("records", f"the records of the manifests cannot be read: {error}")
             return
         newer = []
-        for path, record in records.items():
-            pod = decode(record, node_name=self._config.node_name)
-            if pod is None:
+        for path, record in sorted(records.items()):
+            decoded = decode(record, path, node_name=self._config.node_name)
+            if decoded is None:
                 if is_newer(record):
                     newer.append(path)
                 else:
                     await self._drop_record(path)
                 continue
-            self._source.remember(path, pod)
+            pod, origin = decoded
+            self._source.remember(path, pod, origin)
             self._desired.pods.remember(objects.uid(pod), objects.annotations(pod).get(SEEN, ""))
             self._recorded[path] = pod
         if newer:
@@ -100,6 +101,9 @@ class StaticPods:
         self._troubles.say("inotify", self._watch.arm())
         try:
             files = await asyncio.to_thread(self._files.look)
+            if self._source.lacks(files):
+                # A file renamed while the directory was listed may be missing under both names: it is there now.
+                files = await asyncio.to_thread(self._files.look)
         except OSError as error:
             path = self._config.static_pod_path
             line = f"{path}: cannot be listed: {error.strerror}; the pods known from it stay"
@@ -125,7 +129,7 @@ class StaticPods:
             if pod is None or self._recorded.get(path) == pod:
                 continue
             try:
-                await asyncio.to_thread(self._records.save, path, encode(pod))
+                await asyncio.to_thread(self._records.save, path, encode(pod, self._source.origin(path)))
                 self._recorded[path] = pod
             except OSError as error:
                 line = f"the record of {path} cannot be saved: {error}"

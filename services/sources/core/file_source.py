@@ -1,7 +1,8 @@
 """Which pod each manifest file stands for now, and what is wrong with which file (reference pods.md 1.3).
 
-Knows contents and names only, not how files are found or read. One rule goes further than the Go kubelet: while a file
-exists, its last good pod stays, however often the path is listed.
+Knows contents and names only, not how files are found or read. Two rules go further than the Go kubelet: while a file
+exists, its last good pod stays, however often the path is listed; and a pod whose manifest moves to another file keeps
+its UID, so that nothing of it restarts.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,6 +49,8 @@ class Listing:
 @dataclass
 class _Known:
     pod: Object | None = None  # the last good one
+    origin: str = ""  # the path its UID is made from: that of the file it was first published from
+    document: Any = None  # what it was made from; None = it is that of a record
     content: bytes | None = None  # the last one judged
     said: str = ""  # the reason last reported of `content`
     reason: str = ""  # what is wrong with `content`, "" = nothing
@@ -56,14 +59,26 @@ class _Known:
 
 @dataclass
 class FileSource:
-    """The static pod path's files. `make_pod` turns a decoded document and a path into the defaulted pod."""
+    """The static pod path's files. `make_pod` turns a decoded document and the path that its UID is made from into the
+    defaulted pod."""
 
     make_pod: Callable[[Any, str], Object]
     _known: dict[str, _Known] = field(default_factory=dict)
+    _listed: dict[str, tuple[str, str]] = field(default_factory=dict)  # full name -> UID and origin in the last listing
 
-    def remember(self, path: str, pod: Object) -> None:
-        """Take over what an earlier life published from this file, until the file says otherwise."""
-        self._known[path] = _Known(pod=pod)
+    def remember(self, path: str, pod: Object, origin: str) -> None:
+        """Take over what an earlier process published from this file, until the file says otherwise. Call it in the
+        order of the paths."""
+        self._known[path] = _Known(pod=pod, origin=origin)
+        self._listed[objects.full_name(pod)] = (objects.uid(pod), origin)
+
+    def origin(self, path: str) -> str:
+        """The path that the UID of this file's pod is made from."""
+        return self._known[path].origin
+
+    def lacks(self, files: Mapping[str, ManifestFile]) -> bool:
+        """A file that has a pod is not among these."""
+        return any(known.pod is not None and path not in files for path, known in self._known.items())
 
     def look(self, files: Mapping[str, ManifestFile], *, full: bool) -> Listing:
         """Judge all files there are now, by path. `full`: the periodic look, which also takes a file that has been held
@@ -93,7 +108,9 @@ class FileSource:
             return
         known.content, known.said = file.content, ""
         try:
-            known.pod, known.reason = self.make_pod(read_document(file.content), file.path), ""
+            document = read_document(file.content)
+            known.pod, known.reason = self.make_pod(document, file.path), ""
+            known.document, known.origin = document, file.path
         except (UnreadableManifestError, InvalidPod) as error:
             known.reason = str(error).replace("\n", "; ")
 
@@ -106,15 +123,28 @@ class FileSource:
             if path in losers:
                 reason = f"{losers[path]} has the same pod and wins, being the later file name"
             elif known.pod is not None:
-                pods[path] = known.pod
+                pods[path] = self._same_uid(known, known.pod)
             if reason:
                 problems.append(Problem(path, reason, pods.get(path)))
+        listed = ((pod, self._known[path].origin) for path, pod in pods.items())
+        self._listed = {objects.full_name(pod): (objects.uid(pod), origin) for pod, origin in listed}
         fresh = tuple(problem for problem in problems if self._known[problem.path].said != problem.reason)
         for known in self._known.values():
             known.said = ""
         for problem in problems:
             self._known[problem.path].said = problem.reason
         return Listing(pods, tuple(problems), fresh)
+
+    def _same_uid(self, known: _Known, pod: Object) -> Object:
+        """The pod, with the UID of the one listed last under its name where that was made from the same content."""
+        uid, origin = self._listed.get(objects.full_name(pod), ("", known.origin))
+        if origin == known.origin or known.document is None:
+            return pod
+        same = self.make_pod(known.document, origin)
+        if objects.uid(same) != uid:
+            return pod
+        known.pod, known.origin = same, origin
+        return same
 
     def _duplicates(self) -> dict[str, str]:
         """Paths whose pod another file displaces: the last in lexical order wins a pod name, or a UID."""

@@ -11,20 +11,22 @@ from shared.model.objects import Object
 VERSION = 1
 
 
-def encode(pod: Object) -> dict[str, Any]:
-    """The record of the pod last published from a file, with its first-seen annotation."""
-    return {"version": VERSION, "pod": pod}
+def encode(pod: Object, origin: str) -> dict[str, Any]:
+    """The record of the pod last published from a file, with its first-seen annotation. `origin`: the path that its UID
+    is made from."""
+    return {"version": VERSION, "pod": pod, "origin": origin}
 
 
-def decode(record: dict[str, Any], *, node_name: str) -> Object | None:
-    """The inverse of `encode`; None for something else, or for a node of another name."""
+def decode(record: dict[str, Any], path: str, *, node_name: str) -> tuple[Object, str] | None:
+    """The inverse of `encode`, of the record of the file at `path`; None for something else, or for a node of another
+    name."""
     match record:
         case {
             "version": int(version),
             "pod": {"metadata": {"uid": str(uid), "name": str(), "namespace": str()}, "spec": {"nodeName": str(node)}},
         } if version >= VERSION and uid and node == node_name:
-            pod: Object = record["pod"]
-            return pod
+            origin = record.get("origin")
+            return record["pod"], origin if isinstance(origin, str) else path
     return None
 
 

@@ -12,6 +12,8 @@ from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED, events_of
 from services.launch import Context
+from services.sources.adapters.manifest_files import ManifestFiles
+from services.sources.core.file_source import ManifestFile
 from services.sources.service import build
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
@@ -132,6 +134,43 @@ async def test_added_edited_and_removed_files_are_noticed_without_a_rescan(node:
         (node.manifests / "web.yaml").unlink()
         await node.desired.until(lambda state: not state)
     assert node.desired.said == [f"put {old}", f"delete {old}", f"put {new}", f"delete {new}"]
+
+
+async def test_a_manifest_that_is_moved_or_saved_again_changes_nothing(node: Node) -> None:
+    async with node.sources():
+        node.write("web.yaml", manifest("web"))
+        (uid,) = await node.desired.until(bool)
+        for number in range(20):  # by names before and after the present one, as the directory lists them
+            (node.manifests / "web.yaml").rename(node.manifests / f"{number % 2 * 'x'}{number}.yaml")
+            (node.manifests / f"{number % 2 * 'x'}{number}.yaml").rename(node.manifests / "web.yaml")
+        (node.manifests / "web.yaml").rename(node.manifests / "moved.yaml")
+        node.write("moved.yaml", manifest("web") + "# saved again\n")
+        node.write("last.yaml", manifest("last"))
+        await node.desired.until(lambda state: pod_names(state) == ["last-node1", "web-node1"])
+    async with node.sources():
+        await node.desired.until_complete()
+        node.write("later.yaml", manifest("later"))
+        await node.desired.until(lambda state: len(state) == 3)
+    assert [said for said in node.desired.said if uid in said] == [f"put {uid}"]
+
+
+async def test_a_file_missed_by_one_listing_of_the_directory_is_not_gone(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename while the directory is listed can hide a file under both of its names."""
+    look, hidden = ManifestFiles.look, [False]
+
+    def look_past(files: ManifestFiles) -> dict[str, ManifestFile]:
+        hidden[0] = not hidden[0]
+        return {} if hidden[0] else look(files)
+
+    async with node.sources():
+        node.write("web.yaml", manifest("web"))
+        (uid,) = await node.desired.until(bool)
+        monkeypatch.setattr(ManifestFiles, "look", look_past)
+        node.write("more.yaml", manifest("more"))
+        await node.desired.until(lambda state: len(state) == 2)
+    assert f"delete {uid}" not in node.desired.said
 
 
 async def test_a_file_renamed_into_place_and_a_link_are_noticed(node: Node, tmp_path: Path) -> None:

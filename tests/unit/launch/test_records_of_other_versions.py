@@ -82,8 +82,8 @@ def test_the_last_release_understands_the_pods_of_this_version(tmp_path: Path) -
 
 def test_manifests_are_understood_in_both_directions(tmp_path: Path) -> None:
     data = recorded("manifest", tmp_path)
-    assert manifest_records.decode(data, node_name="n1") == data["pod"]
-    assert readers.manifest(written(manifest_records.encode(POD), tmp_path)) == POD
+    assert manifest_records.decode(data, "/m", node_name="n1") == (data["pod"], "/m")
+    assert readers.manifest(written(manifest_records.encode(POD, "/m"), tmp_path)) == POD
 
 
 def test_first_seen_times_are_understood_in_both_directions(tmp_path: Path) -> None:
@@ -136,8 +136,8 @@ def test_a_backoff_that_is_not_understood_begins_anew_and_the_pod_is_kept() -> N
 
 def test_records_within_records_of_a_newer_version_count_as_far_as_they_are_understood() -> None:
     newer = {"version": 2, "more": 1}
-    assert manifest_records.decode({**newer, "pod": POD}, node_name="n1") == POD
-    assert manifest_records.decode({**newer, "pods": []}, node_name="n1") is None
+    assert manifest_records.decode({**newer, "pod": POD}, "/m", node_name="n1") == (POD, "/m")
+    assert manifest_records.decode({**newer, "pods": []}, "/m", node_name="n1") is None
     assert manifest_records.is_newer({**newer, "pods": []}) and not manifest_records.is_newer({"version": 1})
     assert first_seen.decode({**newer, "pods": {"u": "t"}}) == {"u": "t"}
     assert first_seen.is_beyond({**newer, "by_uid": {}}) and not first_seen.is_beyond({**newer, "pods": {}})

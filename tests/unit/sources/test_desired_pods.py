@@ -129,7 +129,13 @@ def test_without_any_source_the_set_is_complete_at_once() -> None:
 
 def test_a_record_comes_back_only_for_the_same_node_and_in_a_known_form() -> None:
     stored = {**pod("a"), "spec": {"nodeName": "n1"}}
-    assert decode(encode(stored), node_name="n1") == stored
-    assert decode(encode(stored), node_name="n2") is None
-    assert decode({**encode(stored), "version": 0}, node_name="n1") is None
-    assert decode({"version": 1, "pod": "nonsense"}, node_name="n1") is None
+    record = encode(stored, "/m/first")
+    assert decode(record, "/m/now", node_name="n1") == (stored, "/m/first")
+    assert decode(record, "/m/now", node_name="n2") is None
+    assert decode({**record, "version": 0}, "/m/now", node_name="n1") is None
+    assert decode({"version": 1, "pod": "nonsense"}, "/m/now", node_name="n1") is None
+
+
+def test_a_record_of_a_version_that_noted_no_origin_is_of_its_own_file() -> None:
+    stored = {**pod("a"), "spec": {"nodeName": "n1"}}
+    assert decode({"version": 1, "pod": stored}, "/m/now", node_name="n1") == (stored, "/m/now")

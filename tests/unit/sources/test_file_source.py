@@ -117,7 +117,61 @@ def test_a_file_that_grows_between_full_looks_is_not_taken(source: FileSource) -
 
 
 def test_what_an_earlier_life_published_bridges_a_file_that_is_broken_now(source: FileSource) -> None:
-    source.remember("a", make_pod({"name": "old"}, "a"))
-    source.remember("gone", make_pod({"name": "gone"}, "gone"))
+    source.remember("a", make_pod({"name": "old"}, "a"), "a")
+    source.remember("gone", make_pod({"name": "gone"}, "gone"), "gone")
     assert names(look(source, a="name: [")) == {"a": "old"}
     assert names(look(source, a="name: new")) == {"a": "new"}
+
+
+def uids(listing: Listing) -> list[str]:
+    return [pod["metadata"]["uid"] for pod in listing.pods.values()]
+
+
+class TestUID:
+    """A pod of the same content keeps its UID, so that nothing restarts."""
+
+    def test_of_a_manifest_moved_to_another_file(self, source: FileSource) -> None:
+        first = uids(look(source, a="name: one"))
+        assert uids(look(source, b="name: one")) == first
+        assert uids(look(source, c="name: one")) == first
+        assert source.origin("c") == "a"
+
+    def test_of_a_manifest_that_is_in_two_files_for_a_while(self, source: FileSource) -> None:
+        first = uids(look(source, b="name: one"))
+        assert uids(look(source, a="name: one", b="name: one")) == first
+        assert uids(look(source, a="name: one", b="name: one", c="name: one")) == first
+        assert uids(look(source, a="name: one")) == first
+
+    def test_of_a_moved_manifest_saved_again(self, source: FileSource) -> None:
+        first = uids(look(source, a="name: one"))
+        look(source, b="name: one")
+        assert uids(look(source, b="name: one # as before")) == first
+
+    def test_of_an_editor_that_renames_the_old_file_and_writes_a_new_one(self, source: FileSource) -> None:
+        first = uids(look(source, a="name: one"))
+        assert uids(look(source, a_old="name: one")) == first
+        assert uids(look(source, a_old="name: one", a="")) == first
+        assert uids(look(source, a_old="name: one", a="name: one")) == first
+        assert uids(look(source, a="name: one")) == first
+
+    def test_of_a_manifest_moved_while_sources_was_dead(self, source: FileSource) -> None:
+        first = make_pod({"name": "one"}, "z")
+        source.remember("a", first, "z")
+        assert uids(look(source, b="name: one")) == [first["metadata"]["uid"]]
+        assert source.origin("b") == "z"
+
+    def test_but_not_of_one_that_was_changed_or_gone_meanwhile(self, source: FileSource) -> None:
+        first = uids(look(source, a="{name: one, image: x}"))
+        second = uids(look(source, b="{name: one, image: y}"))
+        assert second != first
+        look(source)
+        assert uids(look(source, c="{name: one, image: y}")) != second
+
+    def test_nor_where_the_manifest_names_its_own(self, source: FileSource) -> None:
+        look(source, a="{name: one, uid: mine}")
+        assert uids(look(source, b="{name: one, uid: other}")) == ["other"]
+
+    def test_edited_and_edited_back_it_is_that_of_before(self, source: FileSource) -> None:
+        first = uids(look(source, a="{name: one, image: x}"))
+        look(source, a="{name: one, image: y}")
+        assert uids(look(source, a="{name: one, image: x}")) == first
