@@ -21,5 +21,7 @@ namespaces (`pods/<uid>/userns`).
 On restart: reads the checkpoint, publishes what it has taken on, looks at each pod in the runtime before it shows a
 status or does anything to it, and goes on with the next step; a call of the earlier life may have happened or not, and
 the look tells. A postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays
-undone, but a sleep goes on for the rest of its time. Nothing is killed as an orphan before the sources are complete.
+undone, but a sleep goes on for the rest of its time. Nothing is killed as an orphan before the sources are complete,
+but for a pod whose source lists another of its name. A static pod that was rejected is judged again when supervisord
+has been started since, not when podsync alone was.
 """

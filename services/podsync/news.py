@@ -32,7 +32,8 @@ from shared.model.runtime import RuntimePod
 
 
 class News:
-    """All followings of the service. `all_told` is called once, when sources and runtime have told all they know;
+    """All followings of the service. `all_told` is called once, when `pods.desired` and `runtime.pods` are complete and
+    the runtime's features, by which new pods are judged, are known;
     `node_observed` judges what pleg saw of the node and returns the pressure conditions that are True."""
 
     def __init__(
@@ -51,7 +52,7 @@ class News:
         self._node = bus.follow(NODE_OBJECT, self._on_node_object)
         bus.follow(PROBES_RESULTS, self._on_probes)
         self._probed: dict[str, str] = {}  # container id -> pod UID
-        self._complete = False
+        self._runtime_known = self._complete = False
 
     def _on_desired(self, change: Change[DesiredPod]) -> None:
         match change:
@@ -76,7 +77,7 @@ class News:
                 self._mark_complete()
 
     def _mark_complete(self) -> None:
-        if self.desired.complete and self.observed.complete and not self._complete:
+        if self.desired.complete and self.observed.complete and self._runtime_known and not self._complete:
             self._complete = True
             self._all_told()
 
@@ -127,3 +128,5 @@ class News:
                 cause="the runtime changed",
             )
         )
+        self._runtime_known = self._runtime_known or observed.runtime_reachable
+        self._mark_complete()

@@ -18,6 +18,7 @@ from bus.messages.streams import (
     PODS_STATUS,
     events_of,
 )
+from services.generation import supervisor_generation
 from services.launch import Context
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
@@ -26,13 +27,11 @@ from services.podsync.adapters.runtime_calls import PodView, calls_over
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
 from services.podsync.adapters.subpaths import AskedSubpaths
-from services.podsync.core.events import (
-    Event,
-    TimePassed,
-)
+from services.podsync.core.events import Event, TimePassed
 from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, ReportMistake, WakeAt
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.pressure import Pressure, read_transitions
+from services.podsync.core.record import PodRecord
 from services.podsync.news import News
 from services.podsync.upkeep import Upkeep
 from shared.checkpoint import Checkpoint
@@ -53,7 +52,7 @@ class PodSyncService:
         spare = Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
-        self._told = False
+        self._unshown: list[PodRecord] | None = None  # None = not all is told, or every status is out
         node = self.node_checkpoint.load_all()
         self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", self._steady.boot, machine_started=self._steady.machine_started)
@@ -69,6 +68,7 @@ class PodSyncService:
             node_ips=self.calls.facts.node_ips,
             facts=read_machine_facts(config),
             joins_cluster=config.joins_cluster,
+            agent_start=supervisor_generation(),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         for r in self.core.records.values():
@@ -138,13 +138,17 @@ class PodSyncService:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
         self.lanes.when_done(self.admitted.mark_complete)
-        self._told = self.upkeep.all_known = True
+        self.upkeep.all_known = True
+        self._unshown = list(self.core.records.values())
         self._complete_statuses()
 
     def _complete_statuses(self) -> None:
         """Every status is out once each pod of an earlier life was looked at in this one."""
-        if self._told and all(record.may_be_shown for record in self.core.records.values() if record.pod):
-            self._told = False
+        if self._unshown is None:
+            return
+        of_pods = (record for record in self._unshown if record.pod and not record.may_be_shown)
+        self._unshown = [record for record in of_pods if self.core.records.get(record.uid) is record] or None
+        if self._unshown is None:
             self.lanes.when_done(self.statuses.mark_complete)
 
     def _now(self) -> float:
@@ -198,7 +202,7 @@ class PodSyncService:
                 continue
             if isinstance(instruction, ForgetPod):
                 self.stories.forget(uid)
-                self.stories.keep_newest(set(self.core.records))
+                self.stories.keep_newest(self.core.records)
             self.lanes.add(uid, instruction)
 
     def _report(self, mistake: ReportMistake) -> None:

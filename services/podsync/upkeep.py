@@ -61,8 +61,8 @@ class Upkeep:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
 
     def active_pods(self) -> list[Object]:
-        """The pods that are to run."""
-        return [r.pod for r in self._core.records.values() if r.pod and r.state == "sync"]
+        """The pods whose requests count; one that terminates counts as long as its containers run."""
+        return [record.pod for record in self._core.known.active()]
 
     def _known(self) -> KeysView[str] | None:
         return self._core.records.keys() if self.all_known else None

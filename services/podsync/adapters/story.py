@@ -9,7 +9,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from services.podsync.core.events import Event, PodObserved
@@ -33,6 +33,7 @@ class StoryBook:
         self.directory = directory
         self._teller = Teller(boot, machine_started=machine_started)
         self._broken = False
+        self._forgotten = STORIES_KEPT // 2  # pods, since the directory was listed last
         self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
         self._writer: threading.Thread | None = None
 
@@ -124,10 +125,16 @@ class StoryBook:
                 log.warning("the story of pod %s has a gap: %s: %s", uid, path, error.strerror)
             self._broken = True
 
-    def keep_newest(self, living: set[str]) -> None:
-        """Drop the stories of the longest gone pods; called when a pod is forgotten."""
+    def keep_newest(self, present: Collection[str]) -> None:
+        """Call when a pod is forgotten: of pods other than `present` (UIDs) removes the oldest stories. Lists the
+        directory at every hundredth call only, so that deleting many pods stays linear."""
+        self._forgotten += 1
+        if self._forgotten < STORIES_KEPT // 2:
+            return
+        self._forgotten = 0
         try:
-            gone = [path for path in self.directory.glob("*.jsonl") if not _uids_of(path) & living]
+            every = self.directory.glob("*.jsonl")
+            gone = [path for path in every if not any(uid in present for uid in _uids_of(path))]
             gone.sort(key=lambda path: path.stat().st_mtime, reverse=True)
             for path in gone[2 * STORIES_KEPT :]:
                 path.unlink(missing_ok=True)

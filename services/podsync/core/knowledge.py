@@ -29,8 +29,9 @@ from services.podsync.core.events import (
     VolumesHeard,
 )
 from services.podsync.core.instructions import FetchNode
-from services.podsync.core.node_view import MachineFacts, node_addresses, node_view
+from services.podsync.core.node_view import MachineFacts, NodeView, node_addresses, node_view
 from services.podsync.core.record import PodRecord, from_desired, from_runtime
+from services.podsync.core.records import Records
 from services.podsync.core.saved_record import restore
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
@@ -41,15 +42,19 @@ FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long pas
 
 class Knowledge:
     """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
-    as `saved_record.persisted` wrote it, by this or another version."""
+    as `saved_record.persisted` wrote it, by this or another version. `agent_start`: identity of the start of the agent
+    that this process belongs to, "" = not known."""
 
-    def __init__(self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]]) -> None:
-        self._started_at, self._facts = started_at, facts
-        self.records: dict[str, PodRecord] = {}
+    def __init__(
+        self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]], agent_start: str = ""
+    ) -> None:
+        self._started_at, self._facts, self._agent_start = started_at, facts, agent_start
+        self.pods = Records()
+        self.records = self.pods.by_uid
         self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
         for uid, data in checkpoint.items():
             try:
-                self.records[uid] = restore(data)
+                self.pods.add(restore(data))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 self.unreadable[uid] = f"{type(error).__name__}: {error}"
         self.volumes: dict[str, MountedVolumes] = {}
@@ -95,7 +100,7 @@ class Knowledge:
             case NodeChanged(node=node):
                 before, self.node, self.node_heard = node_addresses(self.node), node, True
                 judged = self._judge_waiting(now)
-                return list(self.records.values()) if node_addresses(node) != before else judged
+                return self.pods.at_work() if node_addresses(node) != before else judged
             case ProbesChanged():
                 return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
@@ -110,60 +115,74 @@ class Knowledge:
                 return []
             case VolumesHeard():
                 self.volumes_known = event.complete and not event.stale
-                return list(self.records.values())
+                return self.pods.at_work()
             case RuntimeChanged():
                 return self._on_runtime(event, now)
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                return [r for r in self.records.values() if r.call is None and r.wake_at <= now]
+                return [r for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
             case _:
                 return []
 
     def _on_desired(self, event: PodDesired, now: float) -> list[PodRecord]:
+        first = event.uid not in self.desired
         self.desired[event.uid] = event
         record = self.records.get(event.uid)
         touched: list[PodRecord] = []
+        news = True
         if record is None:
             record = self._take_on(event, now)
             if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
                 record.judged = False
-                if self._may_judge(record):
-                    touched = self._judge(record, now, node=self.node, last_word=False)
         elif record.deleted and not _deletion_requested(event.pod):
             record.restart_requested = True
-        elif not record.wanted_as(event.source, event.pod):
-            return []  # what we wrote comes back
         else:
-            if record.state is PodState.TERMINATING:
+            news = record.wanted_as(event.source, event.pod)
+            if news and record.state is PodState.TERMINATING:
                 record.grace_seconds = lifecycle.effective_grace(record)
         if record.deletion_requested and record.state is PodState.SYNC:
             record.deleted, record.judged = True, True
             lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
         elif record.deletion_requested:
             record.deleted = True
-        return [*touched, record]
+        if first:
+            touched += self._end_replaced(record, now)
+        if first or not record.judged:
+            touched += self._judge_waiting(now)
+        return [*touched, record] if news else touched  # not what we wrote and comes back
 
     def _take_on(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
         if not record.start_time:
             record.start_time, record.active_since = rfc3339(now + self.skew), now
-        self.records[event.uid] = record
+        self.pods.add(record)
         seen = self.unclaimed.pop(event.uid, None)
         record.unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
         if seen is not None and seen.observed_at > self._started_at:
             record.observe(seen, seen.observed_at)
         return record
 
+    def _end_replaced(self, record: PodRecord, now: float) -> list[PodRecord]:
+        """A source lists one pod of a name at a time: a new one ends those of other UIDs, also before the source is
+        complete, so that an edit made while the API server is away takes effect. Returns what it changed."""
+        touched: list[PodRecord] = []
+        for other in self.pods.namesakes(record):
+            if other.source == record.source:
+                self.desired.pop(other.uid, None)
+                touched += [] if other.deleted else self._on_unwanted(other.uid, now)
+        return touched
+
     def _may_judge(self, record: PodRecord) -> bool:
-        """A static pod never waits: it may be the API server (F29). Any other is judged by facts, not by guesses."""
-        return record.is_static or (self.node_heard and self.runtime_heard)
+        """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
+        the Node, for it may be the API server (F29)."""
+        return record.uid in self.desired and self.runtime_heard and (record.is_static or self.node_heard)
 
     def _judge_waiting(self, now: float) -> list[PodRecord]:
         """Judge the pods that waited for a fact, the oldest first."""
         waiting = [
             record
-            for record in self.records.values()
+            for record in self.pods.at_work()
             if not record.judged and not record.asks_for_node and record.pod and self._may_judge(record)
         ]
         touched: list[PodRecord] = []
@@ -172,23 +191,55 @@ class Knowledge:
         return touched
 
     def _judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
-        """Admission's verdict, given once and saved with the record; returns the pods preempted for this one."""
+        """Admission's verdict, given once and saved with the record; returns the pods preempted for this one. Leaves
+        the pod as it is, to be judged again later, while the verdict may change with facts yet to come."""
         view = node_view(
             node,
             self._facts,
             pressures=self.pressures,
             supplemental_groups_policy=self.supplemental_groups_policy,
         )
-        others = [other.pod for other in self.records.values() if other.uid != record.uid and _is_active(other)]
-        verdict = admit(record.pod, str(record.api_status.get("phase") or ""), view, others)
+        others = [other for other in self.active() if other.uid != record.uid]
+        if record.is_static:  # it does not wait for the API server to confirm its pods
+            others = [other for other in others if other.uid in self.desired or other.is_static]
+        listed = [other for other in others if other.uid in self.desired]
+        verdict = self._verdict(record, view, others)
+        hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
+        if hindered and verdict != self._verdict(record, view, listed):
+            return []  # it depends on pods of the checkpoint that the sources may not list any more
+        if verdict.reason and not self.node_heard:
+            return []
         record.asks_for_node = verdict.ask_for_node and not last_word
         if record.asks_for_node:
             return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
-        record.judged = True
+        record.judged, record.judged_in = True, self._agent_start
         record.rejected, record.rejected_message = verdict.reason, verdict.message
         if verdict.reason:
             lifecycle.move(record, PodState.FINISHED)
         return self._preempt(record, verdict, now)
+
+    def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
+        phase = str(record.api_status.get("phase") or "")
+        return admit(record.pod, phase, view, [other.pod for other in others])
+
+    def active(self) -> list[PodRecord]:
+        """The pods that count for admission, preemption and QoS cgroups (reference pods.md 3.1): admitted, not known to
+        have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
+        return [record for record in self.pods.at_work() if _is_active(record) and self._may_be_listed(record)]
+
+    def _may_be_listed(self, record: PodRecord) -> bool:
+        if record.uid in self.desired:
+            return True
+        return not self.sources_ready and (not record.deleted or record.deletion_requested)
+
+    def reopen_rejected(self, now: float) -> None:
+        """At a new start of the agent the static pods it rejected are to be judged again; the verdict on a pod of the
+        API server is final, for its status there is."""
+        for record in list(self.records.values()):
+            if record.rejected and record.is_static and not record.deleted and record.judged_in != self._agent_start:
+                again = from_desired(record.uid, record.source, record.pod)
+                again.start_time, again.active_since, again.judged = rfc3339(now + self.skew), now, False
+                self.pods.add(again)
 
     def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
         record.victims = list(verdict.victims)
@@ -217,7 +268,7 @@ class Knowledge:
         if record is None:
             return []
         record.restart_requested = False
-        record.deleted = True
+        record.deleted = record.judged = True  # one that waits for its verdict needs none any more
         if record.state is PodState.SYNC:
             lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
         return [record]
@@ -229,7 +280,7 @@ class Knowledge:
             for uid in [u for u in self.records if u not in event.listed]:
                 if not self.records[uid].deleted:
                     touched += self._on_unwanted(uid, now)
-            touched += self._claim_orphans(now)
+            touched += [*self._claim_orphans(now), *self._judge_waiting(now)]
         return touched
 
     def _claim_orphans(self, now: float) -> list[PodRecord]:
@@ -239,7 +290,7 @@ class Knowledge:
             del self.unclaimed[uid]
             record = from_runtime(observation)
             record.deleted = True
-            self.records[uid] = record
+            self.pods.add(record)
             lifecycle.begin_termination(record, reason="in the runtime and wanted by no source", now=now)
             claimed.append(record)
         return claimed
@@ -268,13 +319,14 @@ class Knowledge:
         self.network_ready, self.network_message = event.network_ready, event.network_message
         self.pressures = event.pressures
         self.supplemental_groups_policy = event.supplemental_groups_policy
-        self.runtime_heard = True
+        self.runtime_heard = self.runtime_heard or event.reachable
         self._judge_waiting(now)
+        at_work = self.pods.at_work()
         if back:
-            for record in self.records.values():
+            for record in at_work:
                 record.retry_at = 0.0
                 record.container_retry_at.clear()
-        return list(self.records.values())
+        return at_work
 
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[PodRecord]:
         record = self.records.get(event.uid)
@@ -292,7 +344,7 @@ class Knowledge:
 
     def forget(self, record: PodRecord) -> None:
         """Nothing of the pod is left."""
-        del self.records[record.uid]
+        self.pods.remove(record)
         self.forgotten[record.uid] = record.observed_at
         for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
             del self.forgotten[oldest]
@@ -303,7 +355,7 @@ def _deletion_requested(pod: Object) -> bool:
 
 
 def _is_active(record: PodRecord) -> bool:
-    """Takes room on the node: taken on, and not known to have ended (reference pods.md 3.1)."""
+    """Taken on, and its containers may run."""
     taken_on = record.judged and not record.rejected and bool(record.pod)
     if record.state is PodState.SYNC:
         return taken_on and not lifecycle.has_ended(record)

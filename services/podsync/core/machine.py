@@ -56,6 +56,7 @@ class Settings:
     sync_seconds: float = 60.0  # between two looks at a pod of which nothing is heard
     node_ips: tuple[str, ...] = ()  # where the Node object has none
     facts: MachineFacts = field(default_factory=MachineFacts)
+    agent_start: str = ""  # identity of the start of the agent (of its supervisord) that this process belongs to
     joins_cluster: bool = False  # there is a Node to hear of before pods of the API server are judged
 
 
@@ -64,7 +65,7 @@ class PodSync:
 
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
-        self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {})
+        self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.known.node_heard = not settings.joins_cluster
 
     @property
@@ -80,6 +81,7 @@ class PodSync:
     def start(self, now: float) -> list[Instruction]:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
         out: list[Instruction] = []
+        self.known.reopen_rejected(now)
         for record in list(self.records.values()):
             record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
             record.finished_at = min(record.finished_at, now)
@@ -106,7 +108,7 @@ class PodSync:
 
     def _next_wake(self, now: float) -> list[Instruction]:
         """The clock has one alarm, for the earliest wish; it has gone off, so the others' are made known again."""
-        left = [r.wake_at for r in self.records.values() if r.call is None and now < r.wake_at < NEVER]
+        left = [r.wake_at for r in self.known.pods.at_work() if r.call is None and now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
@@ -139,6 +141,8 @@ class PodSync:
             record.retry_at = record.wake_at = now + RETRY_SECONDS
             wake = WakeAt(cause="a decision failed", when=record.retry_at)
             return [ReportMistake(cause=cause, uid=record.uid, error=error), wake]
+        finally:
+            self.known.pods.settle(record)
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
@@ -197,8 +201,8 @@ class PodSync:
         if record.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
         if stopped:
-            waiting = [other for other in self.records.values() if record.uid in other.victims and other.call is None]
-            for other in waiting:
+            at_work = self.known.pods.at_work()
+            for other in [other for other in at_work if record.uid in other.victims and other.call is None]:
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
@@ -214,10 +218,7 @@ class PodSync:
         return World(
             now=now,
             name_taken=record.is_static
-            and any(
-                other.full_name == record.full_name and other.uid != record.uid and _holds_name(other, record)
-                for other in self.records.values()
-            ),
+            and any(_holds_name(other, record) for other in self.known.pods.namesakes(record)),
             network_ready=self.known.network_ready,
             network_message=self.known.network_message,
             runtime_listed=self.known.runtime_listed,
@@ -303,9 +304,8 @@ class PodSync:
 
     def _wake_namesakes(self, record: PodRecord, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for other in list(self.records.values()):
-            namesake = other.full_name == record.full_name and other.uid != record.uid
-            if namesake and other.call is None and other.state is PodState.SYNC:
+        for other in self.known.pods.namesakes(record):
+            if other.call is None and other.state is PodState.SYNC:
                 out += self._advance_alone(other, f"{record.description} finished", now)
         return out
 

@@ -67,6 +67,7 @@ class PodRecord:
     deleted: bool = False  # no source wants it any more
     restart_requested: bool = False  # wanted again under the same UID while terminating
     judged: bool = True  # admission has its verdict
+    judged_in: str = ""  # identity of the start of the agent that gave it
     active_since: float = 0.0  # seconds of the steady clock of the life that took the pod on
     rejected: str = ""
     rejected_message: str = ""

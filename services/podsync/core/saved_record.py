@@ -26,6 +26,7 @@ def essential(record: PodRecord) -> dict[str, Any]:
         "deleted": record.deleted,
         "restart_requested": record.restart_requested,
         "judged": record.judged,
+        "judged_in": record.judged_in,
         "active_since": record.active_since,
         "rejected": record.rejected,
         "rejected_message": record.rejected_message,

@@ -240,7 +240,7 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
         await stage.until(lambda: stage.admitted.state[second].state is PodState.TERMINATING)
         runtime.clear_faults()
         await stage.until(lambda: running(stage, first))
-        await stage.until(lambda: stage.admitted.state[second].state is PodState.FINISHED)
+        await stage.until(lambda: second not in stage.admitted.state)
         begun = [request["config"]["metadata"]["uid"] for request in runtime.requests("RunPodSandbox")]
         assert begun == [first]
 
@@ -255,3 +255,21 @@ async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> N
         stage.mounted.delete("gone")
         await stage.network.settle()
         assert set(told) == set(stage.service.core.records) == {uid}
+
+
+async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_containers_have_ended(tmp_path: Path) -> None:
+    runtime = FakeRuntime(images=["busybox:1"])
+    async with on_stage(tmp_path, runtime) as stage:
+        assert stage.service is not None
+        active_pods = stage.service.upkeep.active_pods
+        pod = a_pod()
+        uid = stage.want(pod, "api")
+        await stage.until(lambda: running(stage, uid))
+        hung = runtime.hang("StopContainer")
+        deleted = pod["metadata"] | {"deletionTimestamp": "2030-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
+        stage.want(pod | {"metadata": deleted}, "api")
+        await stage.until(hung.reached.is_set)
+        assert [active["metadata"]["uid"] for active in active_pods()] == [uid]
+        runtime.clear_faults()
+        await stage.until(lambda: stage.admitted.state[uid].state is PodState.FINISHED)
+        assert active_pods() == []

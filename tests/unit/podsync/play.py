@@ -113,6 +113,8 @@ class Play:
     facts: MachineFacts = field(default_factory=MachineFacts)
     joins_cluster: bool = False
     runtime_heard: bool = True
+    sources_complete: bool = True  # as of the next start
+    agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
     stops: list[int] = field(default_factory=list)
     stopped: list[ContainerStop] = field(default_factory=list)  # the same, whole
@@ -129,7 +131,13 @@ class Play:
     def start(self) -> None:
         """A new podsync process: checkpoint, then what the sources say."""
         self.boot += 1
-        settings = Settings(boot=self.boot, started_at=self.wall, facts=self.facts, joins_cluster=self.joins_cluster)
+        settings = Settings(
+            boot=self.boot,
+            started_at=self.wall,
+            facts=self.facts,
+            agent_start=self.agent_start,
+            joins_cluster=self.joins_cluster,
+        )
         self.core = PodSync(settings, {uid: dict(data) for uid, data in self.disk.items()})
         self.queue: list[Instruction] = []
         self.wakes = []
@@ -142,7 +150,7 @@ class Play:
             self.tell(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
             self.tell(PodDesired(uid=uid, source=self.source, pod=pod))
-        self.tell(SourcesHeard(complete=True, stale=False, listed=frozenset(self.wanted)))
+        self.tell(SourcesHeard(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
 
     def run(self) -> None:
         """Do everything there is to do now; start over after a kill."""

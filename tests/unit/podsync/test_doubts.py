@@ -36,8 +36,8 @@ class TestJudgement:
         play.run()
         assert play.running("u1") == [("c", 0)]
 
-    def test_a_static_pod_waits_for_nothing(self) -> None:
-        play = Play(joins_cluster=True, runtime_heard=False)
+    def test_a_static_pod_does_not_wait_for_the_node(self) -> None:
+        play = Play(joins_cluster=True)
         pod = an_api_pod()
         pod["metadata"]["annotations"] = {"kubernetes.io/config.source": "file"}
         play.want(pod)

@@ -260,9 +260,12 @@ def test_a_changed_image_under_the_same_uid_restarts_the_container() -> None:
 def test_an_edited_static_pod_starts_only_when_the_one_before_has_ended() -> None:
     play = Play()
     play.want(a_pod("u1"))
-    play.want(a_pod("u2"))
-    assert play.running("u2") == []
+    play.hang = {"KillPod"}
     play.drop("u1")
+    play.want(a_pod("u2"))
+    assert play.running("u1") == [("c", 0)] and play.running("u2") == []
+    play.start()  # the kill was cut short
+    play.run()
     assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
 
 

@@ -133,3 +133,19 @@ def test_the_hosts_files_are_read_again_when_they_have_changed_and_only_then(tmp
     assert files.add_to(facts, str(resolv_conf)).resolv_conf == "nameserver 10.0.0.22\n"
     resolv_conf.unlink()
     assert "no such file" in files.add_to(facts, str(resolv_conf)).resolv_conf_error
+
+
+def test_forgetting_many_pods_lists_the_stories_once_in_a_hundred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def glob(path: Path, pattern: str) -> list[Path]:
+        listed.append(pattern)
+        return []
+
+    monkeypatch.setattr(Path, "glob", glob)
+    book = StoryBook(tmp_path)
+    for _ in range(1000):
+        book.keep_newest(set())
+    assert len(listed) == 10
