@@ -25,6 +25,7 @@ from services.status.node_events import NodeEvents
 from services.status.node_judgement import NODE, NodeJudgement
 from services.status.node_registration import register
 from shared.config.effective import EffectiveConfig
+from shared.config.gates import declared_features
 from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model import objects
@@ -258,4 +259,5 @@ def _identity(config: EffectiveConfig) -> NodeIdentity:
         external_cloud_provider=config.external_cloud_provider,
         controller_attach_detach=config.controller_attach_detach,
         max_images=config.node_status_max_images,
+        declared_features=declared_features(config.feature_gates),
     )

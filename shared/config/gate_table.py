@@ -1,4 +1,6 @@
-"""Every feature gate of this release: stage, default, lock and dependencies (reference config.md 3.7). Data only."""
+"""Every feature gate of this release: stage, default, lock, dependencies (reference config.md 3.7), and whether a node
+declares the feature in its status (node.md 1.6). Data only.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +16,14 @@ class Stage(StrEnum):
     ALL = "All"
 
 
+class Declared(StrEnum):
+    """Whether `status.declaredFeatures` names a feature whose gate is on."""
+
+    NEVER = ""  # the scheduler asks no node for it
+    NOT_BUILT = "not built"  # a node with the feature names it; this agent does not have it yet
+    BUILT = "built"
+
+
 @dataclass(frozen=True)
 class Gate:
     """One gate. A locked one cannot be set to anything but its default."""
@@ -22,6 +32,7 @@ class Gate:
     default: bool
     locked: bool = False
     needs: tuple[str, ...] = ()  # gates that must be on when this one is
+    declared: Declared = Declared.NEVER
 
 
 _ALPHA = """
@@ -186,9 +197,20 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "WorkloadWithJob": ("GenericWorkload",),
 }
 
+_DECLARED = {
+    "ExtendWebSocketsToKubelet": Declared.BUILT,
+    "InPlacePodLevelResourcesVerticalScaling": Declared.NOT_BUILT,
+    "InPlacePodVerticalScalingInitContainers": Declared.NOT_BUILT,
+    "RestartAllContainersOnContainerExits": Declared.BUILT,
+    "UserNamespacesHostNetworkSupport": Declared.NOT_BUILT,
+}
+
 
 def _gates(names: str, stage: Stage, default: bool, locked: bool = False) -> dict[str, Gate]:
-    return {name: Gate(stage, default, locked, _NEEDS.get(name, ())) for name in names.split()}
+    return {
+        name: Gate(stage, default, locked, _NEEDS.get(name, ()), _DECLARED.get(name, Declared.NEVER))
+        for name in names.split()
+    }
 
 
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"

@@ -6,7 +6,7 @@ Pure: what was given in; every gate's value out, problems into the findings. Kno
 from collections.abc import Callable, Mapping
 
 from shared.config.findings import Findings
-from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Gate, Stage
+from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Declared, Gate, Stage
 from shared.config.spelling import closest
 
 _WHOLE_STAGE = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
@@ -29,6 +29,19 @@ def settle_gates(
         if GATES[name].stage in (Stage.GA, Stage.DEPRECATED)
     ]
     return values, remarks
+
+
+def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
+    """Names for `status.declaredFeatures`, sorted: the features that are built and whose gates are on in `values` (a
+    gate that is absent has its default). None = the node declares nothing (gate NodeDeclaredFeatures)."""
+
+    def is_on(name: str) -> bool:
+        return values.get(name, GATES[name].default)
+
+    if not is_on("NodeDeclaredFeatures"):
+        return None
+    built = (name for name, gate in GATES.items() if gate.declared is Declared.BUILT)
+    return tuple(sorted(name for name in built if all(map(is_on, (name, *GATES[name].needs)))))
 
 
 def _value(name: str, gate: Gate, known: Mapping[str, bool]) -> bool:

@@ -57,6 +57,7 @@ class NodeIdentity:
     external_cloud_provider: bool = False
     controller_attach_detach: bool = True
     max_images: int = 50  # -1 = all
+    declared_features: tuple[str, ...] | None = None  # sorted; None = what the Node declares stays
 
 
 @dataclass(frozen=True, kw_only=True)

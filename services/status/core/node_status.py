@@ -19,8 +19,6 @@ from services.status.core.node_facts import NodeFacts
 from shared.model.objects import Object
 
 NAMES_PER_IMAGE = 5
-# Sorted. `server` translates WebSocket v5 and port-forward tunnelling itself; the other known ones are not there.
-DECLARED_FEATURES = ("ExtendWebSocketsToKubelet",)
 OS_LABELS = ("kubernetes.io/os", "kubernetes.io/arch")
 
 
@@ -168,7 +166,8 @@ def _written(existing: Object | None, ours: Condition, now: str) -> Object:
 
 
 def _set_declared_features(node: Object, status: Object, facts: NodeFacts) -> None:
-    status["declaredFeatures"] = list(DECLARED_FEATURES)
+    if facts.identity.declared_features is not None:
+        status["declaredFeatures"] = list(facts.identity.declared_features)
 
 
 # volumesInUse stays as it is: no volume here is attachable yet.

@@ -4,7 +4,7 @@ import pytest
 
 from shared.config.findings import Findings
 from shared.config.gate_table import GATES, REMOVED_GATES, Stage
-from shared.config.gates import settle_gates
+from shared.config.gates import declared_features, settle_gates
 
 DEFAULTS = {name: gate.default for name, gate in GATES.items()}
 
@@ -152,3 +152,12 @@ def test_a_line_has_the_place_of_the_gate_and_a_flag_its_own_name() -> None:
         "--feature-gates: unrecognized feature gate: A",
         "f:2:2: featureGates.B: unrecognized feature gate: B",
     ]
+
+
+def test_a_node_declares_the_features_that_are_built_and_whose_gates_are_on() -> None:
+    both = ("ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits")
+    assert declared_features({}) == declared_features(DEFAULTS) == both
+    assert declared_features(DEFAULTS | {"ContainerRestartRules": False}) == both[:1]
+    assert declared_features(DEFAULTS | {"ExtendWebSocketsToKubelet": False}) == both[1:]
+    assert declared_features(DEFAULTS | {"UserNamespacesHostNetworkSupport": True}) == both
+    assert declared_features({"NodeDeclaredFeatures": False}) is None

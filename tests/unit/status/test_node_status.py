@@ -11,7 +11,7 @@ from services.status.core.initial_node import initial_node, reconciled
 from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import adopted
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
-from services.status.core.node_status import DECLARED_FEATURES, rebooted, with_status
+from services.status.core.node_status import rebooted, with_status
 
 OBSERVED = NodeObserved(
     observed_at=1,
@@ -23,7 +23,7 @@ OBSERVED = NodeObserved(
 READY = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ok", "lastTransitionTime": "t5"}
 PRESSURE = {"type": "DiskPressure", "status": "False", "reason": "R", "message": "m", "lastTransitionTime": "t4"}
 FACTS = NodeFacts(
-    identity=NodeIdentity(name="n1", kubelet_version="v1.36.0-bulkhead.1"),
+    identity=NodeIdentity(name="n1", kubelet_version="v1.36.0-bulkhead.1", declared_features=("A", "B")),
     machine=MachineFacts(machine_id="m", system_uuid="s", boot_id="b", kernel_version="6.1", os_image="Debian"),
     now="t9",
     network=HostNetwork(assigned=frozenset({"10.0.0.1"}), default_routes=("10.0.0.1",)),
@@ -64,11 +64,12 @@ def test_what_a_node_without_status_gets() -> None:
 
 
 def test_the_features_of_this_agent_are_declared_by_updates_whatever_another_kubelet_declared() -> None:
-    befores: list[dict[str, Any]] = [{}, {"declaredFeatures": ["RestartAllContainersOnContainerExits"]}]
+    befores: list[dict[str, Any]] = [{}, {"declaredFeatures": ["B", "C"]}]
     for before in befores:
-        assert status({"status": before})["declaredFeatures"] == ["ExtendWebSocketsToKubelet"]
+        assert status({"status": before})["declaredFeatures"] == ["A", "B"]
     assert "declaredFeatures" not in initial_node(FACTS)["status"]
-    assert sorted(DECLARED_FEATURES) == list(DECLARED_FEATURES)
+    silent = replace(FACTS, identity=replace(FACTS.identity, declared_features=None))
+    assert status({"status": {"declaredFeatures": ["C"]}}, silent)["declaredFeatures"] == ["C"]
 
 
 def test_what_is_not_known_stays_as_it_is() -> None:
