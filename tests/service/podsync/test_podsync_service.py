@@ -1,6 +1,7 @@
 """podsync as its neighbours see it: streams in, runtime calls and streams out, across its own deaths."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,3 +274,23 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
         runtime.clear_faults()
         await stage.until(lambda: stage.admitted.state[uid].state is PodState.FINISHED)
         assert active_pods() == []
+
+
+async def test_a_rejected_static_pod_is_judged_again_by_the_services_of_the_next_supervisord(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sysctls = [{"name": "kernel.msgmax", "value": "65536"}]
+    monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
+    monkeypatch.setenv("BULKHEAD_SUPERVISORD", "boot/1/1")
+    async with on_stage(tmp_path) as stage:
+        uid = stage.want(a_pod(securityContext={"sysctls": sysctls}))
+        await stage.until(lambda: stage.status(uid).get("reason") == "SysctlForbidden")
+        await stage.kill()
+        stage.config = replace(stage.config, allowed_unsafe_sysctls=("kernel.msg*",))
+        await stage.start()
+        await stage.until(lambda: stage.statuses.complete)
+        assert stage.status(uid)["phase"] == "Failed"  # podsync alone was started again
+        await stage.kill()
+        monkeypatch.setenv("BULKHEAD_SUPERVISORD", "boot/2/2")
+        await stage.start()
+        await stage.until(lambda: running(stage, uid))
