@@ -62,7 +62,7 @@ class Upkeep:
 
     def active_pods(self) -> list[Object]:
         """The pods whose requests count; one that terminates counts as long as its containers run."""
-        return [record.pod for record in self._core.known.active()]
+        return [record.pod for record in self._core.known.admissions.active()]
 
     def _known(self) -> KeysView[str] | None:
         return self._core.records.keys() if self.all_known else None
@@ -70,7 +70,7 @@ class Upkeep:
     def _fresh(self) -> Set[str] | None:
         """Pods of which something stays; None until everything was told, and while what is told may be old."""
         known = self._core.known
-        told = self.all_known and known.sources_ready and known.runtime_listed
+        told = self.all_known and known.admissions.sources_complete and known.runtime_listed
         return self._core.records.keys() if told else None
 
     def _written_logs(self) -> dict[str, str]:

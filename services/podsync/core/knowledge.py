@@ -1,7 +1,7 @@
 """What podsync knows: every pod's record, what the sources want, what was seen of the runtime and of volumes.
 
-Takes events in and says which pods they touch. Decides who is admitted, ends or is an orphan; what a pod needs next is
-decided by `steps`, called by `machine`.
+Takes events in and says which pods they touch. Decides who ends or is an orphan; who is admitted is decided by
+`admitting`, what a pod needs next by `steps`, called by `machine`.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core import lifecycle, outcomes
-from services.podsync.core.admission import Verdict, admit
+from services.podsync.core.admitting import Admissions
 from services.podsync.core.events import (
     CallDone,
     CallFailed,
@@ -29,7 +29,7 @@ from services.podsync.core.events import (
     VolumesHeard,
 )
 from services.podsync.core.instructions import FetchNode
-from services.podsync.core.node_view import MachineFacts, NodeView, node_addresses, node_view
+from services.podsync.core.node_view import MachineFacts, node_addresses
 from services.podsync.core.record import PodRecord, from_desired, from_runtime
 from services.podsync.core.records import Records
 from services.podsync.core.saved_record import restore
@@ -48,7 +48,7 @@ class Knowledge:
     def __init__(
         self, started_at: float, facts: MachineFacts, checkpoint: dict[str, dict[str, Any]], agent_start: str = ""
     ) -> None:
-        self._started_at, self._facts, self._agent_start = started_at, facts, agent_start
+        self._started_at = started_at
         self.pods = Records()
         self.records = self.pods.by_uid
         self.unreadable: dict[str, str] = {}  # records of no use: those pods are adopted from the runtime
@@ -61,14 +61,9 @@ class Knowledge:
         self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last look at a pod that is gone
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # seen in the runtime, no record, nobody wants them (yet)
-        self.node: Object | None = None  # as the API server has it
-        self.pressures: tuple[str, ...] = ()
-        self.supplemental_groups_policy = False
-        self.node_heard = False  # the API server's Node, or that there is none, or that nobody can know
-        self.runtime_heard = False
+        self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
         self._runtime: RuntimeChanged | None = None  # as heard last
         self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
-        self.sources_ready = False
         self.runtime_listed = False
         self.volumes_known = False
         self.network_ready = True
@@ -98,8 +93,9 @@ class Knowledge:
                     record.looked = False  # no moment comes with it: look for ourselves
                 return [record]
             case NodeChanged(node=node):
-                before, self.node, self.node_heard = node_addresses(self.node), node, True
-                judged = self._judge_waiting(now)
+                before = node_addresses(self.admissions.node)
+                self.admissions.node, self.admissions.node_known = node, True
+                judged = self.admissions.judge_waiting(now)
                 return self.pods.at_work() if node_addresses(node) != before else judged
             case ProbesChanged():
                 return self._on_probes(event)
@@ -149,7 +145,7 @@ class Knowledge:
         if first:
             touched += self._end_replaced(record, now)
         if first or not record.judged:
-            touched += self._judge_waiting(now)
+            touched += self.admissions.judge_waiting(now)
         return [*touched, record] if news else touched  # not what we wrote and comes back
 
     def _take_on(self, event: PodDesired, now: float) -> PodRecord:
@@ -173,86 +169,6 @@ class Knowledge:
                 touched += [] if other.deleted else self._on_unwanted(other.uid, now)
         return touched
 
-    def _may_judge(self, record: PodRecord) -> bool:
-        """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
-        the Node, for it may be the API server (F29)."""
-        return record.uid in self.desired and self.runtime_heard and (record.is_static or self.node_heard)
-
-    def _judge_waiting(self, now: float) -> list[PodRecord]:
-        """Judge the pods that waited for a fact, the oldest first."""
-        waiting = [
-            record
-            for record in self.pods.at_work()
-            if not record.judged and not record.asks_for_node and record.pod and self._may_judge(record)
-        ]
-        touched: list[PodRecord] = []
-        for record in sorted(waiting, key=lambda r: str((r.pod.get("metadata") or {}).get("creationTimestamp") or "")):
-            touched += [*self._judge(record, now, node=self.node, last_word=False), record]
-        return touched
-
-    def _judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
-        """Admission's verdict, given once and saved with the record; returns the pods preempted for this one. Leaves
-        the pod as it is, to be judged again later, while the verdict may change with facts yet to come."""
-        view = node_view(
-            node,
-            self._facts,
-            pressures=self.pressures,
-            supplemental_groups_policy=self.supplemental_groups_policy,
-        )
-        others = [other for other in self.active() if other.uid != record.uid]
-        if record.is_static:  # it does not wait for the API server to confirm its pods
-            others = [other for other in others if other.uid in self.desired or other.is_static]
-        listed = [other for other in others if other.uid in self.desired]
-        verdict = self._verdict(record, view, others)
-        hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
-        if hindered and verdict != self._verdict(record, view, listed):
-            return []  # it depends on pods of the checkpoint that the sources may not list any more
-        if verdict.reason and not self.node_heard:
-            return []
-        record.asks_for_node = verdict.ask_for_node and not last_word
-        if record.asks_for_node:
-            return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
-        record.judged, record.judged_in = True, self._agent_start
-        record.rejected, record.rejected_message = verdict.reason, verdict.message
-        if verdict.reason:
-            lifecycle.move(record, PodState.FINISHED)
-        return self._preempt(record, verdict, now)
-
-    def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
-        phase = str(record.api_status.get("phase") or "")
-        return admit(record.pod, phase, view, [other.pod for other in others])
-
-    def active(self) -> list[PodRecord]:
-        """The pods that count for admission, preemption and QoS cgroups (reference pods.md 3.1): admitted, not known to
-        have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
-        return [record for record in self.pods.at_work() if _is_active(record) and self._may_be_listed(record)]
-
-    def _may_be_listed(self, record: PodRecord) -> bool:
-        if record.uid in self.desired:
-            return True
-        return not self.sources_ready and (not record.deleted or record.deletion_requested)
-
-    def reopen_rejected(self, now: float) -> None:
-        """At a new start of the agent the static pods it rejected are to be judged again; the verdict on a pod of the
-        API server is final, for its status there is."""
-        for record in list(self.records.values()):
-            if record.rejected and record.is_static and not record.deleted and record.judged_in != self._agent_start:
-                again = from_desired(record.uid, record.source, record.pod)
-                again.start_time, again.active_since, again.judged = rfc3339(now + self.skew), now, False
-                self.pods.add(again)
-
-    def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
-        record.victims = list(verdict.victims)
-        victims = [self.records[uid] for uid in verdict.victims]
-        for victim in victims:
-            text = "Preempted in order to admit critical pod"
-            victim.note("Warning", "Preempting", text, "")
-            disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
-            victim.ending = {"reason": "Preempting", "message": text, "disruption": disruption}
-            if victim.state is PodState.SYNC:
-                lifecycle.begin_termination(victim, reason=f"preempted for {record.description}", now=now)
-        return victims
-
     def _on_probes(self, event: ProbesChanged) -> list[PodRecord]:
         record = self.records.get(event.pod_uid)
         if record is None:
@@ -274,13 +190,13 @@ class Knowledge:
         return [record]
 
     def _on_sources(self, event: SourcesHeard, now: float) -> list[PodRecord]:
-        self.sources_ready = event.complete and not event.stale
+        self.admissions.sources_complete = event.complete and not event.stale
         touched: list[PodRecord] = []
-        if self.sources_ready:
+        if self.admissions.sources_complete:
             for uid in [u for u in self.records if u not in event.listed]:
                 if not self.records[uid].deleted:
                     touched += self._on_unwanted(uid, now)
-            touched += [*self._claim_orphans(now), *self._judge_waiting(now)]
+            touched += [*self._claim_orphans(now), *self.admissions.judge_waiting(now)]
         return touched
 
     def _claim_orphans(self, now: float) -> list[PodRecord]:
@@ -301,7 +217,7 @@ class Knowledge:
             if observation.observed_at <= self.forgotten.get(observation.uid, float("-inf")):
                 return []  # begun before everything of the pod was removed
             self.unclaimed[observation.uid] = observation
-            return self._claim_orphans(now) if self.sources_ready else []
+            return self._claim_orphans(now) if self.admissions.sources_complete else []
         fresh = observation.observed_at > max(record.observed_at, self._started_at)
         if not fresh:
             return []  # begun before our last call ended: it says nothing about that call
@@ -317,10 +233,10 @@ class Knowledge:
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name
         self.network_ready, self.network_message = event.network_ready, event.network_message
-        self.pressures = event.pressures
-        self.supplemental_groups_policy = event.supplemental_groups_policy
-        self.runtime_heard = self.runtime_heard or event.reachable
-        self._judge_waiting(now)
+        self.admissions.pressures = event.pressures
+        self.admissions.supplemental_groups_policy = event.supplemental_groups_policy
+        self.admissions.runtime_known = self.admissions.runtime_known or event.reachable
+        self.admissions.judge_waiting(now)
         at_work = self.pods.at_work()
         if back:
             for record in at_work:
@@ -334,8 +250,10 @@ class Knowledge:
             return []
         record.call = None
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode):
-            touched = self._judge(record, now, node=event.node or self.node, last_word=True)
-            return [*touched, record]
+            if record.judged:  # it was dropped meanwhile
+                return [record]
+            node = event.node or self.admissions.node
+            return [*self.admissions.judge(record, now, node=node, last_word=True), record]
         if isinstance(event, CallDone):
             outcomes.take_in_success(record, event, now)
         else:
@@ -352,11 +270,3 @@ class Knowledge:
 
 def _deletion_requested(pod: Object) -> bool:
     return bool((pod.get("metadata") or {}).get("deletionTimestamp"))
-
-
-def _is_active(record: PodRecord) -> bool:
-    """Taken on, and its containers may run."""
-    taken_on = record.judged and not record.rejected and bool(record.pod)
-    if record.state is PodState.SYNC:
-        return taken_on and not lifecycle.has_ended(record)
-    return taken_on and record.state is PodState.TERMINATING

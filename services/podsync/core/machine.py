@@ -66,7 +66,7 @@ class PodSync:
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
         self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
-        self.known.node_heard = not settings.joins_cluster
+        self.known.admissions.node_known = not settings.joins_cluster
 
     @property
     def records(self) -> dict[str, PodRecord]:
@@ -76,12 +76,12 @@ class PodSync:
     @property
     def node_ips(self) -> tuple[str, ...]:
         """The node's addresses for statuses, environments and hooks: the Node's, where it has none the machine's."""
-        return node_addresses(self.known.node) or self.settings.node_ips
+        return node_addresses(self.known.admissions.node) or self.settings.node_ips
 
     def start(self, now: float) -> list[Instruction]:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
         out: list[Instruction] = []
-        self.known.reopen_rejected(now)
+        self.known.admissions.reopen_rejected(now, self.known.skew)
         for record in list(self.records.values()):
             record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
             record.finished_at = min(record.finished_at, now)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.events import NodeChanged, PodDesired, RuntimeChanged, SourcesHeard
+from services.podsync.core.events import CallDone, NodeChanged, PodDesired, RuntimeChanged, SourcesHeard
 from services.podsync.core.node_view import MachineFacts
 from tests.unit.podsync.play import Play, a_container, a_pod
 
@@ -81,7 +81,7 @@ class TestUnlisted:
         assert play.core.records["u1"].state is PodState.TERMINATING
         play.want(asking("u2", "web-2", cpu="100m", port=80, source="api"))
         assert reason(play, "u2") == "NodePorts"
-        assert [record.uid for record in play.core.known.active()] == ["u1"]
+        assert [record.uid for record in play.core.known.admissions.active()] == ["u1"]
 
     def test_a_static_pod_edited_and_edited_back_while_it_ends_starts_once_more_and_the_edit_never(self) -> None:
         play = a_play()
@@ -199,6 +199,17 @@ class TestRejected:
         play.tell(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
         play.run()
         assert play.running("u1") == [("c", 0)]
+
+    def test_a_pod_dropped_while_the_node_is_read_for_its_verdict_ends(self) -> None:
+        play = a_play(source="api", hang={"FetchNode"})
+        play.want(asking("u1", "web", source="api", nodeSelector={"zone": "a"}))
+        play.drop("u1")
+        call = play.core.records["u1"].call
+        assert call is not None
+        play.tell(CallDone(uid="u1", call=call, completed_at=play.wall))
+        play.run()
+        play.later(120)
+        assert play.core.records == {}
 
     def test_a_pod_dropped_before_it_was_judged_leaves_nothing(self) -> None:
         play = a_play(runtime_heard=False)
