@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from services.generation import SUPERVISORD, generation_of
+from services.prompt_restarts import restart_promptly
 
 _PACKAGE = "services."
 _SERVICES = ("bootstrap", "sources", "volume", "pleg", "podsync", "status", "server")
@@ -112,6 +113,7 @@ def make(supervisord: Any, **_: str) -> object:
         return int(fork())
 
     options.fork = noted_fork
+    restart_promptly(options)
     return object()
 
 
