@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.alone]
 
 SECONDS = 5.0  # of the crowd, once it is all there
 GROWTH = 64 << 20  # bytes
-LOGS = 1.0  # seconds for `kubectl logs`, above what `kubectl get` takes in the same moment
+LOGS = 1.0  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
 LEASE = 14.0  # seconds; it is renewed every 10
 
 
@@ -49,15 +49,14 @@ async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp
             if crowd.returncode is None:
                 crowd.kill()
         growth = max(resident) - before
-        worst = max(logs - other for logs, other in zip(took, others, strict=True))
         print(
-            f"\n{count}: {len(took)} logs, {sorted(took)[len(took) // 2]:.2f} s, worst {max(took):.2f} s, {worst:.2f} "
-            f"s above get; another pod after {another:.2f} s; lease {max(leases):.1f} s old at most; "
+            f"\n{count}: {len(took)} logs, {sorted(took)[len(took) // 2]:.2f} s, worst {max(took):.2f} s; get at "
+            f"worst {max(others):.2f} s; another pod after {another:.2f} s; lease {max(leases):.1f} s old at most; "
             f"server {before >> 20} MiB, grew by {growth >> 20} MiB; {counts}"
         )
         assert counts.get("token 401", 0) >= count
         assert growth <= GROWTH
-        assert worst <= LOGS
+        assert max(took) <= max(others) + LOGS
         assert max(leases) <= LEASE
         assert another <= 10.0
         assert cluster.agent.beats["server"].pid == pid

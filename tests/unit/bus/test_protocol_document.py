@@ -13,6 +13,8 @@ import pytest
 
 import bus.messages
 from bus import codec
+from bus.answers import KEPT, KEPT_BYTES, KEPT_CAP, PENDING, PENDING_BYTES
+from bus.exchange import REMIND_SECONDS
 from bus.messages.streams import STREAMS, Stream
 from shared.model import runtime
 
@@ -73,6 +75,14 @@ class TestSection:
         assert re.search(r"\*\*Class of fact\*\*: (re-derivable|on disk first|disposable|that of its stream)", section)
         for subject in ("lost", "duplicated", "late", "restart"):
             assert re.search(rf"\*\*[^*]*{subject}[^*]*\*\*", section, flags=re.IGNORECASE), subject
+
+
+def test_the_limits_of_requests_are_those_of_the_code() -> None:
+    text = " ".join(DOCUMENT.read_text().split())
+    assert f"at most {PENDING} under way, with bodies of at most {PENDING_BYTES >> 20} MiB together" in text
+    assert f"at most {KEPT} answers of up to {KEPT_CAP >> 10} KiB, {KEPT_BYTES >> 20} MiB together" in text
+    assert f"A caller has at most {PENDING} of a type" in text
+    assert f"a reminder every {REMIND_SECONDS * 1000:.0f} ms" in text
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
