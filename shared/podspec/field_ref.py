@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from shared.model.objects import Object, annotations, name, namespace, uid
 from shared.podspec.quantity import ZERO, Quantity, QuantityError, parse_quantity
-from shared.podspec.resources import HUGEPAGES, main_containers, parse_resources, pod_level, resource_list
+from shared.podspec.resources import HUGEPAGES, main_containers
 
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]\Z", re.DOTALL)
 STATUS_FIELDS = ("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs")
@@ -20,6 +20,8 @@ _FIELDS = (
     "spec.host",
     "spec.serviceAccountName",
 )
+_SHORT = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_SHORT |= {'"': '\\"', "\\": "\\\\"}
 _FROM_NODE = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -66,22 +68,28 @@ def format_map(values: Mapping[str, str]) -> str:
 
 def go_quote(text: str) -> str:
     """Go's %q."""
-    short = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
-    short |= {'"': '\\"', "\\": "\\\\"}
+    return f'"{text.translate(_Quoted())}"'
 
-    def quoted(character: str) -> str:
-        if character in short:
-            return short[character]
-        code = ord(character)
-        if character.isprintable():
-            return character
-        if 0xD800 <= code <= 0xDFFF:
-            return "\ufffd"
-        if code < 0x80:
-            return f"\\x{code:02x}"
-        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
-    return f'"{"".join(map(quoted, text))}"'
+class _Quoted(dict[int, str]):
+    """Code point -> how Go quotes it; each is worked out once in a text."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = quoted = _quoted(chr(code))
+        return quoted
+
+
+def _quoted(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
+    if character.isprintable():
+        return character
+    if 0xD800 <= code <= 0xDFFF:
+        return "\ufffd"
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def is_resource(path: str) -> bool:
@@ -98,10 +106,11 @@ def resource_value(pod: Object, container: Object, reference: Object, allocatabl
         raise FieldError(f"unsupported container resource : {path}")
     kind, _, resource = path.partition(".")
     holder = _container(pod, container, str(reference.get("containerName") or ""))
-    amount = resource_list(holder, kind).get(resource)
+    amount = _amount((holder.get("resources") or {}).get(kind), resource)
     if amount is None and kind == "limits" and resource in _FROM_NODE:
-        amount = pod_level(pod, "limits").get(resource) if resource != "ephemeral-storage" else None
-        amount = amount or parse_resources(allocatable).get(resource)
+        if resource != "ephemeral-storage":
+            amount = _amount(((pod.get("spec") or {}).get("resources") or {}).get("limits"), resource)
+        amount = amount or _amount(allocatable, resource)
     return _divided(amount or ZERO, reference.get("divisor"), by_milli=resource == "cpu")
 
 
@@ -112,6 +121,14 @@ def _container(pod: Object, container: Object, wanted: str) -> Object:
         if other.get("name") == wanted:
             return other
     raise FieldError(f"container {wanted} not found")
+
+
+def _amount(resources: Mapping[str, object] | None, resource: str) -> Quantity | None:
+    """The one amount of the list; None where it is absent or no quantity."""
+    try:
+        return parse_quantity((resources or {})[resource])
+    except (KeyError, QuantityError):
+        return None
 
 
 def _divided(amount: Quantity, divisor: object, *, by_milli: bool) -> str:

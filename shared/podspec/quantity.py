@@ -11,7 +11,7 @@ from typing import Any
 
 NANO = 10**9
 _MAX = (2**63 - 1) * NANO  # larger ones are capped, as apimachinery does
-_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([-+]?[0-9]*)\Z", re.ASCII)
+_SHAPE = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+)([-+]?[0-9]*+)\Z", re.ASCII)
 _MESSAGE = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"  # apimachinery's text
 )

@@ -1,9 +1,11 @@
 """Fields and names as Kubernetes writes and judges them."""
 
+from time import process_time
+
 import pytest
 
 from shared.podspec import names
-from shared.podspec.field_ref import FieldError, field_value, format_map, go_quote, is_field
+from shared.podspec.field_ref import FieldError, field_value, format_map, go_quote, is_field, resource_value
 from shared.podspec.ports import HostPort, host_ports
 
 
@@ -45,3 +47,20 @@ def test_the_nodes_ports_are_those_of_lasting_containers() -> None:
     }
     pod = {"spec": {"containers": [{"ports": ports}], "initContainers": [sidecar, {"ports": ports}]}}
     assert host_ports(pod) == (HostPort("TCP", "", 9), HostPort("UDP", "::1", 8))
+
+
+def test_one_amount_of_many_costs_no_more_than_itself() -> None:
+    limits = {f"example.com/r{n}": "1" for n in range(2_000)} | {"cpu": "2"}
+    container = {"name": "c", "resources": {"limits": limits}}
+    before = process_time()
+    for _ in range(2_000):
+        assert resource_value({"spec": {"containers": [container]}}, container, {"resource": "limits.cpu"}, {}) == "2"
+    assert process_time() - before < 1.0
+
+
+def test_annotations_of_the_largest_size_are_quoted_in_milliseconds() -> None:
+    annotations = {f"k{n}": '\U0001f600\x01"\\\né' * 100 for n in range(200)}
+    before = process_time()
+    for _ in range(5):
+        format_map(annotations)
+    assert process_time() - before < 0.5
