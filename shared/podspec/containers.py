@@ -17,6 +17,8 @@ class ContainerKind(StrEnum):
     EPHEMERAL = "ephemeral"
 
 
+MANY = 300  # entries of lists in a pod from which on its messages are made beside the event loop
+_LISTS = ("env", "ports", "volumeMounts", "command", "args")
 _FIELDS = {
     ContainerKind.INIT: "initContainers",
     ContainerKind.SIDECAR: "initContainers",
@@ -58,6 +60,17 @@ def every_container(pod: Object) -> Iterator[tuple[ContainerKind, Object]]:
 def find_container(pod: Object, name: str) -> tuple[ContainerKind, Object] | None:
     """The container of this name, whatever its kind; None = the pod has none."""
     return next((found for found in every_container(pod) if found[1].get("name") == name), None)
+
+
+def is_large(pod: Object) -> bool:
+    """Whether a message made of the pod takes more than a few milliseconds: because of its own lists, or because its
+    environment takes over those of other objects."""
+    entries = len((pod.get("spec") or {}).get("volumes") or ())
+    for _, container in every_container(pod):
+        entries += 1 + sum(len(container.get(field) or ()) for field in _LISTS)
+        if container.get("envFrom") or entries > MANY:
+            return True
+    return entries > MANY
 
 
 def field_path(pod: Object, name: str) -> str:

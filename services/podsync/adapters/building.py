@@ -24,7 +24,7 @@ from services.podsync.core.instructions import CreateContainer, PreparePod, RunP
 from services.podsync.core.node_facts import NodeFacts
 from shared.model.objects import Object
 from shared.model.runtime import Container
-from shared.podspec.containers import every_container
+from shared.podspec.containers import MANY, every_container
 
 
 async def prepare_pod(
@@ -33,7 +33,7 @@ async def prepare_pod(
     """Make directories and cgroups; tells the newest attempt among the log files of each container. Raises OSError,
     RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
-    attempts = outside.directories.prepare(view.namespace, view.name, view.uid, names)
+    attempts = await outside.made(view, lambda: outside.directories.prepare(view.namespace, view.name, view.uid, names))
     made = await cgroups.prepare(view.pod, view.active_pods, runs=call.runs)
     if outside.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
         outside.facts = replace(outside.facts, cgroup_driver=cgroups.facts.cgroup_driver)
@@ -80,27 +80,34 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
     }
     env_files = await asyncio.to_thread(read_env_files, spec, mounted) if environment_files(spec) else {}
     try:
-        config = container_config(
-            view.pod,
-            spec,
-            facts=facts,
-            restart_count=call.attempt,
-            image_ref=call.image.id,
-            image=call.image,
-            pod_ips=call.pod_ips,
-            volumes=mounted,
-            subpaths=await _subpaths(outside, call, view, spec, facts, service_env, references, env_files),
-            etc_hosts_path=outside.directories.write_etc_hosts(view.uid, text),
-            termination_path=termination,
-            service_env=service_env,
-            references=references,
-            env_files=env_files,
-            image_volumes=dict(call.image_volumes),
-            target_id=call.target_id,
-            mappings=await outside.mappings(view),
-        )
+        subpaths = await _subpaths(outside, call, view, spec, facts, service_env, references, env_files)
+        mappings = await outside.mappings(view)
         sandbox = await outside.sandbox_message(view, call.sandbox_attempt)
-        async with outside.turn(Rank.CREATE, view):
+        etc_hosts = outside.directories.write_etc_hosts(view.uid, text)
+        async with outside.turn(Rank.CREATE, view):  # large messages of many pods are not made all at once
+            config = await outside.made(
+                view,
+                lambda: container_config(
+                    view.pod,
+                    spec,
+                    facts=facts,
+                    restart_count=call.attempt,
+                    image_ref=call.image.id,
+                    image=call.image,
+                    pod_ips=call.pod_ips,
+                    volumes=mounted,
+                    subpaths=subpaths,
+                    etc_hosts_path=etc_hosts,
+                    termination_path=termination,
+                    service_env=service_env,
+                    references=references,
+                    env_files=env_files,
+                    image_volumes=dict(call.image_volumes),
+                    target_id=call.target_id,
+                    mappings=mappings,
+                ),
+                large=len(service_env) > MANY,
+            )
             container_id = await outside.runtime.create_container(call.sandbox_id, config, sandbox)
     except BaseException:
         await outside.subpaths.release(view.uid, spec)  # there will be no start to release them after
@@ -122,16 +129,22 @@ async def _subpaths(
     """The host path of each mount that is of a part of its volume."""
     if not has_subpaths(spec):
         return {}
-    env = container_environment(
-        view.pod,
-        spec,
-        facts=facts,
-        pod_ips=call.pod_ips,
-        service_env=service_env,
-        references=references,
-        env_files=env_files,
+
+    def wanted() -> dict[int, str]:
+        env = container_environment(
+            view.pod,
+            spec,
+            facts=facts,
+            pod_ips=call.pod_ips,
+            service_env=service_env,
+            references=references,
+            env_files=env_files,
+        )
+        return wanted_subpaths(spec, env, dict(call.image_volumes))
+
+    return await outside.subpaths.prepare(
+        view.uid, spec, await outside.made(view, wanted, large=len(service_env) > MANY)
     )
-    return await outside.subpaths.prepare(view.uid, spec, wanted_subpaths(spec, env, dict(call.image_volumes)))
 
 
 async def start_container(outside: Outside, call: StartContainer, view: PodView, done: CallDone) -> CallDone:

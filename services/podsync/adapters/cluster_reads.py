@@ -5,6 +5,7 @@ Decides nothing. A node that runs alone has no cluster to read.
 """
 
 import asyncio
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
@@ -16,6 +17,10 @@ from services.podsync.core.service_environment import service_environment
 from shared.model.objects import Object, namespace
 
 NOTHING_TO_READ = "the node runs alone: there is no API server"
+_AT_ONCE = 4  # objects of at most 1 MiB each
+_MOST_KEPT = 8 << 20  # characters, twice what the base64 of the largest environment has
+_TOO_MUCH = "not read: the objects before it are already larger than an environment may be"
+_MANY_SERVICES = 100  # whose variables are made in a thread, so that the other pods go on
 SECONDS = 5.0  # a sources that is being restarted is back within that
 
 
@@ -73,10 +78,18 @@ class SourcesReads:
         self._bus, self._node_name = bus, node_name
 
     async def references(self, pod: Object, container: Object) -> References:
-        """Every ConfigMap and Secret that the container's environment names, asked for at once. Never raises."""
-        wanted = environment_references(container)
-        found = await asyncio.gather(*(self._object(kind, namespace(pod), name) for kind, name in wanted))
-        return dict(zip(wanted, found, strict=True))
+        """Every ConfigMap and Secret that the container's environment names, a few at a time, and of each only the keys
+        it needs. Once there is more than any environment may have the rest is not read. Never raises."""
+        wanted, found, kept = environment_references(container), dict[tuple[str, str], Referenced](), 0
+        for batch in _batches(list(wanted), _AT_ONCE):
+            if kept > _MOST_KEPT:
+                found |= {one: Referenced(None, error=_TOO_MUCH) for one in batch}
+                continue
+            objects = await asyncio.gather(*(self._object(kind, namespace(pod), name) for kind, name in batch))
+            for one, read in zip(batch, objects, strict=True):
+                found[one], size = _narrowed(read, wanted[one])
+                kept += size
+        return found
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
         """Variables of Services. A static pod does not wait for the API server, others raise ContainerConfigError."""
@@ -89,6 +102,8 @@ class SourcesReads:
             raise ContainerConfigError(f"services could not be read: {error}") from error
         if not found.synced and not static:
             raise ContainerConfigError("services have not yet been read at least once, cannot construct envvars")
+        if len(found.services) > _MANY_SERVICES:
+            return await asyncio.to_thread(service_environment, found.services, spaces, links=links)
         return service_environment(found.services, spaces, links=links)
 
     async def runtime_handler(self, pod: Object) -> str:
@@ -130,3 +145,17 @@ class SourcesReads:
         except (NoAnswerError, RequestRefusedError) as error:
             return Referenced(None, error=str(error))
         return Referenced(found.object, found.not_found, found.error)
+
+
+def _batches(wanted: list[tuple[str, str]], size: int) -> Iterator[list[tuple[str, str]]]:
+    for start in range(0, len(wanted), size):
+        yield wanted[start : start + size]
+
+
+def _narrowed(read: Referenced, keys: Collection[str] | None) -> tuple[Referenced, int]:
+    """The object with these keys of its data alone, None = all, and how many characters that are."""
+    if read.object is None:
+        return read, 0
+    data = read.object.get("data") or {}
+    kept = {key: str(data[key]) for key in (data if keys is None else keys) if key in data}
+    return Referenced({"data": kept}), sum(len(key) + len(value) for key, value in kept.items())

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
@@ -30,7 +30,9 @@ from shared.clock import Clock
 from shared.cri.interface import Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
-from shared.podspec.containers import find_container
+from shared.podspec.containers import find_container, is_large
+
+T = TypeVar("T")
 
 ABSENT = frozenset({"NotFound"})
 
@@ -120,8 +122,13 @@ class Outside:
     async def sandbox_message(self, view: PodView, attempt: int) -> Message:
         """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
         SandboxConfigError."""
-        mappings = await self.mappings(view)
-        return sandbox_config(view.pod, facts=await self.facts_of(view.pod), attempt=attempt, mappings=mappings)
+        mappings, facts = await self.mappings(view), await self.facts_of(view.pod)
+        return await self.made(view, lambda: sandbox_config(view.pod, facts=facts, attempt=attempt, mappings=mappings))
+
+    async def made(self, view: PodView, make: Callable[[], T], *, large: bool = False) -> T:
+        """What `make` returns; for a large pod, or where `large`, it runs in a thread, so that the other pods go on.
+        Raises what it raises."""
+        return await asyncio.to_thread(make) if large or is_large(view.pod) else make()
 
     @asynccontextmanager
     async def turn(self, rank: Rank, view: PodView) -> AsyncIterator[None]:

@@ -12,6 +12,7 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
+_AT_ONCE = 16  # requests of one container
 SECONDS = 5.0  # a volume that is being restarted is back within that
 
 
@@ -48,11 +49,14 @@ class AskedSubpaths:
         """Index of volumeMount -> host path, for each path wanted inside its volume. Raises ContainerConfigError."""
         mounts = container.get("volumeMounts") or ()
         name = str(container.get("name"))
-        asked = (
-            self._ask(PrepareSubpath(uid=uid, volume=str(mounts[i].get("name")), container=name, index=i, path=path))
-            for i, path in wanted.items()
-        )
-        return dict(zip(wanted, await asyncio.gather(*asked), strict=True))
+        requests = [
+            PrepareSubpath(uid=uid, volume=str(mounts[index].get("name")), container=name, index=index, path=path)
+            for index, path in wanted.items()
+        ]
+        paths: list[str] = []
+        for start in range(0, len(requests), _AT_ONCE):
+            paths += await asyncio.gather(*map(self._ask, requests[start : start + _AT_ONCE]))
+        return dict(zip(wanted, paths, strict=True))
 
     async def _ask(self, request: PrepareSubpath) -> str:
         try:

@@ -19,6 +19,7 @@ from shared.podspec.expansion import expand
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 
 _KEY_REFS = {"configMapKeyRef": "ConfigMap", "secretKeyRef": "Secret"}
+_WHOLE_MAPS = ("metadata.labels", "metadata.annotations")
 UNREADABLE_ENV_FILE = "couldn't parse env file"
 _LONGEST_SHOWN = 256  # characters of a name in an error
 _FROM_REFS = {"configMapRef": "ConfigMap", "secretRef": "Secret"}
@@ -48,9 +49,10 @@ class EnvFile:
 EnvFiles = Mapping[tuple[str, str], EnvFile]  # (volume, path in it)
 
 
-def environment_references(container: Object) -> tuple[tuple[str, str], ...]:
-    """(kind, name) of every ConfigMap and Secret that the container's environment needs, each once."""
-    found: dict[tuple[str, str], None] = {}
+def environment_references(container: Object) -> dict[tuple[str, str], set[str] | None]:
+    """(kind, name) of every ConfigMap and Secret that the container's environment needs, in the order of their first
+    use, and the keys that it needs of them; None = all."""
+    found: dict[tuple[str, str], set[str] | None] = {}
     for source in container.get("envFrom") or ():
         for place, kind in _FROM_REFS.items():
             if source.get(place):
@@ -58,8 +60,10 @@ def environment_references(container: Object) -> tuple[tuple[str, str], ...]:
     for variable in container.get("env") or ():
         for place, kind in _KEY_REFS.items():
             if reference := (variable.get("valueFrom") or {}).get(place):
-                found[kind, str(reference.get("name") or "")] = None
-    return tuple(found)
+                keys = found.setdefault((kind, str(reference.get("name") or "")), set())
+                if keys is not None:
+                    keys.add(str(reference.get("key") or ""))
+    return found
 
 
 def environment_files(container: Object) -> tuple[tuple[str, str], ...]:
@@ -146,11 +150,14 @@ def _expanded(name: str, value: str, *environments: Mapping[str, str]) -> str:
 
 
 def _value_from(
-    pod: Object, container: Object, source: dict[str, Any], facts: NodeFacts, status: Mapping[str, str]
+    pod: Object, container: Object, source: dict[str, Any], facts: NodeFacts, status: dict[str, str]
 ) -> str:
     try:
         if "fieldRef" in source:
-            return field_value(pod, str(source["fieldRef"].get("fieldPath") or ""), status)
+            path = str(source["fieldRef"].get("fieldPath") or "")
+            if path in _WHOLE_MAPS and path not in status:
+                status[path] = field_value(pod, path)  # the text of many keys is made once
+            return field_value(pod, path, status)
         if "resourceFieldRef" in source:
             return resource_value(pod, container, source["resourceFieldRef"], facts.allocatable)
     except FieldError as error:

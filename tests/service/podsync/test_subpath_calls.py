@@ -1,5 +1,7 @@
 """Subpaths are asked for before a container is created and given back once its start has returned (pods.md 6.8)."""
 
+import asyncio
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -147,3 +149,36 @@ async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
     ]
     for bus in (podsync, volume):
         await bus.stop()
+
+
+async def test_of_many_a_few_are_asked_for_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = MemoryNetwork()
+    bus = network.bus("podsync")
+    held = most = 0
+
+    async def ask(*request: object) -> PreparedSubpath:
+        nonlocal held, most
+        held += 1
+        most = max(most, held)
+        await asyncio.sleep(0)
+        held -= 1
+        return PreparedSubpath(host_path="/p")
+
+    monkeypatch.setattr(bus, "ask", ask)
+    mounts = [{"name": "data", "mountPath": f"/m{n}", "subPath": "s"} for n in range(1_000)]
+    wanted = dict.fromkeys(range(1_000), "s")
+    assert len(await AskedSubpaths(bus).prepare(UID, {"name": "c", "volumeMounts": mounts}, wanted)) == 1_000
+    assert most == 16
+
+
+async def test_the_messages_of_a_large_pod_are_made_beside_the_event_loop(tmp_path: Path) -> None:
+    begun = Begun(tmp_path)
+    made_in: list[threading.Thread] = []
+
+    def make() -> None:
+        made_in.append(threading.current_thread())
+
+    await begun.calls.made(begun.view(), make)
+    begun.pod["spec"]["containers"][0]["env"] = [{"name": f"V{n}", "value": "x"} for n in range(1_000)]
+    await begun.calls.made(begun.view(), make)
+    assert [thread is threading.main_thread() for thread in made_in] == [True, False]
