@@ -15,6 +15,9 @@ from shared.model.objects import Object, annotations
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.static_pod import is_critical
 
+MOST_CONTAINERS = 500  # of all kinds together
+MOST_VOLUMES = 1_000
+
 _MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 
@@ -32,7 +35,7 @@ class Verdict:
 def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
     """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
     none; `others`: the pods that take room on the node, without this one."""
-    for refused in (_pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
+    for refused in (_size(pod), _pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
         if refused.reason:
             return refused
     verdict = _fit(pod, view, others)
@@ -42,6 +45,23 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
     unsupported = _unsupported(pod)
     return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
+
+
+def _size(pod: Object) -> Verdict:
+    """The status of a pod names each of its containers and is made anew at each of its events: what the API server
+    takes would hold up every other pod."""
+    spec = pod.get("spec") or {}
+    containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
+    for count, most, what in (
+        (containers, MOST_CONTAINERS, "containers"),
+        (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
+    ):
+        if count > most:
+            text = (
+                f"Pod requires node features that are not available: {count} {what} in one pod, at most {most} run here"
+            )
+            return Verdict(reason="PodFeatureUnsupported", message=text)
+    return Verdict()
 
 
 def _unsupported(pod: Object) -> Verdict:

@@ -23,7 +23,6 @@ from shared.podspec.containers import (
     ContainerKind,
     ephemeral_containers,
     every_container,
-    find_container,
     init_containers,
 )
 
@@ -139,6 +138,8 @@ class PodRecord:
     wake_at: float = NEVER  # steady seconds; when the newest step wants to be looked at again, whatever happens
     noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
     shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
+    _by_name: tuple[Pod, dict[str, tuple[ContainerKind, dict[str, Any]]]] | None = None  # of this version of the pod
+    _instances: tuple[tuple[Container, ...], dict[str, list[Container]]] | None = None  # of this observation
     saved: dict[str, Any] = field(default_factory=dict)
     published_status: Status = field(default_factory=dict)
     published_ids: tuple[str, ...] = ()  # of the running instances, told with it: one may not be shown yet
@@ -178,7 +179,12 @@ class PodRecord:
 
     def container(self, name: str) -> tuple[ContainerKind, dict[str, Any]] | None:
         """Kind and spec of the container of this name; None = the pod has none (any more)."""
-        return find_container(self.pod, name)
+        if self._by_name is None or self._by_name[0] is not self.pod:
+            named: dict[str, tuple[ContainerKind, dict[str, Any]]] = {}
+            for kind, spec in every_container(self.pod):
+                named.setdefault(str(spec.get("name")), (kind, spec))
+            self._by_name = (self.pod, named)
+        return self._by_name[1].get(name)
 
     @property
     def is_static(self) -> bool:
@@ -202,8 +208,12 @@ class PodRecord:
 
     def instances_of(self, container: str) -> list[Container]:
         """The instances of one spec container, newest first: by attempt, for the clock that dates them may be set."""
-        named = [c for c in self.instances if c.name == container]
-        return sorted(named, key=lambda c: -c.attempt)
+        if self._instances is None or self._instances[0] is not self.instances:
+            named: dict[str, list[Container]] = {}
+            for instance in sorted(self.instances, key=lambda c: -c.attempt):
+                named.setdefault(instance.name, []).append(instance)
+            self._instances = (self.instances, named)
+        return list(self._instances[1].get(container, ()))
 
     @property
     def alive(self) -> list[Container]:

@@ -11,7 +11,6 @@ from services.podsync.core.container_state import TERMINATED, lost
 from services.podsync.core.container_status import ContainerStatuses
 from services.podsync.core.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.restart_rules import may_restart_all, restarts_after
-from shared.podspec.containers import find_container
 from shared.podspec.resources import is_sidecar
 
 Json = dict[str, Any]
@@ -50,7 +49,7 @@ def illegally_revived(record: PodRecord, status: Json) -> str:
 
 
 def _may_run_again(record: PodRecord, name: str, end: Mapping[str, Any]) -> bool:
-    found = find_container(record.pod, name)
+    found = record.container(name)
     if found is None:
         return True
     return is_sidecar(found[1]) or restarts_after(record, found[1], int(end.get("exitCode", 0)))

@@ -236,3 +236,22 @@ def test_the_view_of_an_unknown_node_is_what_would_be_registered() -> None:
     assert (view.labels, view.taints) == ({"a": "b"}, (taint,))
     odd = {"metadata": {"labels": None}, "spec": {"taints": None}}
     assert node_view(odd, facts, pressures=(), supplemental_groups_policy=False).labels == {}
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers", "ephemeralContainers"])
+def test_a_pod_of_more_containers_than_a_status_is_made_for_is_refused(field: str) -> None:
+    pod = a_pod()
+    pod["spec"][field] = [{"name": f"c{n}", "image": "i:1"} for n in range(500 - (field != "containers"))]
+    assert verdict(pod).reason == ""
+    pod["spec"][field].append({"name": "more", "image": "i:1"})
+    assert verdict(pod) == Verdict(
+        reason="PodFeatureUnsupported",
+        message="Pod requires node features that are not available: 501 containers in one pod, at most 500 run here",
+    )
+
+
+def test_a_pod_of_very_many_volumes_is_refused() -> None:
+    pod = a_pod(volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(1_000)])
+    assert verdict(pod).reason == ""
+    pod["spec"]["volumes"].append({"name": "more", "emptyDir": {}})
+    assert "1001 volumes in one pod, at most 1000 run here" in verdict(pod).message
