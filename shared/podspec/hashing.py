@@ -3,10 +3,14 @@
 import json
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.go_json import go_json
+
+_LONGEST = 4096  # bytes that the hashes below, loops of a microsecond per byte, are good for
 
 
 def _fnv1a(data: bytes, state: int, prime: int, bits: int) -> int:
@@ -33,8 +37,12 @@ def fnv128a(data: bytes) -> int:
 
 def container_hash(container: Mapping[str, Any]) -> str:
     """Annotation io.kubernetes.container.hash: a running container whose hash differs is restarted, so this is Go's
-    dump of the bytes of `{"image":…,"name":…}`, not ours to choose."""
-    return _container_hash(str(container.get("image") or ""), str(container.get("name") or ""))
+    dump of the bytes of `{"image":…,"name":…}`, not ours to choose. A text longer than any image has a cheap hash: no
+    container was ever made from it."""
+    image, name_ = str(container.get("image") or ""), str(container.get("name") or "")
+    if len(image) > _LONGEST:
+        return f"{crc32(image.encode('utf-8', 'surrogatepass')):x}"
+    return _container_hash(image, name_)
 
 
 @lru_cache(1024)
@@ -57,4 +65,5 @@ def backoff_key(pod: Object, container: Mapping[str, Any]) -> str:
     agent, so the resources are written in our own way."""
     resources = json.dumps(container.get("resources") or {}, sort_keys=True, separators=(",", ":"))
     parts = (name(pod), namespace(pod), uid(pod), container.get("name") or "", container.get("image") or "", resources)
-    return f"{fnv64a('/'.join(parts).encode('utf-8', 'surrogatepass')):x}"
+    key = "/".join(parts).encode("utf-8", "surrogatepass")
+    return blake2b(key, digest_size=8).hexdigest() if len(key) > _LONGEST else f"{fnv64a(key):x}"

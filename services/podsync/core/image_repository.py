@@ -65,6 +65,8 @@ def location(entry: str) -> Location | None:
 def matches(pattern: str, name: str) -> bool:
     """Whether the pattern (`*.registry.example:8080/team`) covers the name: the same port, as many parts of the host,
     each matched by its own glob, and a path that begins the same way."""
+    if len(pattern) > _LONGEST_PLACE:
+        return False
     one, other = _split(pattern), _split(name)
     if one is None or other is None or one[1] != other[1] or not other[2].startswith(one[2]):
         return False

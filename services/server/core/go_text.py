@@ -20,7 +20,15 @@ _ESCAPES = {
 
 def quote(text: str) -> str:
     """`text` as Go's %q prints it."""
-    return '"' + "".join(_quoted(character) for character in text) + '"'
+    return f'"{text.translate(_Quoted())}"'
+
+
+class _Quoted(dict[int, str]):
+    """Code point -> how Go prints it; each is worked out once in a text."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = quoted = _quoted(chr(code))
+        return quoted
 
 
 def _quoted(character: str) -> str:
