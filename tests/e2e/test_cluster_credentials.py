@@ -44,6 +44,25 @@ async def test_a_token_of_an_exec_plugin_is_enough_to_join(tmp_path: Path) -> No
         assert TOKEN not in logs
 
 
+async def test_a_plugin_is_run_again_when_the_api_server_refuses_its_token(tmp_path: Path) -> None:
+    tokens, first = tmp_path / "tokens.csv", tmp_path / "first"
+    tokens.write_text(f'{TOKEN},system:node:{NODE},node-a,"system:nodes"\n')
+    plane = {"api_server_flags": {"token-auth-file": str(tokens)}}
+
+    def outdated_at_first(plane: ControlPlane) -> Path:
+        kubeconfig = with_exec_plugin(plane)
+        plugin = plane.directory / "plugin"
+        good = plugin.read_text().splitlines()[1]
+        outdated = good.replace(TOKEN, "outdated")
+        plugin.write_text(f"#!/bin/sh\nif [ -e {first} ]; then {good}; else touch {first}; {outdated}; fi\n")
+        return kubeconfig
+
+    async with Cluster(tmp_path, plane=plane, kubeconfig=outdated_at_first) as cluster:
+        await cluster.create(cluster.pod("web"))
+        await cluster.wait_ready("web")
+        assert "refuses what the exec plugin" in cluster.agent.log_of("bootstrap")
+
+
 async def test_a_replaced_client_certificate_is_taken_up(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         pids = {service: beat.pid for service, beat in cluster.agent.beats.items()}
