@@ -13,7 +13,7 @@ REMEMBERED = 2048  # kinds; more than there are events on all streams
 _END_OF_TIME = 2.0**33  # wall seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """The Event object of one kind: its name, how often it happened, and when first (wall seconds)."""
 
