@@ -10,7 +10,9 @@ from shared.podspec.go_json import go_json
 from shared.podspec.resources import resource_list
 
 RESIZE_MESSAGE = "In-place resize is not supported by this node."
-_LISTS = ("initContainers", "containers")
+RESIZE_PENDING = "PodResizePending"
+_LISTS = {"initContainers": "initContainerStatuses", "containers": "containerStatuses"}
+_NOT_DONE = (RESIZE_PENDING, "PodResizeInProgress")
 
 
 def with_allocated_resources(wanted: Object, allocated: Object) -> Object:
@@ -33,6 +35,19 @@ def with_allocated_resources(wanted: Object, allocated: Object) -> Object:
     return {**wanted, "spec": kept} if kept else wanted
 
 
+def as_last_shown(pod: Object, status: Object) -> Object:
+    """The pod with the resources that its status shows for its containers, where that says that a resize was not done:
+    an earlier agent, of which there is no record, has admitted it with those."""
+    if not any(c.get("type") in _NOT_DONE and c.get("status") == "True" for c in status.get("conditions") or ()):
+        return pod
+    spec: Object = dict(pod.get("spec") or {})
+    for field, shown in _LISTS.items():
+        held = {entry["name"]: entry.get("resources") for entry in status.get(shown) or ()}
+        if spec.get(field):
+            spec[field] = [_with_shown(container, held.get(container.get("name"))) for container in spec[field]]
+    return with_allocated_resources(pod, {**pod, "spec": spec})
+
+
 def resize_event(wanted: Object, generation: int) -> tuple[str, str, str, str]:
     """The kubelet's Event for a resize that is refused: type, reason, message, container."""
     spec: Any = wanted.get("spec") or {}
@@ -53,6 +68,13 @@ def _same(one: Object, other: Object) -> bool:
 def _with_resources(holder: Object, other: Object) -> Object:
     without = {key: value for key, value in holder.items() if key != "resources"}
     return {**without, "resources": other["resources"]} if "resources" in other else without
+
+
+def _with_shown(container: Object, shown: object) -> Object:
+    if not isinstance(shown, dict) or not all(isinstance(amounts, dict) for amounts in shown.values()):
+        return container
+    kept = {kind: what for kind, what in (container.get("resources") or {}).items() if kind == "claims"}
+    return {**container, "resources": kept | shown}
 
 
 def _described(container: Object) -> Object:

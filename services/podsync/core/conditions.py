@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from bus.messages.podsync import PodState
 from services.podsync.core.actions import decide_sandbox
-from services.podsync.core.allocation import RESIZE_MESSAGE
+from services.podsync.core.allocation import RESIZE_MESSAGE, RESIZE_PENDING
 from services.podsync.core.container_status import ContainerStatuses
 from services.podsync.core.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.restart_rules import may_restart_all
@@ -18,7 +18,6 @@ from shared.timestamps import rfc3339
 
 Json = dict[str, Any]
 RESTARTING_ALL = "AllContainersRestarting"
-RESIZE_PENDING = "PodResizePending"
 
 
 class Judgement(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
-from services.podsync.core.allocation import resize_event, with_allocated_resources
+from services.podsync.core.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.api_baseline import sound_status
 from services.podsync.core.instructions import Call
 from shared.cri.interface import ImageStatus
@@ -269,7 +269,7 @@ class PodRecord:
 
     def _as_allocated(self, wanted: Pod) -> Pod:
         """With the resources the pod was admitted with. That others are wanted is shown, and told once a generation."""
-        if not self.pod or not self.judged or self.rejected:
+        if not self.pod or self.rejected or not (self.judged or self.refused_resize):
             return wanted
         allocated = with_allocated_resources(wanted, self.pod)
         generation = (wanted.get("metadata") or {}).get("generation")
@@ -371,5 +371,9 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
     record = PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod))
     record.wanted_as(source, pod)
     record.status = dict(record.api_status)
+    allocated = as_last_shown(record.pod, record.status)
+    if allocated is not record.pod:
+        record.pod = allocated
+        record.wanted_as(source, pod)
     record.start_time = str(record.status.get("startTime") or "")
     return record

@@ -121,6 +121,34 @@ def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
     assert play.core.records["u1"].containers[0]["resources"] == LARGE
 
 
+def shown_by(conditions: list[dict[str, Any]], resources: Any = SMALL) -> Pod:
+    """A pod that wants LARGE and was taken on by another agent, with its status of one that has SMALL."""
+    entry = {"name": "c", "resources": resources, "state": {"running": {}}, "containerID": "containerd://c001"}
+    return sized(LARGE, 2) | {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [entry]}}
+
+
+@pytest.mark.parametrize("kind", ["PodResizePending", "PodResizeInProgress"])
+def test_a_resize_that_an_earlier_agent_had_not_done_is_refused(kind: str) -> None:
+    play = Play(source="api")
+    play.want(shown_by([{"type": kind, "status": "True", "reason": "Deferred"}]))
+    assert play.core.records["u1"].containers[0]["resources"] == SMALL
+    assert pending(play)["reason"] == "Infeasible"
+    assert status(play)["allocatedResources"] == SMALL["requests"]
+
+
+def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_wants() -> None:
+    play = Play(source="api")
+    play.want(shown_by([]))
+    assert play.core.records["u1"].containers[0]["resources"] == LARGE and pending(play) == {}
+
+
+@pytest.mark.parametrize("odd", [None, "much", {"requests": "1"}])
+def test_a_status_with_odd_resources_is_not_gone_by(odd: Any) -> None:
+    play = Play(source="api")
+    play.want(shown_by([{"type": "PodResizePending", "status": "True"}], odd))
+    assert play.core.records["u1"].containers[0]["resources"] == LARGE and pending(play) == {}
+
+
 def test_init_containers_and_the_pods_own_resources_are_kept_too() -> None:
     def pod(resources: dict[str, Any]) -> Pod:
         init = [a_container("i", resources=resources, restartPolicy="Always"), a_container("j")]
