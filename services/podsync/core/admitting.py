@@ -25,8 +25,19 @@ class Admissions:
         self.node_known = False  # the API server's Node, or that there is none, or that nothing can be known of it
         self.runtime_known = False  # the runtime has reported its features
         self.sources_complete = False  # and fresh
+        self._doubted = False  # some verdict waits for the sources to list pods of the checkpoint
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
+
+    def on_listed(self, record: PodRecord, now: float, *, first: bool) -> list[PodRecord]:
+        """A source lists the pod (`first`: this process had not heard of it): judges it, and the pods whose verdicts
+        waited for that. Returns the records that changed."""
+        if first and self._doubted:
+            self._doubted = False
+            return self.judge_waiting(now)
+        if record.judged or record.asks_for_node or not self._may_judge(record):
+            return []
+        return [*self.judge(record, now, node=self.node, last_word=False), record]
 
     def _may_judge(self, record: PodRecord) -> bool:
         """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
@@ -61,6 +72,7 @@ class Admissions:
         verdict = self._verdict(record, view, others)
         hindered = (verdict.reason or verdict.victims) and len(listed) < len(others)
         if hindered and verdict != self._verdict(record, view, listed):
+            self._doubted = True
             return []  # it depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
             return []

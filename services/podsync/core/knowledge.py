@@ -144,8 +144,7 @@ class Knowledge:
             record.deleted = True
         if first:
             touched += self._end_replaced(record, now)
-        if first or not record.judged:
-            touched += self.admissions.judge_waiting(now)
+        touched += self.admissions.on_listed(record, now, first=first)
         return [*touched, record] if news else touched  # not what we wrote and comes back
 
     def _take_on(self, event: PodDesired, now: float) -> PodRecord:
