@@ -10,12 +10,14 @@ from pathlib import Path
 
 import orjson
 
+from services.status.core.node_capacity import is_extended
+from shared.podspec.names import qualified_name
+
 _log = logging.getLogger(__name__)
 
 CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")  # whatever the root directory is
 _LARGEST = 16 * 2**20  # bytes; an entry has some hundred
 _MOST = 256  # resources
-_LONGEST = 317  # characters: a DNS subdomain, a slash and a name
 
 
 class DeviceCheckpoint:
@@ -61,4 +63,4 @@ def _read(path: Path) -> frozenset[str]:
         return frozenset()
     if not isinstance(registered, dict) or len(registered) > _MOST:
         raise ValueError("no checkpoint of a device manager")
-    return frozenset(name for name in registered if len(name) <= _LONGEST)
+    return frozenset(name for name in registered if is_extended(name) and not qualified_name(name))

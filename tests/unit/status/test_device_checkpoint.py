@@ -51,6 +51,13 @@ def test_a_file_that_cannot_be_used_is_one_line_and_what_was_read_before_counts(
     assert [line.count("cannot be used") for line in caplog.messages] == [1]
 
 
+def test_a_name_that_the_api_server_would_refuse_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "kubelet_internal_checkpoint"
+    names = ["example.com/gpu", "gpu", "kubernetes.io/gpu", "example.com/a b", "x/" + "y" * 64, ""]
+    file.write_bytes(orjson.dumps({"Data": {"RegisteredDevices": {name: [] for name in names}}}))
+    assert DeviceCheckpoint(file).resources() == {"example.com/gpu"}
+
+
 def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "kubelet_internal_checkpoint"
     os.mkfifo(file)
