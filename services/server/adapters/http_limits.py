@@ -47,6 +47,11 @@ class LimitedServer(web.Server):
         more |= {"read_bufsize": _BODY, "lingering_time": _LINGER, "auto_decompress": False}
         super().__init__(self._handle, keepalive_timeout=IDLE, **more)
 
+    @property
+    def timers(self) -> int:
+        """How many time limits are set."""
+        return len(self._ends)
+
     def protocol_for(self, number: int) -> "Connection":
         """The protocol of the connection with this number."""
         return Connection(number, self, loop=self._loop, **self._kwargs)
@@ -73,15 +78,15 @@ class LimitedServer(web.Server):
         try:
             return await self._answer(request)
         finally:
-            self._unlimit(handler)
-            if handler.head_begun:  # that of the next request, sent before this one was answered
-                self.limit(handler, HEAD_SECONDS)
+            # The answer is still to be written; or the head of the next request was begun before this one was answered.
+            self.limit(handler, HEAD_SECONDS if handler.head_begun else LONGEST)
             self.connections_open.finish(handler.number, len(request.raw_headers) * _FIELD_COST)
 
     def limit(self, handler: web.RequestHandler, seconds: float) -> None:
         """End the connection after so many seconds, unless another limit is set before."""
         self._unlimit(handler)
-        self._ends[handler] = self._loop.call_later(seconds, _end, handler)
+        if handler.transport is not None:  # else it is gone, or no longer aiohttp's
+            self._ends[handler] = self._loop.call_later(seconds, _end, handler)
 
     def _unlimit(self, handler: web.RequestHandler) -> None:
         end = self._ends.pop(handler, None)

@@ -29,6 +29,11 @@ class Listener:
         self._acceptor, self._server = acceptor, server
         self.connections, self.port = connections, port
 
+    @property
+    def timers(self) -> int:
+        """How many time limits are set."""
+        return self._server.timers
+
     async def close(self) -> None:
         """Stop listening and end what is open."""
         await self._acceptor.stop()

@@ -34,7 +34,7 @@ async def listening(gate: asyncio.Event | None = None, asked: asyncio.Event | No
             await gate.wait()
         if request.path == "/in" and not authorize(request):
             return plain(503, "too many connections\n")
-        return plain(200, "ok")
+        return plain(200, "ok" if request.path != "/large" else "x" * (64 << 20))
 
     listener = await listen("127.0.0.1", 0, answer, LIMITS)
     try:
@@ -165,6 +165,16 @@ async def test_many_requests_behind_one_that_waits_end_their_connection() -> Non
         streams[1].write(request * 200)
         assert await ended(streams)
         await close(streams)
+
+
+async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_limits, "LONGEST", 0.2)
+    async with listening() as listener:
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1)
+        writer.write(REQUEST.replace(b"GET /", b"GET /large"))
+        await until(lambda: len(listener.connections) == 1)
+        await until(lambda: len(listener.connections) == 0)
+        await close((reader, writer))
 
 
 async def test_connections_that_were_let_in_stay_and_are_only_so_many() -> None:

@@ -108,6 +108,16 @@ async def test_the_runtimes_end_reaches_the_client_and_the_clients_the_runtime(
         await backend.closed.wait()
 
 
+async def test_a_stream_that_has_ended_leaves_nothing_behind(server: Running) -> None:
+    listener = server.service.listeners["read-only"]
+    for _ in range(3):
+        async with await spdy(server, f"{EXEC}?command=cat&input=1&output=1"):
+            pass
+    async with asyncio.timeout(10):
+        while len(listener.connections) or listener.timers:
+            await asyncio.sleep(0)
+
+
 async def test_large_data_passes_both_ways_unchanged(server: Running) -> None:
     content = bytes(range(256)) * 40_000
     async with await spdy(server, f"{EXEC}?command=cat&input=1&output=1") as peer:
