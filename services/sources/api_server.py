@@ -126,14 +126,17 @@ class ApiServer:
             self._end(Until.WENT_BACK)
         return self.history
 
-    async def pause(self, seconds: float, *, interruptible: bool, spread: float = 0.0) -> None:
-        """Wait; if `interruptible`, at most until an outage is over, and then a random part of `spread` seconds."""
+    async def pause(self, seconds: float, *, interruptible: bool, spread: float = 0.0) -> bool:
+        """Wait; if `interruptible`, at most until an outage is over, and then a random part of `spread` seconds. Return
+        whether the end of an outage ended it."""
         back = self._back
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await (back.wait() if interruptible else asyncio.Event().wait())
-        if back.is_set():
-            await asyncio.sleep(spread * self.chance())
+        if not (interruptible and back.is_set()):
+            return False
+        await asyncio.sleep(spread * self.chance())
+        return True
 
     @contextlib.asynccontextmanager
     async def waiting(self, until: Until) -> AsyncIterator[None]:

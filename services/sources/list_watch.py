@@ -9,12 +9,13 @@ from typing import Any
 
 from services.sources.api_server import ApiServer, AskAgainError, Until
 from services.sources.core.api_objects import metadata_text, read_list
-from services.sources.core.reflector import SPREAD, ListAll, Pause, Reflector, WatchFrom
+from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
 
 _log = logging.getLogger(__name__)
 
 LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
+WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again: what fails all the same backs off meanwhile
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -37,11 +38,18 @@ class ListWatch:
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
     _forbidden: int = field(default=0, init=False)  # in a row
     _history: int = field(default=0, init=False)  # of the API server's store, that our version is of
+    _woken_at: float = field(default=float("-inf"), init=False)  # from a pause, by the end of an outage
     _outages: int = field(default=0, init=False)  # before our last list
+    _listed_at: float = field(default=float("-inf"), init=False)  # of the list by which the store was compared
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            if self._is_unproven:
+                # Where some requests are answered and others refused, each answer ends an outage and each refusal
+                # begins one.
+                pause = PROMPT_PAUSE * (1 + self.api.chance()) / 2
+                await asyncio.sleep(max(0.0, self._listed_at + pause - self.api.clock.monotonic()))
             if self._history != self.api.history or self._is_unproven:
                 self._history = self.api.history
                 self.reflector.went_back()
@@ -52,9 +60,16 @@ class ListWatch:
                     case WatchFrom(version, timeout):
                         await self._watch(version, timeout)
                     case Pause(seconds, interruptible):
-                        await self.api.pause(seconds, interruptible=interruptible, spread=self._spread)
+                        await self._pause(seconds, interruptible=interruptible)
             except AskAgainError:
                 await asyncio.sleep(self._spread * self.api.chance())
+
+    async def _pause(self, seconds: float, *, interruptible: bool) -> None:
+        now = self.api.clock.monotonic()
+        interruptible = interruptible and now - self._woken_at >= WOKEN_AGAIN
+        if await self.api.pause(seconds, interruptible=interruptible, spread=self._spread):
+            self._woken_at = now
+            self.reflector.woken()
 
     @property
     def _is_unproven(self) -> bool:
@@ -91,7 +106,7 @@ class ListWatch:
         self.reflector.listed(version)
         self._history = history
         if self.probes:
-            self._outages = outages
+            self._outages, self._listed_at = outages, self.api.clock.monotonic()
             self._history = self.api.compared(version, newest)
         self.api.saw(version)
         self.on_list(items)

@@ -104,6 +104,10 @@ class Reflector:
         """The head of a watch came."""
         self.patience, self._unserved_since = PATIENCE, None
 
+    def woken(self) -> None:
+        """An outage is over; if the next step fails all the same, its pauses begin short again."""
+        self._failures = 0
+
     def went_back(self) -> None:
         """The API server's store is of another history than our version, or may be: list."""
         self.version = ""

@@ -1,13 +1,15 @@
 """An API server that is slow, throttles or stalls is no outage: watches go on, and nothing is listed again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiUnreachableError
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
-from tests.service.sources.shown_secrets import put_secret, showing, version_of
+from tests.service.sources.shown_secrets import USER, put_secret, showing, version_of
 
 SECRETS = [f"s{number}" for number in range(100)]
 
@@ -156,3 +158,32 @@ async def test_watches_do_not_all_resume_in_the_same_instant(tmp_path: Path) -> 
             await node.pass_time(0.1)
             seen.add(node.asked("WATCH", "/secrets") - before)
         assert max(seen) == len(SECRETS) and len(seen) > 5
+
+
+@on_virtual_time
+async def test_an_api_server_that_answers_some_and_refuses_others_is_not_asked_all_the_time(tmp_path: Path) -> None:
+    class Refused:
+        """The way to half of the API servers behind a balancer that still names them."""
+
+        def __init__(self, client: ApiClient) -> None:
+            self._client, self.dials = client, 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._client, name)
+
+        def watch(self, path: str, query: Any, **limits: Any) -> Any:
+            self.dials += 1
+            raise ApiUnreachableError("connection refused")
+
+    async with cluster_node(tmp_path) as node:
+        for name in SECRETS[:10]:
+            put_secret(node, name)
+        node.api.bind(showing("web", *SECRETS[:10]), NODE)
+        refused: Any = Refused(node.api.client(USER))
+        await node.start(node.api.client(USER), objects_client=refused)
+        await node.pass_time(60.0)
+        before, dials = len(node.api.requests), refused.dials
+        await node.pass_time(60.0)
+        assert refused.dials - dials <= 11 * 14, "each watch backs off"
+        assert len(node.api.requests) - before <= 80, "a list and a watch of the node each 1.5 s at most"
+        assert node.asked("GET", "/secrets") == 10
