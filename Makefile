@@ -111,6 +111,7 @@ vm: deps venv  ## an emulated machine of its own: cgroup v2, systemd as process 
 night: test  ## every test, then what takes hours: thousands of seeds, pairs of kills, the long soak, an emulated machine
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
+	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120
 	@$(MAKE) --no-print-directory vm
 

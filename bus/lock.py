@@ -1,4 +1,4 @@
-"""One process per service: an exclusive flock, taken before anything is bound, with the holder's pid in the file.
+"""One process per service: an exclusive flock, taken before anything is bound, with its holder named in the file.
 
 Decides who is the service and how long a crash-looping one waits before it works; knows nothing of the bus itself.
 The kernel frees the lock with the process, so a SIGKILL leaves nothing to clean up. The file stays.
@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.process_identity import identity_of, is_running
+
 LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
 DELAY_CAP = 30.0  # seconds
@@ -26,6 +28,16 @@ class Start:
 
     at: float
     delay: float
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A running process that holds a lock: its id, its identity (`shared.process_identity`), and the generation of the
+    supervisord that started it ("" = none)."""
+
+    pid: int
+    process: str
+    supervisord: str
 
 
 def start_delay(starts: Sequence[Start], now: float) -> float:
@@ -43,10 +55,14 @@ def start_delay(starts: Sequence[Start], now: float) -> float:
 
 
 class ServiceLock:
-    """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it."""
+    """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it.
 
-    def __init__(self, run_dir: Path, service: str) -> None:
+    `generation` is of the supervisord that started this process, "" without one; it begins the count of starts anew.
+    """
+
+    def __init__(self, run_dir: Path, service: str, generation: str = "") -> None:
         self.path = run_dir / "locks" / f"{service}.lock"
+        self._generation = generation
         self._fd: int | None = None
 
     @property
@@ -88,23 +104,30 @@ class ServiceLock:
             except RuntimeError:  # the loop is closed: nobody waits any more
                 os.close(fd)
 
-        # A daemon, for flock cannot be interrupted and must not hold up the exit of a standby.
+        # A daemon, for flock cannot be interrupted and must not hold up the exit.
         threading.Thread(target=wait, name=f"lock {self.path.name}", daemon=True).start()
         self._take(await acquired)
 
     def release(self) -> None:
         """Give the lock back; nothing happens when it is not held."""
         if self._fd is not None:
+            self._write(self._starts(), process="")  # this process may go on, and is not the holder any more
             os.close(self._fd)
             self._fd = None
 
-    def holder(self) -> int | None:
-        """Pid of the process that took the lock last, if that process still lives; for a standby that lost the race."""
+    def held_by(self) -> Holder | None:
+        """The process that took the lock last, if it runs and did not release it."""
         try:
-            pid = int(json.loads(self.path.read_bytes())["pid"])
+            record = json.loads(self.path.read_bytes())
+            holder = Holder(int(record["pid"]), str(record["process"]), str(record["supervisord"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return pid if Path(f"/proc/{pid}").exists() else None
+        return holder if is_running(holder.process) else None
+
+    def holder(self) -> int | None:
+        """The id of that process."""
+        found = self.held_by()
+        return found.pid if found else None
 
     def record_start(self, now: float) -> float:
         """Note in the held lock that the service starts at `now` (CLOCK_MONOTONIC); seconds to wait before working."""
@@ -132,11 +155,18 @@ class ServiceLock:
         assert self._fd is not None
         try:
             record = json.loads(os.pread(self._fd, _RECORD_SIZE, 0))
+            if record["supervisord"] != self._generation:
+                return []
             return [Start(float(at), float(delay)) for at, delay in record["starts"]]
         except (ValueError, KeyError, TypeError):  # new, or not ours
             return []
 
-    def _write(self, starts: Sequence[Start]) -> None:
+    def _write(self, starts: Sequence[Start], process: str | None = None) -> None:
         assert self._fd is not None
-        record = {"pid": os.getpid(), "starts": [(round(start.at, 3), start.delay) for start in starts]}
+        record = {
+            "pid": os.getpid(),
+            "process": identity_of(os.getpid()) if process is None else process,
+            "supervisord": self._generation,
+            "starts": [(round(start.at, 3), start.delay) for start in starts],
+        }
         os.pwrite(self._fd, json.dumps(record).encode().ljust(_RECORD_SIZE - 1) + b"\n", 0)

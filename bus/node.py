@@ -106,6 +106,14 @@ class NodeBus(Endpoint):
         if self._lock_is_ours:
             self._lock.release()
 
+    async def give_up_address(self) -> None:
+        """Publish and answer no more, so that another process may bind; follow and ask on."""
+        if self._publisher:
+            self._publisher.close()
+        if self._answerer:
+            await self._answerer.close()
+        self._publisher = self._answerer = None
+
     def _publish(self, published: Frames) -> None:
         if self._publisher:
             self._publisher.send(published)

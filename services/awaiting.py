@@ -1,7 +1,7 @@
 """Waits until bootstrap has written a configuration that is in force for this process.
 
-Decides which configuration counts: one confirmed for our supervisord, or written since we began to wait; one left
-behind by an earlier run would start the node with settings that nobody asked for today. Woken by inotify.
+Decides which configuration counts: the one for our supervisord's generation. Another one was left by an earlier run, or
+is of another agent. Woken by inotify.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from asyncinotify import Inotify, Mask
 
 from bus.manifest import MANIFEST_FILE, read_manifest
 from shared.config.effective import EffectiveConfig
-from shared.config.loader import CONFIG_NAME, load_generation
+from shared.config.loader import load_generation
 from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
@@ -21,11 +21,10 @@ _QUIET = 10.0  # seconds of waiting before the log says so
 
 
 class ConfigurationWait:
-    """Create it before anything else waits: files newer than that are always accepted."""
+    """`generation` is that of this process; without a supervisord ("") any configuration counts."""
 
     def __init__(self, run_dir: Path, generation: str) -> None:
         self._run_dir, self._generation = run_dir, generation
-        self._before = _identity(run_dir / CONFIG_NAME)
         self._complaint = ""
 
     async def wait(self) -> EffectiveConfig:
@@ -45,8 +44,7 @@ class ConfigurationWait:
         """The configuration if it is there and in force; what is unreadable is logged once."""
         try:
             config, generation = load_generation(str(self._run_dir))
-            ours = generation == self._generation or not self._generation
-            if not ours and _identity(self._run_dir / CONFIG_NAME) == self._before:
+            if self._generation not in ("", generation):
                 return None
             if not (self._run_dir / MANIFEST_FILE).exists():
                 return None
@@ -59,11 +57,3 @@ class ConfigurationWait:
                 self._complaint = str(error)
                 log.error("%s", error)
             return None
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns

@@ -1,19 +1,18 @@
-"""Which supervisord this process was started by, whether or not it lives; what an earlier one left is not today's.
+"""Which supervisord this process was started by, whether or not that one runs; what an earlier one left is not today's.
 
-A parent's id alone does not tell: it is another one's as soon as the parent has been killed, be it a moment after the
-fork. So `services.preloading` puts the identity into the environment of whatever supervisord starts.
+A parent's id is another one's as soon as the parent has been killed, be it a moment after the fork. So
+`services.preloading` puts the generation into the environment of whatever supervisord starts.
 """
 
 import os
-from pathlib import Path
 
-from shared.boot_id import boot_id
+from shared.process_identity import identity_of, is_running
 
-SUPERVISORD = "BULKHEAD_SUPERVISORD"  # in the environment: an identity as `generation_of` gives it
+SUPERVISORD = "BULKHEAD_SUPERVISORD"  # in the environment: a generation as `generation_of` gives it
 
 
 def supervisor_generation() -> str:
-    """An identity of the supervisord that started us, "" when none did.
+    """The generation this process belongs to, "" when no supervisord started it.
 
     Ask early where supervisord.conf has no section `preloading`: the parent is asked then, and orphans have another.
     """
@@ -28,18 +27,24 @@ def supervisor_process() -> int:
     return int(identity[1]) if len(identity) >= 3 and identity[1].isdigit() else os.getppid()
 
 
+def generation_of(process: int, load: int = 1) -> str:
+    """The identity of a supervisord process, and how often it has loaded its configuration; "" when it has ended.
+
+    A reload restarts all services, and so begins a generation.
+    """
+    identity = identity_of(process)
+    return f"{identity}/{load}" if identity and load > 1 else identity
+
+
 def same_supervisord(one: str, other: str) -> bool:
     """Whether two generations are of one supervisord process, before and after a reload."""
-    return one != "" and one.split("/")[:3] == other.split("/")[:3]
+    return one != "" and _supervisord(one) == _supervisord(other)
 
 
-def generation_of(process: int, load: int = 1) -> str:
-    """The identity of a process, which no other has or will have: boot, process id, start; "" when it is gone.
+def supervisord_runs(generation: str) -> bool:
+    """Whether the supervisord of this generation has not ended."""
+    return is_running(_supervisord(generation))
 
-    `load`: how often it has loaded its configuration; a reload restarts all services, and so begins a generation.
-    """
-    try:
-        started = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
-    return f"{boot_id()}/{process}/{started}" + (f"/{load}" if load > 1 else "")
+
+def _supervisord(generation: str) -> str:
+    return "/".join(generation.split("/")[:3])

@@ -9,12 +9,13 @@ import errno
 import gc
 import logging
 import os
+import signal
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 import uvloop
 
@@ -23,11 +24,14 @@ from bus.interface import Bus
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir, read_manifest
 from bus.messages.bootstrap import Manifest
+from bus.messages.streams import SERVICES
 from bus.node import NodeBus
-from services import standby
+from services import draining
 from services.awaiting import ConfigurationWait
 from services.exit_codes import REFUSED
-from services.generation import supervisor_generation
+from services.generation import supervisor_generation, supervisord_runs
+from services.signals import Signals
+from services.takeover import signal_orphans, supervisord_watched, take_over
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
@@ -68,12 +72,21 @@ class Service(Protocol):
         ...
 
 
-class FrontDoor(Protocol):
-    """What bootstrap does where every other service waits for its files. What is not async may block."""
+@runtime_checkable
+class Draining(Protocol):
+    """A service whose sessions outlive the hand-over to its successor: the process ends with the last of them."""
 
-    async def stand_by(self) -> None:
-        """Another bootstrap is alive: confirm its configuration for our supervisord, until cancelled."""
+    async def stop_listening(self) -> None:
+        """Release the addresses; what is open stays open."""
         ...
+
+    async def drain(self) -> None:
+        """Wait until the last session has ended, for a bounded time."""
+        ...
+
+
+class FrontDoor(Protocol):
+    """What bootstrap does where every other service waits for its files. May block."""
 
     def configure(self) -> EffectiveConfig:
         """Evaluate and write the configuration and the manifest. Raises ConfigurationRefusedError."""
@@ -139,14 +152,29 @@ class _Frame:
             self.log_is_open = True
 
     async def run(self) -> int:
-        """The whole life of the process; returns its exit code."""
-        signals = standby.Signals(on_second=self._end_at_once)
+        """Work until the end of the process; returns its exit code."""
+        signals = Signals(on_second=self._end_at_once)
         signals.install()
+        code = await self._run(signals)
+        if signals.ending.is_set() and not signals.handing_over.is_set() and supervisord_runs(self._generation):
+            signal_orphans(self._others_to_end(), signal.SIGTERM)
+        return code
+
+    def _others_to_end(self) -> Iterator[ServiceLock]:
+        """What a stop of the agent may find of earlier supervisords, beside the holder that each service replaces."""
+        if self._front_door:
+            yield from (ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd"))
+        yield from draining.places(self._run_dir, self._service)
+
+    async def _run(self, signals: Signals) -> int:
         prepare_run_dir(self._run_dir)
-        waiting = ConfigurationWait(self._run_dir, self._generation)
         self._open_log_early()
-        lock = ServiceLock(self._run_dir, self._service)
-        if not await standby.acquire(lock, signals, self._front_door.stand_by if self._front_door else None):
+        configured: list[EffectiveConfig] = []
+        if not self._front_door:
+            with supervisord_watched(self._generation, signals.ending.set):
+                await _unless_ending(self._wait_for_configuration(configured), signals.ending)
+        lock = ServiceLock(self._run_dir, self._service, self._generation)
+        if not await self._take_over(lock, signals):
             return 0
         if self.log_is_open:
             self._log.reopen()  # the holder before us may have rotated it
@@ -156,18 +184,28 @@ class _Frame:
             log.warning("%s started too often of late: waiting %.0f s", self._service, delay)
         if not await _unless_ending(asyncio.sleep(delay), signals.ending):
             return 0
-        configured: list[EffectiveConfig] = []
-        if not await _unless_ending(self._configure(waiting, configured), signals.ending):
+        if self._front_door and not await _unless_ending(self._configure(configured), signals.ending):
             return 0
         return await self._serve(configured[0], lock, signals)
 
-    async def _configure(self, waiting: ConfigurationWait, configured: list[EffectiveConfig]) -> None:
-        if self._front_door:
-            configured.append(await asyncio.to_thread(self._front_door.configure))
-        else:
-            configured.append(await waiting.wait())
+    async def _wait_for_configuration(self, configured: list[EffectiveConfig]) -> None:
+        configured.append(await ConfigurationWait(self._run_dir, self._generation).wait())
 
-    async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: standby.Signals) -> int:
+    async def _configure(self, configured: list[EffectiveConfig]) -> None:
+        assert self._front_door is not None
+        configured.append(await asyncio.to_thread(self._front_door.configure))
+
+    async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
+        """Whether the service is ours to run. Told to end before that, we still end the orphan we were to follow."""
+        try:
+            ours = await take_over(lock, self._generation)
+        except OperatorError:
+            if signals.ending.is_set():
+                return False
+            raise
+        return ours and not signals.ending.is_set()
+
+    async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: Signals) -> int:
         self._open_log(config)
         told = logging.WARNING if self._front_door else logging.DEBUG  # what holds for one holds for all seven
         protect_process(config.oom_score_adj, config.max_open_files, told)
@@ -187,6 +225,8 @@ class _Frame:
         await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
         told_to_end = not running.done()
+        if signals.handing_over.is_set() and isinstance(service, Draining):
+            await self._drain(service, bus, lock, running)
         if told_to_end:
             log.info("%s is ending; containers stay as they are", self._service)
             stopping.set()
@@ -200,6 +240,19 @@ class _Frame:
         finally:
             await self._hang_up(bus)
             watchdog.stop()
+
+    async def _drain(self, service: Draining, bus: NodeBus, lock: ServiceLock, running: "asyncio.Task[None]") -> None:
+        """Let the successor begin, and wait for the last session."""
+        if draining.take_place(self._run_dir, self._service, self._generation) is None:
+            log.warning("%s: too many earlier processes drain: open sessions end", self._service)
+            return
+        await service.stop_listening()
+        await bus.give_up_address()
+        lock.release()
+        log.info("%s has handed over; it ends with its last open session", self._service)
+        drained = asyncio.ensure_future(service.drain())
+        await asyncio.wait({drained, running}, return_when=asyncio.FIRST_COMPLETED)
+        drained.cancel()
 
     async def _hang_up(self, bus: NodeBus) -> None:
         """Nothing in there may keep a process whose work is over: while it holds the lock nobody takes over."""

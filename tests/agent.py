@@ -26,6 +26,7 @@ from bus.manifest import new_manifest
 from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
 from bus.node import NodeBus
+from services.bootstrap.adapters.containerd_process import find_containerd
 from tests.containerd import PrivateContainerd, network_of_our_own
 from tools import leftovers
 from tools.clean import clean, remove_pods
@@ -174,11 +175,9 @@ class Agent:
 
     def pid_of(self, service: str) -> int:
         """Of one of the seven, or of the embedded containerd itself; 0 while there is none."""
-        holder = ServiceLock(self.home.run_dir, service).holder() or 0
-        if service != "containerd" or not holder:
-            return holder
-        children = Path(f"/proc/{holder}/task/{holder}/children")
-        return int((children.read_text().split() or ["0"])[0]) if children.exists() else 0
+        if service == "containerd":
+            return find_containerd(f"{self.home.run_dir}/containerd/config.toml")
+        return ServiceLock(self.home.run_dir, service).holder() or 0
 
     def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> int:
         """Signal one of the seven, `containerd` or `supervisord`; the pid it had."""

@@ -1,26 +1,27 @@
 """The program `containerd` of supervisord: the one keeper of the embedded containerd.
 
-Takes the lock `containerd`, runs containerd as its child, ends with it. containerd dies with this process, however
-that ends; its shims, and so the pods, do not. TERM is passed on; HUP means: end containerd, for supervisord to start it
-anew with the files bootstrap wrote. As standby behind an orphan it only passes signals on. Exits 0, which supervisord
-takes for good, only where no containerd is wanted; told to end by anybody but supervisord, it is to be started again.
+Takes the lock `containerd` and watches the containerd that runs, or starts one. Killed, or followed by the keeper of a
+newer supervisord, it leaves containerd running. TERM ends containerd, not its shims, and so not the pods; HUP ends it
+for supervisord to start the keeper anew, with the files bootstrap wrote. Exits 0, which supervisord takes for good,
+only where no containerd is configured.
 """
 
 import asyncio
-import ctypes
 import logging
 import os
 import shutil
-import signal
 import time
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
-from services import standby
-from shared.config.effective import EffectiveConfig
+from services.bootstrap.adapters.containerd_process import ContainerdProcess
+from services.generation import supervisor_generation
+from services.signals import Signals
+from services.takeover import take_over
+from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
 from shared.config.places import find_places
 from shared.errors import OperatorError
@@ -28,54 +29,81 @@ from shared.log import LogFile, configure_log, start_log
 
 log = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
 _LARGEST_OUTPUT = 16 * 2**20
 _LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, and tells nobody how much it is
 
 
 async def keep(service_log: LogFile) -> int:
-    """The whole life of the wrapper; returns the exit code: 0 where nobody wants a containerd, else 1."""
-    signals = standby.Signals(on_second=lambda: os._exit(1))
+    """The work of the process until its end; returns the exit code: 0 where no containerd is configured, else 1."""
+    signals = Signals(on_second=lambda: os._exit(1))
     signals.install()
     run_dir = Path(find_places().run_dir)
     prepare_run_dir(run_dir)
     config = _load(run_dir)
     configure_log(service_log, config)
     service_log.open(config.log_dir)
-    lock = ServiceLock(run_dir, "containerd")
-    if not await standby.acquire(lock, signals):
+    generation = supervisor_generation()
+    lock = ServiceLock(run_dir, "containerd", generation)
+    if not await take_over(lock, generation):
         return 1
-    config = _load(run_dir)  # a standby may have waited for days
     embedded = config.embedded_containerd
+    running = ContainerdProcess.find(str(run_dir / "containerd" / "config.toml"))
     if embedded is None:
-        log.error("the configuration asks for no embedded containerd")
+        log.info("the configuration asks for no embedded containerd")
+        await _end(running)
         return 0
     if delay := lock.record_start(time.monotonic()):
         log.warning("containerd ended too often of late: waiting %.0f s", delay)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await signals.ending.wait()
-            return 1
-        except TimeoutError:
-            pass
     output = Path(config.log_dir) / "containerd.out"
-    child = await _start(embedded.path, embedded.config_file, output)
-    signals.on_hangup = child.terminate
-    log.info("containerd runs as process %s, its output is in %s", child.pid, output)
-    ended = asyncio.ensure_future(child.wait())
+    process = await _one(running, embedded, output, signals)
+    if process is None:
+        return 1
+    signals.on_hangup = process.terminate
+    ended = asyncio.ensure_future(process.wait())
     ending = asyncio.ensure_future(signals.ending.wait())
     while not ended.done() and not ending.done():
         await asyncio.wait({ended, ending}, timeout=_LOOK_AT_OUTPUT, return_when=asyncio.FIRST_COMPLETED)
         _limit(output)
+    if signals.handing_over.is_set():
+        log.info("containerd runs on as process %s; the next supervisord's keeper watches it", process.pid)
+        return 1
     if ending.done() and not ended.done():
         log.info("containerd is ending; its containers stay as they are")
-        child.terminate()
+        process.terminate()
     code = await ended
     told_to_end = signals.ending.is_set()
     if told_to_end:
         lock.record_end()
-    (log.info if told_to_end else log.error)("containerd ended with %s", code)
+    (log.info if told_to_end else log.error)("containerd ended with %s", "an unknown code" if code is None else code)
     return 1
+
+
+async def _one(
+    process: ContainerdProcess | None, embedded: EmbeddedContainerd, output: Path, signals: Signals
+) -> ContainerdProcess | None:
+    """The containerd to keep: the running one, unless its configuration has changed, else a new one.
+
+    None when this process was told to end meanwhile; a running containerd has ended then, too.
+    """
+    if process is not None and process.runs_by(embedded) and not signals.ending.is_set():
+        log.info("containerd runs already as process %s: keeping it", process.pid)
+        return process
+    await _end(process)
+    if signals.ending.is_set():
+        return None
+    process = ContainerdProcess.start(embedded, output)
+    log.info("containerd runs as process %s, its output is in %s", process.pid, output)
+    return process
+
+
+async def _end(process: ContainerdProcess | None) -> None:
+    if process is not None:
+        log.info("containerd, process %s, is ending; its containers stay as they are", process.pid)
+        process.terminate()
+        await process.wait()
 
 
 def _load(run_dir: Path) -> EffectiveConfig:
@@ -83,34 +111,6 @@ def _load(run_dir: Path) -> EffectiveConfig:
         return load_effective(str(run_dir))
     except FileNotFoundError as error:
         raise OperatorError("is not there yet", where=str(error.filename), remedy="start bootstrap first") from error
-
-
-async def _start(path: str, config_file: str, output: Path) -> asyncio.subprocess.Process:
-    binary = shutil.which(path)
-    if binary is None:
-        raise OperatorError("is not an executable", where=path, remedy="install containerd, or set its path")
-    fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        # The lock's descriptor stays here: a shim that inherited it would hold the lock for the life of a pod.
-        return await asyncio.create_subprocess_exec(
-            binary, "--config", config_file, stdin=asyncio.subprocess.DEVNULL, stdout=fd, stderr=fd,
-            close_fds=True, preexec_fn=_die_with_parent(os.getpid()),
-        )  # fmt: skip
-    finally:
-        os.close(fd)
-
-
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """For the child between fork and exec: be killed when the parent ends, also if it just did."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-
-    def arm() -> None:
-        os.umask(0o022)  # containerd sets modes itself where they matter, and expects the usual umask elsewhere
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arm
 
 
 def _limit(output: Path) -> None:

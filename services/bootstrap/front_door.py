@@ -1,7 +1,7 @@
 """From flags and files to config.json, manifest.json and the containerd's files; or to lines that say why not.
 
 Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
-bus, in a thread; only standing by is asynchronous, and its own module.
+bus, in a thread.
 """
 
 import logging
@@ -21,12 +21,12 @@ from services.bootstrap.adapters.lock_file import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.bootstrap.credential_door import CredentialDoor
-from services.bootstrap.standing_by import stand_by
 from services.generation import same_supervisord, supervisor_generation, supervisor_process
+from services.takeover import is_orphan
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
-from shared.config.loader import CONFIG_NAME, decode_effective, encode_effective, load_generation
+from shared.config.loader import CONFIG_NAME, encode_effective, load_generation
 from shared.config.places import Places, find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.crash import crash_point
@@ -116,10 +116,6 @@ class BootstrapDoor:
         self.credentials = CredentialDoor(self._run_dir)
         self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
         self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
-
-    async def stand_by(self) -> None:
-        """An orphaned bootstrap goes on: its configuration holds for our supervisord too, its containerd is ours."""
-        await stand_by(self._run_dir, self._generation, self._write_config)
 
     def configure(self) -> EffectiveConfig:
         """The configuration that our supervisord began with; at the first call under it, evaluate and write it.
@@ -216,23 +212,15 @@ class BootstrapDoor:
         return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
 
     def mend_files(self) -> list[str]:
-        """Write those of our files anew that are gone or no longer say what is in force; their names. Raises OSError.
+        """Write those of our files anew that are gone or no longer say what is in force. Returns their names.
 
-        A standby's confirmation for its own supervisord says the same configuration: it stays, and is what we keep.
+        Raises OSError.
         """
         assert self._in_force is not None
         config, content = self._in_force
         config_file, _ = self.own_files()
         mended = []
-        try:
-            found = config_file.read_bytes()
-            good = found == content or decode_effective(found, str(config_file))[0] == config
-        except (OSError, OperatorError):
-            good = False
-        if good and found != content:
-            self._in_force = config, found
-            log.info("the next supervisord's bootstrap confirmed %s", CONFIG_NAME)
-        elif not good:
+        if not config_file.exists() or config_file.read_bytes() != content:
             write_atomically(config_file, content)
             mended.append(CONFIG_NAME)
         manifest = self._manifest(config)
@@ -258,10 +246,9 @@ class BootstrapDoor:
         return config if self._generation and holds(generation) else None
 
     def _orphans_work(self) -> bool:
-        """Whether a service runs that our supervisord did not start."""
-        holders = (ServiceLock(self._run_dir, service).holder() for service in SERVICES if service != "bootstrap")
-        ours = self._generation.split("/")[1] if self._generation else ""
-        return any(_parent_of(pid) != ours for pid in holders if pid is not None)
+        """Whether a service runs that an earlier supervisord started."""
+        holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES)
+        return any(holder is not None and is_orphan(holder) for holder in holders)
 
 
 def _unwritable(error: OSError, where: Path) -> OperatorError:
@@ -307,10 +294,3 @@ def _remark(evaluation: Evaluation) -> None:
         log.warning("accepted, but without effect yet: %s", ", ".join(evaluation.resolved.without_effect))
     if evaluation.pair.created:
         log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)
-
-
-def _parent_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
-    except (OSError, IndexError):
-        return ""

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from bus.manifest import read_manifest
 from bus.messages.bootstrap import CertificateState, GetManifest, Manifest
 from bus.messages.streams import CERTIFICATES
 from services.bootstrap import front_door
+from services.bootstrap.adapters import supervisord
 from services.bootstrap.adapters.serving_pair import settle_in_child
 from services.bootstrap.certificate_tasks import CertificateTasks
 from services.bootstrap.front_door import (
@@ -27,7 +29,6 @@ from services.bootstrap.front_door import (
     pair_request,
 )
 from services.bootstrap.kubeconfig_follower import KubeconfigFollower
-from services.bootstrap.standing_by import keep_asking_for_containerd
 from services.bootstrap.systemd import Systemd
 from services.launch import Context
 from shared.config.findings import ConfigurationRefusedError
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 
 _TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
+_ASK_RETRY = 5.0  # seconds; nothing reports that supervisord can start a program again
 _MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
 _COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
@@ -73,7 +75,7 @@ class Bootstrap:
         """Wait for edits and SIGHUP, forever."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.set)
         async with asyncio.TaskGroup() as tasks:
-            if self._config.embedded_containerd:
+            if self._config.embedded_containerd or ServiceLock(self._run_dir, "containerd").holder():
                 trouble = partial(self._context.bus.trouble, "containerd")
                 tasks.create_task(keep_asking_for_containerd(trouble), name="containerd")
             if self._follower is not None:
@@ -178,3 +180,25 @@ class Bootstrap:
         self._last_lines = lines
         more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
         self._context.bus.trouble("configuration", f"configuration refused: {lines[0]}{more}")
+
+
+async def keep_asking_for_containerd(trouble: Callable[[str | None], None]) -> None:
+    """Have supervisord run the program `containerd`; returns once it does. `trouble` gets what is wrong, or None."""
+    while not await asyncio.to_thread(start_containerd):
+        trouble("the embedded containerd was not started by supervisord")
+        await asyncio.sleep(_ASK_RETRY)
+    trouble(None)
+
+
+def start_containerd() -> bool:
+    """Have supervisord run the program `containerd`; False (and a line in the log) when it did not."""
+    parent = supervisord.Supervisord.of_environment()
+    if parent is None:
+        log.warning("no supervisord here: start `python -P -m services.bootstrap.containerd` yourself")
+        return True
+    try:
+        parent.start_program("containerd")
+    except supervisord.SupervisordError as error:
+        log.error("the embedded containerd was not started: %s", error)
+        return False
+    return True

@@ -6,7 +6,8 @@ evaluates (`evaluation`), so that the process that stays for the life of the age
 Life
     One process from the command line to the end, whatever systemd or a script knows it by. The first SIGTERM or SIGINT
     stops the services and exits 0, the second kills them and exits 1; containers stay either way. Exits 1 when
-    bootstrap refuses what was good a moment before. SIGKILL leaves the services working; the next one's stand by.
+    bootstrap refuses what was good a moment before. SIGKILL leaves the services working; those of the next one
+    replace them.
 Files
     `<run dir>/supervisord.conf`, for supervisorctl; its socket and pid file beside it; `<log dir>/supervisord.log`.
     The lock file, held to the end and never inherited.

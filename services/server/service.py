@@ -14,7 +14,7 @@ from services.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.endpoints import Endpoints, Streams, health_handler
 from services.server.adapters.front import Authorizer, Front, Gate, TokenReviewer
-from services.server.adapters.http_limits import Handler
+from services.server.adapters.http_limits import LONGEST, Handler
 from services.server.adapters.listeners import Listener, listen, listen_until_open, why
 from services.server.adapters.reviews import Reviews
 from services.server.adapters.stream_endpoints import StreamEndpoints
@@ -44,6 +44,7 @@ class ServerService:
         self._clock, self._bus = context.clock, context.bus
         self.listeners: dict[str, Listener] = {}  # main, read-only, healthz
         self.opened = asyncio.Event()
+        self._opening_healthz: asyncio.Task[None] | None = None
         others = [service for service in SERVICES if service != context.service]
         self.health = Health(others, self._config.sync_frequency, self._clock.monotonic())
         self._watch = DirectoryWatch()
@@ -77,7 +78,7 @@ class ServerService:
                     if tls is not None:
                         tasks.create_task(tls.follow_files(self._watch), name="tls-files")
                     if self._config.healthz_port:
-                        tasks.create_task(self._open_healthz(), name="healthz")
+                        self._opening_healthz = tasks.create_task(self._open_healthz(), name="healthz")
             except ExceptionGroup as group:
                 raise group.exceptions[0] from group
 
@@ -135,6 +136,17 @@ class ServerService:
     async def _close(self) -> None:
         await asyncio.gather(*(listener.close() for listener in self.listeners.values()))
         self.listeners.clear()
+
+    async def stop_listening(self) -> None:
+        """Release the ports for our successor; open requests and streams go on."""
+        if self._opening_healthz is not None:
+            self._opening_healthz.cancel()
+        await asyncio.gather(*(listener.stop_listening() for listener in self.listeners.values()))
+
+    async def drain(self) -> None:
+        """Wait for the open requests and streams, for as long as a stream may idle (4 h where that has no limit)."""
+        seconds = self._config.streaming_connection_idle_timeout or LONGEST
+        await asyncio.gather(*(listener.drain(seconds) for listener in self.listeners.values()))
 
     async def _turn(self) -> None:
         while True:

@@ -14,7 +14,6 @@ EXCEPTIONS = {
     "services/bootstrap/commands.py": "the command `bulkhead`: one process per call",
     "services/kubelet/command.py": "before this process is supervisord, and in the child that judges the command line",
     "services/kubelet/evaluation.py": "the child that judges the command line",
-    "services/kubelet/orphans.py": "after the services have ended",
 }
 
 

@@ -78,13 +78,12 @@ def test_no_core_imports_the_world(module: str) -> None:
     assert not [name for name in pure if module in {imported.split(".")[0] for imported in imports_of(name)}]
 
 
-def test_only_processes_without_grpc_fork() -> None:
+def test_only_the_executable_forks_before_it_has_threads() -> None:
     """A fork beside gRPC's threads may crash before it executes its program; plain `subprocess` uses vfork."""
     forking = re.compile(r"create_subprocess|\bos\.fork|preexec_fn|forkpty|multiprocessing|ProcessPoolExecutor")
     before_any_thread = {"services/kubelet/command.py", "services/kubelet/supervision.py"}
-    without_grpc = {"services/bootstrap/containerd.py"}
     found = {name for name in python_files(*PRODUCT) if forking.search(text_of(name))}
-    assert found == before_any_thread | without_grpc
+    assert found == before_any_thread
 
 
 def test_every_third_party_package_is_a_declared_dependency_with_a_reason() -> None:

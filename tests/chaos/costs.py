@@ -19,7 +19,7 @@ class Again(StrEnum):
     """What of pods that were being made at the hit may have been made a second time."""
 
     NOTHING = "nothing"
-    SANDBOXES = "sandboxes"  # podsync died in the middle: the runtime gives up a sandbox whose caller is gone
+    SANDBOXES = "sandboxes"  # podsync ended in the middle: the runtime gives up a sandbox whose caller is gone
     EVERYTHING = "everything"  # the runtime itself died in the middle
 
 
@@ -101,7 +101,7 @@ def made_again(cell: Cell) -> Again:
         return Again.NOTHING
     if cell.hits(CONTAINERD):
         return Again.EVERYTHING
-    return Again.SANDBOXES if cell.hits("podsync") else Again.NOTHING
+    return Again.SANDBOXES if cell.hits("podsync") or cell.hits(SUPERVISORD) else Again.NOTHING
 
 
 def seconds(value: float | None) -> str:

@@ -4,9 +4,7 @@ Lays it out, asks it, and makes it calm again between cells; hits nobody and jud
 """
 
 import asyncio
-import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterable, Mapping
@@ -82,7 +80,7 @@ class Stage:
 
     async def calm(self) -> None:
         """All seven below this supervisord and beating, no back-off waiting, steady pods Ready, exec sessions open."""
-        await self._end_orphans()
+        await self.agent.wait_for(self.all_replaced, "the services of the newest supervisord", SETTLED_WITHIN)
         await self.agent.wait_beats(*SERVICES, seconds=SETTLED_WITHIN)
         self.agent.forgive_starts()
         names = self.steady_names()
@@ -91,14 +89,9 @@ class Stage:
         for way in lost or [way for way in (DIRECT, PROXIED) if way not in self.sessions]:
             await self._open_session(way)
 
-    async def _end_orphans(self) -> None:
-        """A supervisord that was killed left its services at work: let those of the next one take over."""
-        holders = {service: self.agent.pid_of(service) for service in SERVICES}
-        orphans = {name: pid for name, pid in holders.items() if pid and _parent_of(pid) != self.agent.supervisord_pid}
-        for pid in orphans.values():
-            os.kill(pid, signal.SIGTERM)
-        for service, pid in orphans.items():
-            await self.agent.wait_back(service, pid, 60)
+    def all_replaced(self) -> bool:
+        """Whether every service is of the present supervisord: those of a killed one are replaced by the next one's."""
+        return all(_parent_of(self.agent.pid_of(service)) == self.agent.supervisord_pid for service in SERVICES)
 
     # Pods
 

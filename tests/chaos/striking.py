@@ -91,8 +91,9 @@ async def bring_back(stage: Stage, cell: Cell, struck: Struck) -> float:
 
 
 async def wait_back(stage: Stage, cell: Cell, struck: Struck) -> float:
-    """Return once every service was heard since, those that were killed as new processes; seconds from the hit to the
-    first beat of the last of these (of all, where none was killed)."""
+    """Return once every service was heard since, those that were killed as new processes, and all as new ones where
+    supervisord was killed; seconds from the hit to the first beat of the last of these (of all, where none was killed).
+    """
     agent = stage.agent
 
     def missing() -> list[str]:
@@ -107,4 +108,6 @@ async def wait_back(stage: Stage, cell: Cell, struck: Struck) -> float:
     await agent.wait_for(lambda: all(map(well, killed)), lambda: f"{', '.join(missing())} to come back", _BACK_WITHIN)
     back = time.monotonic() - struck.at
     await agent.wait_for(lambda: not missing(), lambda: f"{', '.join(missing())} to beat", _BACK_WITHIN)
+    if cell.hits(SUPERVISORD) and cell.hit is Hit.KILL:
+        await agent.wait_for(stage.all_replaced, "the services of the next supervisord", _BACK_WITHIN)
     return back

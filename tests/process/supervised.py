@@ -57,14 +57,14 @@ class Agent:
         self.environment: dict[str, str] = {}
         self.supervisord: subprocess.Popen[bytes] | None = None
         self._seen: set[int] = set()
-        self._conf = self._write_conf(tuple(dummies), (*programs, "supervisord"))
+        self.conf = self._write_conf(tuple(dummies), (*programs, "supervisord"))
         self.configure()
 
     def configure(self, more: str = "", port: int = 32250) -> None:
         """Write the configuration file."""
         self.config.write_text(CONFIGURATION.format(port=port) + more)
 
-    def start(self, stderr: int | None = None) -> None:
+    def start(self, stderr: int | None = None, conf: Path | None = None) -> None:
         """Start a supervisord in the foreground."""
         (self.home / "kubelet.args").write_text("\n".join(self.args))
         clean = {
@@ -72,7 +72,7 @@ class Agent:
         }
         with (self.home / "console").open("ab") as console:
             self.supervisord = subprocess.Popen(
-                [CHECKOUT / ".venv/bin/supervisord", "-n", "-c", self._conf],
+                [CHECKOUT / ".venv/bin/supervisord", "-n", "-c", conf or self.conf],
                 env={**clean, "BULKHEAD_HOME": str(self.home), **self.environment},
                 stdout=subprocess.DEVNULL,
                 stderr=console if stderr is None else stderr,

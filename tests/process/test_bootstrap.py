@@ -1,4 +1,4 @@
-"""bootstrap and the frame under a real supervisord: refusals, restarts, orphans, standbys."""
+"""bootstrap and the frame under a real supervisord: refusals, restarts, orphans."""
 
 import json
 import os
@@ -127,18 +127,6 @@ def test_its_files_come_back_when_somebody_removes_or_spoils_them(agent: Agent, 
     eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "a restarted service works")
 
 
-def test_an_orphan_leaves_alone_what_the_next_bootstrap_confirmed(agent: Agent) -> None:
-    agent.start()
-    agent.logged("status", "dummy runs")
-    agent.kill_supervisord()
-    agent.start()
-    agent.logged("bootstrap", "the next supervisord's bootstrap confirmed config.json")
-    file = agent.run_dir / "config.json"
-    confirmed = file.read_bytes()
-    file.unlink()
-    eventually(lambda: file.exists() and file.read_bytes() == confirmed, "with the new supervisord's name in it")
-
-
 def test_an_edit_counts_for_all_services_at_a_reload_and_for_none_before(agent: Agent) -> None:
     agent.start()
     agent.logged("bootstrap", "bootstrap started")
@@ -204,30 +192,69 @@ def test_a_configuration_left_by_an_earlier_run_does_not_hide_that_it_is_bad_now
     assert agent.logged("status", "").count("dummy runs") == 1
 
 
-async def test_orphans_work_on_and_end_with_the_next_supervisord(agent: Agent) -> None:
+def test_orphans_work_on_until_the_services_of_the_next_supervisord_replace_them(agent: Agent) -> None:
     agent.start()
     agent.logged("status", "dummy runs")
-    orphans = [agent.holder(service) for service in ("bootstrap", "status")]
+    orphans = {service: agent.holder(service) for service in ("bootstrap", "status")}
     agent.kill_supervisord()
+    os.kill(orphans["bootstrap"], signal.SIGTERM)
+    eventually(lambda: not alive(orphans["bootstrap"]), "it ends as told")
+    assert alive(orphans["status"])
+    agent.configure("maxPods: 7\n")
     agent.start()
-    agent.logged("status", "standing by to take over")
-    agent.logged("bootstrap", "standing by to take over")
-    assert [agent.pid(service) for service in ("bootstrap", "status")] != orphans
-    assert (await beat_of(agent, "status")).pid == orphans[1]
+    for service, orphan in orphans.items():
+        assert agent.holder(service, besides=orphan) == agent.pid(service)
+        assert not alive(orphan)
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the new one runs")
+    assert b'"max_pods": 7' in (agent.run_dir / "config.json").read_bytes()
     assert agent.stop() == 0
-    assert not any(alive(pid) for pid in orphans)
 
 
-def test_a_standby_takes_over_when_the_orphan_ends(agent: Agent) -> None:
+@pytest.mark.parametrize("hung", [signal.SIGSTOP, 0])
+def test_an_orphan_that_does_not_end_is_killed_and_replaced(agent: Agent, hung: int) -> None:
+    (agent.home / "dummy").write_text("" if hung else "stay")
     agent.start()
     agent.logged("status", "dummy runs")
     orphan = agent.holder("status")
     agent.kill_supervisord()
+    os.kill(orphan, hung)  # only now: a stopped process group that becomes an orphan is continued by the kernel
+    (agent.home / "dummy").write_text("")
     agent.start()
-    agent.logged("status", "standing by to take over")
-    os.kill(orphan, signal.SIGKILL)
+    agent.logged("status", f"status: process {orphan} is an orphan: SIGKILL")
     assert agent.holder("status", besides=orphan) == agent.pid("status")
-    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the standby runs")
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the new one runs")
+
+
+def test_with_a_bad_configuration_the_next_supervisord_goes_on_with_that_of_the_orphans(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    good = json.loads((agent.run_dir / "config.json").read_bytes())
+    orphan = agent.holder("status")
+    agent.kill_supervisord()
+    agent.configure("maxPods: many\n")
+    agent.start()
+    agent.logged("bootstrap", "the last good one stays in force")
+    assert agent.holder("status", besides=orphan) == agent.pid("status")
+    assert json.loads((agent.run_dir / "config.json").read_bytes())["config"] == good["config"]
+
+
+def test_a_second_agent_with_the_same_run_directory_is_refused_in_one_line(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    holders = {service: agent.holder(service) for service in ("bootstrap", "status")}
+    first = agent.supervisord
+    conf = agent.home / "second.conf"
+    conf.write_text(agent.conf.read_text().replace(f"{agent.home}/s.sock", f"{agent.home}/t.sock"))
+    agent.start(conf=conf)
+    second, agent.supervisord = agent.supervisord, first
+    assert second is not None and second.wait(30) == 0
+    [line] = console(agent)
+    lock, pid = agent.run_dir / "locks/bootstrap.lock", holders["bootstrap"]
+    assert line == (
+        f"bulkhead bootstrap: {lock}: bootstrap is running already, as process {pid} of another agent"
+        " (stop that agent, or give this one another run directory)"
+    )
+    assert {service: agent.holder(service) for service in holders} == holders
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The embedded containerd: started by bootstrap, kept by its wrapper, never two of them, never an orphan for good."""
+"""The embedded containerd: started by bootstrap, watched by its keeper, never two of them."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from services.bootstrap.adapters.containerd_process import find_containerd
 from tests.containerd import network_of_our_own
 from tests.process.supervised import Agent, alive, eventually
 from tools.containerd import answers
@@ -15,30 +16,31 @@ from tools.containerd import answers
 pytestmark = pytest.mark.root
 
 
+def embedded(bridge: str, subnet: str, image: str = "localhost/bulkhead/pause:1") -> str:
+    """The second document of the configuration file."""
+    return (
+        "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
+        f"embeddedContainerd: {{enabled: true, bridge: {bridge}, podCIDR: {subnet}, sandboxImage: '{image}'}}\n"
+    )
+
+
 @pytest.fixture
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     agent = Agent(tmp_path_factory.mktemp("c"), dummies=(), programs=("bootstrap", "containerd"))
     bridge, subnet = network_of_our_own()
-    agent.configure(
-        "---\napiVersion: bulkhead/v1alpha1\nkind: BulkheadConfiguration\n"
-        f"embeddedContainerd: {{enabled: true, bridge: {bridge}, podCIDR: {subnet}}}\n"
-    )
+    agent.configure(embedded(bridge, subnet))
     yield agent
     agent.clean_up()
 
 
 def child(agent: Agent, besides: int = 0) -> int:
-    """The containerd below the wrapper that holds the lock, once it answers."""
+    """The containerd, once it answers and a keeper holds the lock."""
 
     def look() -> int:
-        keeper = agent.holder("containerd")
-        try:
-            children = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
-        except OSError:
-            return 0
-        found = int(children[0]) if children else 0
+        found = find_containerd(f"{agent.run_dir}/containerd/config.toml")
         return found if found != besides and answers(f"{agent.run_dir}/containerd/containerd.sock") else 0
 
+    agent.holder("containerd")
     return eventually(look, "containerd answers")
 
 
@@ -60,27 +62,50 @@ def test_bootstrap_has_it_started_with_a_configuration_that_it_takes(agent: Agen
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("victim", ["wrapper", "containerd"])
+@pytest.mark.parametrize("victim", ["keeper", "containerd"])
 def test_ended_by_anybody_it_comes_back_as_one(agent: Agent, victim: str, number: signal.Signals) -> None:
     agent.start()
-    before = child(agent)
-    os.kill(agent.holder("containerd") if victim == "wrapper" else before, number)
-    after = child(agent, besides=before)
-    assert not alive(before)
+    before, keeper = child(agent), agent.holder("containerd")
+    os.kill(keeper if victim == "keeper" else before, number)
+    agent.holder("containerd", besides=keeper)
+    killed_keeper = (victim, number) == ("keeper", signal.SIGKILL)
+    after = child(agent, besides=0 if killed_keeper else before)
     assert alive(after)
+    assert (after == before) is killed_keeper, "the next keeper finds the containerd that runs"
 
 
-def test_a_new_supervisord_stands_by_and_stops_the_orphan(agent: Agent) -> None:
+def test_the_keeper_of_a_new_supervisord_keeps_the_containerd_that_runs(agent: Agent) -> None:
     agent.start()
     containerd, keeper = child(agent), agent.holder("containerd")
     agent.kill_supervisord()
     agent.start()
-    agent.logged("containerd", "standing by to take over")
-    assert agent.pid("containerd") != keeper
+    assert agent.holder("containerd", besides=keeper) == agent.pid("containerd")
+    assert not alive(keeper)
+    agent.logged("containerd", f"containerd runs already as process {containerd}")
     assert child(agent) == containerd
     assert agent.stop() == 0
-    assert not alive(keeper)
     assert not alive(containerd)
+
+
+def test_a_configuration_that_changed_while_supervisord_was_dead_restarts_it(agent: Agent) -> None:
+    agent.start()
+    containerd, keeper = child(agent), agent.holder("containerd")
+    agent.kill_supervisord()
+    bridge, subnet = network_of_our_own()
+    agent.configure(embedded(bridge, subnet, "localhost/other:1"))
+    agent.start()
+    agent.holder("containerd", besides=keeper)
+    assert child(agent, besides=containerd)
+    assert not alive(containerd)
+
+
+def test_one_that_is_no_longer_configured_is_ended_by_the_next_supervisord(agent: Agent) -> None:
+    agent.start()
+    containerd, keeper = child(agent), agent.holder("containerd")
+    agent.kill_supervisord()
+    agent.configure()
+    agent.start()
+    eventually(lambda: not alive(keeper) and not alive(containerd), "keeper and containerd end")
 
 
 def test_a_hangup_makes_it_read_its_configuration_again(agent: Agent) -> None:

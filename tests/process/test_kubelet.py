@@ -230,8 +230,7 @@ def test_a_killed_one_leaves_no_lock_behind(kubelet: Kubelet) -> None:
     kubelet.process.kill()
     kubelet.process.wait()
     kubelet.start(flag)
-    for name, pid in holders.items():
-        kubelet.said(f"{name} is running as process {pid}: standing by")
+    eventually(lambda: not set(kubelet.holders().values()) & set(holders.values()), "they are replaced")
     assert kubelet.end() == 0
     eventually(lambda: not kubelet.holders(), "both generations have ended")
 
@@ -290,7 +289,7 @@ def test_a_reload_before_there_is_anything_to_reload_does_not_end_it(kubelet: Ku
         assert kubelet.end() == 0
 
 
-def test_a_stop_ends_what_a_killed_one_left_even_before_anybody_stands_by(kubelet: Kubelet) -> None:
+def test_a_stop_ends_what_a_killed_one_left_even_before_it_is_replaced(kubelet: Kubelet) -> None:
     kubelet.start()
     kubelet.wait_all()
     kubelet.process.kill()
@@ -300,20 +299,26 @@ def test_a_stop_ends_what_a_killed_one_left_even_before_anybody_stands_by(kubele
     kubelet.start()
     eventually(lambda: log.read_text().count("spawned: 'server'") > before, "the spawns")
     assert kubelet.end() == 0
-    assert agent_processes_of(kubelet.home) == []
+    assert kubelet.holders() == {}
+    eventually(lambda: agent_processes_of(kubelet.home) == [], "also a check of the certificate that was under way", 10)
 
 
-def test_who_stands_by_for_a_killed_one_ends(kubelet: Kubelet) -> None:
+def test_each_of_several_killed_ones_is_replaced_whole(kubelet: Kubelet) -> None:
     kubelet.start()
-    first = kubelet.wait_all()
-    kubelet.process.kill()
-    kubelet.process.wait()
-    kubelet.start()
-    for name in first:
-        kubelet.said(f"{name} is running as process")
-    kubelet.process.kill()
-    kubelet.process.wait()
-    eventually(lambda: sorted(agent_processes_of(kubelet.home)) == sorted(first.values()), "the stand-bys' end")
+    before = set(kubelet.wait_all().values())
+    for _ in range(3):
+        kubelet.process.kill()
+        kubelet.process.wait()
+        kubelet.start()
+        ours = eventually(lambda: _all_new(kubelet, before), "seven new services")  # noqa: B023
+        eventually(lambda: set(agent_processes_of(kubelet.home)) == {kubelet.process.pid, *ours}, "no other is left")  # noqa: B023
+        before = ours
+    assert kubelet.end() == 0
+
+
+def _all_new(kubelet: Kubelet, before: set[int]) -> set[int]:
+    holders = set(kubelet.holders().values())
+    return holders if len(holders) == 7 and not holders & before else set()
 
 
 def test_a_limit_of_open_files_it_cannot_work_with_is_one_line_in_the_operators_words(kubelet: Kubelet) -> None:

@@ -39,11 +39,6 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def _wait_standby(world: World, name: str, holder: int) -> None:
-    line = f"{name} is running as process {holder}: standing by"
-    await world.wait_for(lambda: line in world.log_of(name), f"{name} to stand by", 20)
-
-
 async def test_a_stopped_supervisord_silences_nobody(world: World) -> None:
     world.kill("supervisord", signal.SIGSTOP)
     try:
@@ -72,32 +67,29 @@ async def test_restarting_one_service_by_supervisorctl_leaves_the_others_and_the
     assert await container_ids(world) == ids
 
 
-async def test_a_killed_supervisord_is_followed_by_another_and_there_is_one_generation_in_the_end(
-    world: World,
-) -> None:
+async def test_without_supervisord_the_orphans_work_on_and_the_next_one_replaces_them(world: World) -> None:
     before, ids = {name: world.pid_of(name) for name in SERVICES}, await container_ids(world)
     containerd = world.pid_of("containerd")
     world.kill("supervisord")
     await world.wait_beats(*SERVICES)
     assert {name: world.pid_of(name) for name in SERVICES} == before, "the orphans work on"
-
-    world.start_supervisord()
-    for name, holder in before.items():
-        await _wait_standby(world, name, holder)
-    await world.wait_beats(*SERVICES)
-    assert {name: world.pid_of(name) for name in SERVICES} == before, "a standby took over from a living holder"
-    assert world.pid_of("containerd") == containerd
-
     world.put_manifest("later", busybox_pod("later"))
     await world.wait_running("later")
+
+    world.start_supervisord()
+    for name, orphan in before.items():
+        await world.wait_back(name, orphan, 30)
+    left = [name for name, pid in before.items() if is_running(pid)]
+    assert left == [], "processes of the first generation are left"
+    assert world.pid_of("containerd") == containerd
+    assert await container_ids(world) == ids
+
     world.remove_manifest("later")
     await world.wait_gone("later")
-
     pod = await world.runtime_pod("steady")
     assert pod is not None
     await world.stop_supervisord()
-    left = [name for name, pid in {**before, "containerd": containerd}.items() if is_running(pid)]
-    assert left == [], "processes of the first generation outlived the stop"
+    assert not is_running(containerd)
     assert is_running(pod.containers[0].pid), "the pod did not outlive the stop"
 
     await world.start()

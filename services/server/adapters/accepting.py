@@ -60,7 +60,9 @@ class Acceptor:
         self._loop.add_reader(self._listening.fileno(), self._accept)
 
     async def stop(self) -> None:
-        """Stop listening, and end what the server does not have yet."""
+        """Stop listening, and end what the server does not have yet; nothing happens the second time."""
+        if self._listening.fileno() < 0:
+            return
         self._loop.remove_reader(self._listening.fileno())
         if self._pause is not None:
             self._pause.cancel()

@@ -40,6 +40,15 @@ class Listener:
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN)
 
+    async def stop_listening(self) -> None:
+        """Release the address; what is open stays open."""
+        await self._acceptor.stop()
+
+    async def drain(self, seconds: float) -> None:
+        """End idle connections, and wait until the requests that are under way have ended, for at most so long."""
+        self._server.pre_shutdown()
+        await self._server.shutdown(seconds)
+
 
 async def listen(
     address: str, port: int, handler: Handler, limits: ConnectionLimits, tls: ssl.SSLContext | None = None

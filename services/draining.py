@@ -1,0 +1,21 @@
+"""Processes that have handed over to their successor and end with their last open session: how many there may be.
+
+Each holds one of a few locks of its own, so that a stop of the agent finds it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bus.lock import ServiceLock
+
+_MOST = 4  # at the same time; one more ends with its sessions
+
+
+def take_place(run_dir: Path, service: str, generation: str) -> ServiceLock | None:
+    """A lock, held, for a process that drains; None when all are taken."""
+    return next((lock for lock in places(run_dir, service, generation) if lock.try_acquire()), None)
+
+
+def places(run_dir: Path, service: str, generation: str = "") -> Iterator[ServiceLock]:
+    """The locks of those that drain, taken or not."""
+    return (ServiceLock(run_dir, f"{service}-draining-{number}", generation) for number in range(_MOST))

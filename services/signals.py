@@ -1,0 +1,40 @@
+"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP opens the log anew."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+HAND_OVER = signal.SIGUSR1  # from the service of a newer supervisord; ends a process that has no handler yet
+
+
+class Signals:
+    """`ending` is set by all three that end the process, `handing_over` by HAND_OVER alone.
+
+    A SIGTERM or SIGINT while it is ending calls `on_second`. SIGHUP calls `on_hangup`.
+    """
+
+    def __init__(self, on_second: Callable[[], None]) -> None:
+        self.ending, self.handing_over = asyncio.Event(), asyncio.Event()
+        self.on_second = on_second
+        self.on_hangup: Callable[[], None] = lambda: None
+
+    def install(self) -> None:
+        """Take the signals of this process; needs the running loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        loop.add_signal_handler(HAND_OVER, self._hand_over)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def _hang_up(self) -> None:
+        self.on_hangup()
+
+    def _hand_over(self) -> None:
+        if not self.ending.is_set():
+            self.handing_over.set()
+            self.ending.set()
+
+    def _end(self) -> None:
+        if self.ending.is_set():
+            self.on_second()
+        self.ending.set()

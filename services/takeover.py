@@ -1,0 +1,114 @@
+"""One process per service, of the newest supervisord: takes the service's lock, from an orphan where one holds it.
+
+An orphan is a process whose supervisord has ended. It gets HAND_OVER, and SIGKILL when it still holds the lock after
+`GRACE`. A holder whose supervisord runs belongs to another agent. A process whose own supervisord has ended takes over
+from none: the next supervisord's is newer.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from bus.lock import Holder, ServiceLock
+from services.generation import same_supervisord, supervisord_runs
+from services.signals import HAND_OVER
+from shared.errors import OperatorError
+from shared.process_identity import identity_of
+
+log = logging.getLogger(__name__)
+
+GRACE = 1.5  # seconds an orphan has to release the lock
+
+
+async def take_over(lock: ServiceLock, generation: str) -> bool:
+    """Hold the lock and return True; return False when our own supervisord has ended.
+
+    `generation` is ours, "" without a supervisord. Raises OperatorError when another agent's process holds the lock, or
+    an orphan may not be signalled.
+    """
+    if _may_begin(generation) and lock.try_acquire():
+        return True
+    acquiring = asyncio.ensure_future(lock.acquire())
+    signalled = ""
+    try:
+        while _may_begin(generation):
+            holder = lock.held_by()
+            if holder is not None and not same_supervisord(holder.supervisord, generation):
+                _refuse_living_agent(lock, holder)
+                number = signal.SIGKILL if holder.process == signalled else HAND_OVER
+                log.warning("%s: process %s is an orphan: %s", lock.path.stem, holder.pid, number.name)
+                send_signal(holder, number)
+                signalled = holder.process
+            await asyncio.wait({acquiring}, timeout=GRACE)
+            if acquiring.done():
+                acquiring.result()
+                return True
+    finally:
+        acquiring.cancel()
+    log.warning("%s: the supervisord that started this process has ended: ending", lock.path.stem)
+    return False
+
+
+def is_orphan(holder: Holder) -> bool:
+    """Whether it was started by a supervisord, and that has ended."""
+    return holder.supervisord != "" and not supervisord_runs(holder.supervisord)
+
+
+def send_signal(holder: Holder, number: signal.Signals) -> None:
+    """Signal that very process; nothing when it has ended, whoever has its id now. Raises OperatorError."""
+    try:
+        process = os.pidfd_open(holder.pid)
+        try:
+            if identity_of(holder.pid) == holder.process:  # opened first, compared then: the descriptor is of this one
+                signal.pidfd_send_signal(process, number)
+        finally:
+            os.close(process)
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        what = f"cannot be signalled: {error.strerror}"
+        raise OperatorError(what, where=f"process {holder.pid}", remedy="end it by hand") from error
+
+
+def signal_orphans(locks: Iterable[ServiceLock], number: signal.Signals) -> list[Holder]:
+    """Signal each orphan that holds one of these locks, as far as we may; all of them."""
+    orphans = [holder for lock in locks if (holder := lock.held_by()) is not None and is_orphan(holder)]
+    for orphan in orphans:
+        with suppress(OperatorError):  # another user's
+            send_signal(orphan, number)
+    return orphans
+
+
+@contextmanager
+def supervisord_watched(generation: str, on_end: Callable[[], None]) -> Iterator[None]:
+    """Call `on_end` in the running loop when the supervisord of this generation has ended, until the context ends."""
+    loop, process = asyncio.get_running_loop(), int(generation.split("/")[1]) if generation else 0
+    try:
+        descriptor = os.pidfd_open(process) if process else -1
+    except OSError:
+        descriptor = -1
+    if process and not supervisord_runs(generation):
+        on_end()
+    if descriptor < 0:
+        yield
+        return
+    loop.add_reader(descriptor, on_end)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _may_begin(generation: str) -> bool:
+    return generation == "" or supervisord_runs(generation)
+
+
+def _refuse_living_agent(lock: ServiceLock, holder: Holder) -> None:
+    if not is_orphan(holder):
+        what = f"{lock.path.stem} is running already, as process {holder.pid} of another agent"
+        remedy = "stop that agent, or give this one another run directory"
+        raise OperatorError(what, where=str(lock.path), remedy=remedy)

@@ -1,0 +1,22 @@
+"""Names a process so that no other process, earlier or later, has the same name: process ids are used again."""
+
+from pathlib import Path
+
+from shared.boot_id import boot_id
+
+_ENDED = ("Z", "X", "x")
+
+
+def identity_of(process: int) -> str:
+    """`<boot id>/<process id>/<start in clock ticks>`; "" when the process has ended, also while it is a zombie."""
+    try:
+        state, *fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return ""
+    return "" if state in _ENDED else f"{boot_id()}/{process}/{fields[18]}"
+
+
+def is_running(identity: str) -> bool:
+    """Whether the process that `identity_of` named so runs."""
+    _, _, process = identity.rpartition("/")[0].rpartition("/")
+    return process.isdigit() and identity_of(int(process)) == identity

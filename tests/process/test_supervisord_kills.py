@@ -1,0 +1,157 @@
+"""supervisord killed and started again and again under load: its seven services replace those of the one before.
+
+SUPERVISORD_KILLS says how often (10; `make night`: 50).
+"""
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from statistics import median
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from bus.messages.streams import SERVICES
+from services.generation import generation_of
+from shared.config.loader import load_generation
+from tests.agent import NODE
+from tests.chaos.sessions import Session
+from tests.process.supervised import alive
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+KILLS = int(os.environ.get("SUPERVISORD_KILLS", "10"))
+REPLACED_WITHIN = 3.0  # seconds from the start of the next supervisord, for the median of all, on an idle machine
+AT_MOST = 60.0  # seconds, for each, also on a machine that others keep busy
+ANYBODY = {
+    "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+    "authorization": {"mode": "AlwaysAllow"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    async with World(config=ANYBODY) as world:
+        world.put_manifest("steady", busybox_pod("steady"))
+        await world.wait_running("steady")
+        yield world
+
+
+async def open_session(world: World) -> Session:
+    trust = ssl.create_default_context()
+    trust.check_hostname = False
+    trust.verify_mode = ssl.CERT_NONE
+    place = f"https://127.0.0.1:{world.port}/exec/default/steady-{NODE}/main"
+
+    async def opened() -> Session | None:
+        try:
+            return await Session.open(f"{place}?command=cat&input=1&output=1", trust)
+        except aiohttp.ClientError:  # a server that was just started does not know the pod yet
+            return None
+
+    return await world.wait_for(opened, "an exec session")
+
+
+async def containers(world: World) -> list[tuple[str, int]]:
+    pod = await world.runtime_pod("steady")
+    return [(c.id, c.attempt) for c in pod.containers] if pod else []
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def services_of(world: World) -> list[int]:
+    """Every process of this agent that has the name of a service: a fork of one of its supervisords."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if not entry.name.isdecimal() or (entry / "comm").read_text().strip() not in SERVICES:
+                continue
+            if os.fsencode(str(world.home.supervisord_conf)) in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # it has ended
+    return [pid for pid in found if alive(pid)]
+
+
+def left_to_replace(world: World, draining: int) -> list[str]:
+    """What keeps the agent from being seven services of the present supervisord, and of the earlier ones only the
+    draining server."""
+    pids = {name: world.pid_of(name) for name in SERVICES}
+    found = [f"{name} is of another one" for name, pid in pids.items() if parent_of(pid) != world.supervisord_pid]
+    found += [f"{name} is silent" for name, pid in pids.items() if name in world.beats and world.beats[name].pid != pid]
+    return found + [f"process {pid} is left" for pid in set(services_of(world)) - {draining, *pids.values()}]
+
+
+async def wait_replaced(world: World, draining: int, seconds: float) -> None:
+    await world.wait_for(
+        lambda: not left_to_replace(world, draining), lambda: ", ".join(left_to_replace(world, draining)), seconds
+    )
+
+
+async def test_each_next_supervisord_has_seven_services_of_its_own_and_no_pod_or_session_ends(world: World) -> None:
+    session = await open_session(world)
+    draining, containerd = world.pid_of("server"), world.pid_of("containerd")
+    before, took = await containers(world), list[float]()
+    for number in range(KILLS):
+        world.put_manifest(f"load-{number}", busybox_pod(f"load-{number}"))
+        await asyncio.sleep(0.1 * (number % 7))  # at another moment of the pod's start each time
+        world.kill("supervisord")
+        began = time.monotonic()
+        world.start_supervisord()
+        await wait_replaced(world, draining, AT_MOST)
+        took.append(time.monotonic() - began)
+        assert await session.answers(10), f"the exec session ended with supervisord {number}"
+        assert load_generation(str(world.home.run_dir))[1] == generation_of(world.supervisord_pid)
+        await world.wait_running(f"load-{number}")
+        world.remove_manifest(f"load-{number}")
+    assert await containers(world) == before
+    assert world.pid_of("containerd") == containerd
+    await session.close()
+    await world.wait_for(lambda: not alive(draining), "the first server to end with its session")
+    alone = await _start_with_nothing_to_replace(world)
+    print(f"alone {alone:.2f} s, replacing", " ".join(f"{seconds:.2f}" for seconds in took), "s")
+    assert median(took) < max(REPLACED_WITHIN, 3 * alone), (alone, took)
+
+
+async def _start_with_nothing_to_replace(world: World) -> float:
+    """Seconds until all services of a supervisord beat that finds none of an earlier one."""
+    await world.stop_supervisord()
+    began = time.monotonic()
+    world.start_supervisord()
+    await wait_replaced(world, 0, AT_MOST)
+    return time.monotonic() - began
+
+
+async def test_the_flags_of_the_newest_supervisord_count_for_all_services(world: World) -> None:
+    before = {name: world.pid_of(name) for name in SERVICES}
+    world.kill("supervisord")
+    world.write_config(maxPods=17)
+    world.start_supervisord()
+    await wait_replaced(world, 0, AT_MOST)
+    assert load_generation(str(world.home.run_dir))[0].max_pods == 17
+    assert {name for name in SERVICES if world.pid_of(name) == before[name]} == set()
+
+
+async def test_a_stop_right_after_the_kill_leaves_no_service_of_either_generation(world: World) -> None:
+    session = await open_session(world)
+    before = await containers(world)
+    world.kill("supervisord")
+    world.start_supervisord()
+    ours = lambda: parent_of(world.pid_of("server")) == world.supervisord_pid  # noqa: E731
+    await world.wait_for(ours, "the server to hand over", 20)
+    await world.stop_supervisord()
+    await world.wait_for(lambda: not services_of(world), "every service to end", 20)
+    await world.wait_for(lambda: not world.pid_of("containerd"), "containerd to end", 20)
+    await session.close()
+    await world.start()
+    assert await containers(world) == before

@@ -1,0 +1,217 @@
+"""The newest supervisord's process becomes the service, and ends an orphan only."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.lock import Holder, ServiceLock
+from services import takeover
+from services.draining import places, take_place
+from services.generation import generation_of
+from services.signals import HAND_OVER
+from services.takeover import send_signal, signal_orphans, supervisord_watched, take_over
+from shared.errors import OperatorError
+from shared.process_identity import identity_of
+
+_HOLDER = """
+import os, signal, sys, time
+from pathlib import Path
+from bus.lock import ServiceLock
+from services.signals import HAND_OVER
+run_dir, generation, answer = sys.argv[1:]
+lock = ServiceLock(Path(run_dir), "server", generation)
+def release(*_):
+    lock.release()
+    os.write(1, b"released\\n")
+if answer == "release":
+    signal.signal(HAND_OVER, release)
+elif answer == "ignore":
+    signal.signal(HAND_OVER, signal.SIG_IGN)
+assert lock.try_acquire()
+os.write(1, b"held\\n")
+while True:
+    time.sleep(60)
+"""
+
+
+class Machine:
+    """Supervisords that only sleep, and holders of the lock that they started."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def supervisord(self) -> tuple["subprocess.Popen[str]", str]:
+        process = subprocess.Popen(["sleep", "600"], text=True)
+        self.processes.append(process)
+        return process, generation_of(process.pid)
+
+    def holder(self, generation: str, answer: str = "end") -> "subprocess.Popen[str]":
+        """`answer` to HAND_OVER: `end`, `ignore`, or `release` the lock and go on."""
+        command = [sys.executable, "-c", _HOLDER, str(self.run_dir), generation, answer]
+        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
+        self.processes.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        return process
+
+    def orphan(self, answer: str = "end") -> "subprocess.Popen[str]":
+        supervisord, generation = self.supervisord()
+        holder = self.holder(generation, answer)
+        end(supervisord)
+        return holder
+
+    def lock(self, generation: str) -> ServiceLock:
+        return ServiceLock(self.run_dir, "server", generation)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    for process in machine.processes:
+        end(process)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def end(process: "subprocess.Popen[str]") -> None:
+    process.kill()
+    process.wait()
+
+
+async def test_a_free_lock_is_taken_with_and_without_a_supervisord(machine: Machine) -> None:
+    for generation in ("", machine.supervisord()[1]):
+        lock = machine.lock(generation)
+        assert await take_over(lock, generation)
+        assert lock.held
+        lock.release()
+
+
+async def test_a_process_whose_supervisord_has_ended_takes_nothing_over(machine: Machine) -> None:
+    supervisord, generation = machine.supervisord()
+    end(supervisord)
+    lock = machine.lock(generation)
+    assert not await take_over(lock, generation)
+    orphan = machine.orphan()
+    assert not await take_over(lock, generation)
+    assert not lock.held and orphan.poll() is None
+
+
+async def test_an_orphan_hands_over(machine: Machine) -> None:
+    orphan, (_, generation) = machine.orphan(), machine.supervisord()
+    lock = machine.lock(generation)
+    assert await take_over(lock, generation)
+    assert orphan.wait(10) == -HAND_OVER
+    held = lock.held_by()
+    assert held == Holder(os.getpid(), identity_of(os.getpid()), generation)
+
+
+async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "GRACE", 0.1)
+    orphan, (_, generation) = machine.orphan("ignore"), machine.supervisord()
+    assert await take_over(machine.lock(generation), generation)
+    assert orphan.wait(10) == -signal.SIGKILL
+
+
+async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    orphan = machine.orphan("release")
+    for _ in range(3):  # a second and a third takeover leave it alone
+        supervisord, generation = machine.supervisord()
+        lock = machine.lock(generation)
+        assert await take_over(lock, generation)
+        lock.release()
+        end(supervisord)
+    assert orphan.poll() is None
+
+
+async def test_a_stopped_orphan_is_replaced(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "GRACE", 0.1)
+    orphan, (_, generation) = machine.orphan(), machine.supervisord()
+    orphan.send_signal(signal.SIGSTOP)
+    assert await take_over(machine.lock(generation), generation)
+    assert orphan.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("supervised", [True, False])
+async def test_the_process_of_a_running_agent_is_left_alone_and_named(machine: Machine, supervised: bool) -> None:
+    holder = machine.holder(machine.supervisord()[1] if supervised else "")
+    _, generation = machine.supervisord()
+    with pytest.raises(OperatorError, match=f"server is running already, as process {holder.pid} of another agent"):
+        await take_over(machine.lock(generation), generation)
+    with pytest.raises(OperatorError, match="stop that agent"):
+        await take_over(machine.lock(""), "")
+    assert holder.poll() is None
+
+
+async def test_an_older_process_that_waits_never_ends_a_newer_one(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "GRACE", 0.1)
+    orphan, (older, generation) = machine.orphan("ignore"), machine.supervisord()
+    monkeypatch.setattr(takeover, "send_signal", lambda holder, number: end(older))
+    assert not await take_over(machine.lock(generation), generation)
+    assert orphan.poll() is None
+
+
+def test_whoever_has_the_id_of_an_ended_process_is_not_signalled(machine: Machine) -> None:
+    innocent, _ = machine.supervisord()
+    send_signal(Holder(innocent.pid, f"boot/{innocent.pid}/1", ""), signal.SIGKILL)
+    assert innocent.poll() is None
+    ended, generation = machine.supervisord()
+    end(ended)
+    send_signal(Holder(ended.pid, generation, ""), signal.SIGKILL)
+
+
+async def test_where_nothing_may_be_signalled_the_orphan_is_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    orphan, (_, generation) = machine.orphan(), machine.supervisord()
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with pytest.raises(OperatorError, match=f"process {orphan.pid}: cannot be signalled"):
+        await take_over(machine.lock(generation), generation)
+
+
+async def test_the_end_of_the_supervisord_is_reported_while_it_is_watched(machine: Machine) -> None:
+    supervisord, generation = machine.supervisord()
+    ended = asyncio.Event()
+    with supervisord_watched(generation, ended.set):
+        await asyncio.sleep(0)
+        assert not ended.is_set()
+        end(supervisord)
+        async with asyncio.timeout(20):
+            await ended.wait()
+    already = asyncio.Event()
+    with supervisord_watched(generation, already.set):
+        assert already.is_set()
+    with supervisord_watched("", already.clear):
+        assert already.is_set()
+
+
+def test_so_many_drain_at_once_and_a_stop_signals_the_orphans_among_them(machine: Machine, tmp_path: Path) -> None:
+    supervisord, generation = machine.supervisord()
+    taken = [take_place(tmp_path, "server", generation) for _ in range(5)]
+    assert [place is not None for place in taken] == [True] * 4 + [False]
+    assert signal_orphans(places(tmp_path, "server"), signal.SIGTERM) == [], "their supervisord runs"
+    end(supervisord)
+    told: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    try:
+        orphans = signal_orphans(places(tmp_path, "server"), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert told and [orphan.pid for orphan in orphans] == [os.getpid()] * 4
+    for place in taken:
+        if place is not None:
+            place.release()
+    assert signal_orphans(places(tmp_path, "server"), signal.SIGTERM) == []
