@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
+from bus.messages.podsync import PodState
 from bus.messages.volume import (
     MountedVolume,
     MountedVolumes,
@@ -24,9 +25,10 @@ from bus.messages.volume import (
     VolumeState,
 )
 from services.podsync.adapters.cluster_reads import SourcesReads
+from services.podsync.core.record import PodRecord
 from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
-from shared.model.objects import Object, uid
+from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.hostile_specs import IMAGE, KINDS, LARGEST_POD, HostileSources, hostile_pods
 from tests.service.podsync.stage import Stage
@@ -97,10 +99,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
 
 
 class HostileStage(Stage):
-    """Sources with hostile objects, and a volume that mounts everything at once."""
+    """Sources with hostile objects, and a volume that mounts everything at once. Nothing else follows podsync: the
+    memory of this process is podsync's."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, ForgetfulRuntime(images=[IMAGE]))
+        del self.buses["server"]
         self.with_volumes: set[str] = set()  # UIDs of the pods whose volumes are mounted
         HostileSources(self.buses["sources"], seed=1)
         self.buses["volume"].answer(PrepareSubpath, self._prepared)
@@ -109,13 +113,23 @@ class HostileStage(Stage):
     async def _prepared(self, request: PrepareSubpath | ReleaseSubpaths) -> PreparedSubpath:
         return PreparedSubpath(host_path="/subpath")
 
-    def mount(self, uid: str) -> None:
+    @property
+    def podsync(self) -> PodSyncService:
+        """The one process there is."""
+        assert self.service is not None
+        return self.service
+
+    def record(self, uid: str) -> PodRecord | None:
+        """What podsync knows of the pod, None = nothing any more."""
+        return self.podsync.core.records.get(uid)
+
+    def mount(self, record: PodRecord) -> None:
         """What volume does once the pod is admitted."""
-        known = self.admitted.state.get(uid)
-        if known is not None and known.volumes and uid not in self.with_volumes:
-            self.with_volumes.add(uid)
+        known = record.admitted
+        if known is not None and known.volumes and record.uid not in self.with_volumes:
+            self.with_volumes.add(record.uid)
             mounted = {name: MountedVolume(state=VolumeState.MOUNTED, host_path=f"/v/{name}") for name in known.volumes}
-            self.mounted.put(uid, MountedVolumes(uid=uid, volumes=mounted))
+            self.mounted.put(record.uid, MountedVolumes(uid=record.uid, volumes=mounted))
 
     def unmount(self, uid: str) -> None:
         """What volume does once the containers are gone."""
@@ -127,22 +141,21 @@ class HostileStage(Stage):
 async def opened(stage: HostileStage) -> None:
     """Start podsync, as on a node of a cluster."""
     await stage.open()
-    assert stage.service is not None
-    stage.service.calls.cluster = SourcesReads(stage.service.bus, "node1")
+    stage.podsync.calls.cluster = SourcesReads(stage.podsync.bus, "node1")
 
 
-def came_to_something(stage: HostileStage, pod: Object) -> bool:
-    """It ended, or each of its containers runs or says why it does not."""
-    stage.mount(uid(pod))
-    status = stage.status(uid(pod))
-    if status.get("phase") in ("Failed", "Succeeded"):
+def came_to_something(stage: HostileStage, uid: str) -> bool:
+    """It was rejected, or each of its containers runs or says why it does not."""
+    record = stage.record(uid)
+    if record is None or not record.judged:
+        return False
+    if record.rejected:
         return True
+    stage.mount(record)
+    status = record.status
     states = [one["state"] for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))]
-    waits = [state["waiting"] for state in states if "waiting" in state]
-    blocked = bool(status.get("initContainerStatuses"))
-    return bool(states) and (
-        blocked or all(wait.get("reason", "ContainerCreating") != "ContainerCreating" for wait in waits)
-    )
+    waits = [state["waiting"].get("reason", "ContainerCreating") for state in states if "waiting" in state]
+    return bool(states) and ("initContainerStatuses" in status or "ContainerCreating" not in waits)
 
 
 async def until(stage: HostileStage, condition: Callable[[], object]) -> None:
@@ -154,13 +167,17 @@ async def until(stage: HostileStage, condition: Callable[[], object]) -> None:
 
 
 async def run_and_delete(stage: HostileStage, pod: Object) -> None:
-    """The pod comes and goes."""
-    stage.want(pod, "api")
-    await until(stage, lambda: came_to_something(stage, pod))
-    stage.desired.delete(uid(pod))
-    await until(stage, lambda: str(stage.admitted.state[uid(pod)].state) in ("terminated", "finished"))
-    stage.unmount(uid(pod))
-    await until(stage, lambda: str(stage.admitted.state[uid(pod)].state) == "finished")
+    """The pod comes and goes; the test keeps nothing of it."""
+    uid = stage.want(pod, "api")
+    pod.clear()
+    await until(stage, lambda: came_to_something(stage, uid))
+    stage.desired.delete(uid)
+    await until(stage, lambda: (record := stage.record(uid)) is None or not record.alive)
+    stage.unmount(uid)
+    await until(stage, lambda: (record := stage.record(uid)) is None or record.state is PodState.FINISHED)
+    stage.network.clock.advance(61.0)  # a minute later what is left of it is collected
+    stage.podsync._woken()
+    await until(stage, lambda: stage.record(uid) is None)
 
 
 def memory(field: str) -> int:
