@@ -160,6 +160,7 @@ class _Reader:
     def __init__(self, pod: Object, allocatable: Mapping[str, str]) -> None:
         self._pod, self._allocatable = pod, allocatable
         self.asked_for_resources = False
+        self._texts: dict[str, bytes] = {}  # field path -> its text, made once for all files that show it
 
     def object(self, kind: str, source: Object, field_name: str) -> Part:
         key = ObjectKey(kind, namespace(self._pod), _text(source.get(field_name)))
@@ -196,17 +197,19 @@ class _Reader:
             text = self._value(item)
         except FieldError as error:
             return DownwardFile(path, error=str(error))
-        return DownwardFile(path, text.encode("utf-8", "replace"), _number(item.get("mode")))
+        return DownwardFile(path, text, _number(item.get("mode")))
 
-    def _value(self, item: Object) -> str:
+    def _value(self, item: Object) -> bytes:
         reference = _dict(item.get("resourceFieldRef"))
         if reference:
             self.asked_for_resources = True
-            return resource_value(self._pod, {}, reference, self._allocatable)
+            return resource_value(self._pod, {}, reference, self._allocatable).encode()
         path = _text(_dict(item.get("fieldRef")).get("fieldPath"))
         if path not in _FIELDS and not path.startswith(_SUBSCRIPTED):
             raise FieldError(f"unsupported fieldPath: {path}")
-        return field_value(self._pod, path)
+        if path not in self._texts:
+            self._texts[path] = field_value(self._pod, path).encode("utf-8", "replace")
+        return self._texts[path]
 
     def _token(self, source: Object) -> Part:
         audience = _text(source.get("audience"))

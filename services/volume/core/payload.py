@@ -60,6 +60,7 @@ class PayloadFile:
 
 
 Payload = Mapping[str, PayloadFile]
+LARGEST_PAYLOAD = 32 << 20  # bytes of one volume, also those that a later part replaces; an object has at most 1 MiB
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,14 @@ def make_payload(source: Files, gathered: Gathered) -> Payload:
         raise ContentError([Problem("no defaultMode used, not even the default value for it")])
     payload: dict[str, PayloadFile] = {}
     problems: list[Problem] = []
+    room = LARGEST_PAYLOAD
     for part in source.parts:
         try:
-            payload.update(_part(part, source, source.default_mode, gathered))
+            files = _part(part, source, source.default_mode, gathered)
+            room -= sum(len(file.content) for file in files.values())
+            if room < 0:
+                raise ContentError([Problem(f"the files of the volume have more than {LARGEST_PAYLOAD} bytes")])
+            payload.update(files)
         except _ProblemsError as error:
             problems += error.problems
     if problems:

@@ -1,0 +1,47 @@
+"""What one volume shows is bounded, however often it names the same object or field."""
+
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from services.volume.core.files_source import Files, ObjectKey, files_source
+from services.volume.core.payload import LARGEST_PAYLOAD, ContentError, FoundObject, Gathered, make_payload
+
+LARGE = Gathered(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})
+TOO_LARGE = f"the files of the volume have more than {LARGEST_PAYLOAD} bytes"
+
+
+def files(volume: dict[str, Any], annotations: dict[str, str] | None = None) -> Files:
+    pod = {"metadata": {"name": "p", "namespace": "n", "annotations": annotations or {}}, "spec": {"containers": []}}
+    source = files_source(pod, {"name": "v", **volume}, allocatable={})
+    assert source is not None
+    return source
+
+
+def configmaps(number: int) -> dict[str, Any]:
+    source = {"configMap": {"name": "c", "items": [{"key": "a", "path": "a"}]}}
+    return {"projected": {"defaultMode": 420, "sources": [source] * number}}
+
+
+def test_an_object_may_be_projected_a_few_times_but_not_a_thousand() -> None:
+    assert len(make_payload(files(configmaps(30)), LARGE)) == 1
+    tracemalloc.start()
+    try:
+        with pytest.raises(ContentError, match=TOO_LARGE):
+            make_payload(files(configmaps(1_000)), LARGE)
+        assert tracemalloc.get_traced_memory()[1] < 2 * LARGEST_PAYLOAD
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_field_is_written_out_once_for_all_files_that_show_it() -> None:
+    items = [{"path": f"f{n}", "fieldRef": {"fieldPath": "metadata.annotations"}} for n in range(5_000)]
+    tracemalloc.start()
+    try:
+        source = files({"downwardAPI": {"defaultMode": 420, "items": items}}, {"k": '"' * 250_000})
+        with pytest.raises(ContentError, match=TOO_LARGE):
+            make_payload(source, Gathered())
+        assert tracemalloc.get_traced_memory()[1] < LARGEST_PAYLOAD
+    finally:
+        tracemalloc.stop()
