@@ -25,7 +25,7 @@ _KINDS = {  # type of a Secret -> its key, and how that is read
     "kubernetes.io/dockercfg": (".dockercfg", read_dockercfg),
 }
 
-_MOST_SECRETS = 100  # of one pod
+MOST_SECRETS = 100  # of one pod
 _AT_ONCE = 4  # Secrets held in memory; of each only what the image needs is kept
 _LARGEST = 2 << 20  # characters of base64; the API server takes 1 MiB of bytes
 
@@ -54,8 +54,8 @@ class PullCredentials:
         on. Raises PullSecretError."""
         references = (pod.get("spec") or {}).get("imagePullSecrets") or ()
         names = list(dict.fromkeys(str(one["name"]) for one in references if (one or {}).get("name")))
-        if len(names) > _MOST_SECRETS:
-            raise PullSecretError(f"spec.imagePullSecrets has {len(names)} names, at most {_MOST_SECRETS} are read")
+        if len(names) > MOST_SECRETS:
+            raise PullSecretError(f"spec.imagePullSecrets has {len(names)} names, at most {MOST_SECRETS} are read")
         space, name, turns = str(pod["metadata"]["namespace"]), repository(image), asyncio.Semaphore(_AT_ONCE)
 
         async def read(secret: str) -> Entries | None:

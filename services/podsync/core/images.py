@@ -16,7 +16,7 @@ REGISTRY_ERRORS = {
 }
 PULL_ERRORS = ("ErrImagePull", *REGISTRY_ERRORS)  # waiting reasons: why a pull failed, as against that it waits
 
-_LONGEST = 1024  # characters of an image with registry, tag and digest; each part has a smaller limit of its own
+LONGEST = 1024  # characters of an image with registry, tag and digest; each part has a smaller limit of its own
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
@@ -31,9 +31,9 @@ class InvalidImageNameError(Exception):
 
 def with_default_tag(image: str) -> str:
     """The image as asked of the runtime: `:latest` where neither tag nor digest is given."""
-    match = _REFERENCE.match(image) if len(image) <= _LONGEST else None
+    match = _REFERENCE.match(image) if len(image) <= LONGEST else None
     if match is None:
-        why, image = "invalid reference format", image[:_LONGEST]
+        why, image = "invalid reference format", image[:LONGEST]
         if re.match(r"^[^@]*[A-Z]", image.split(":", maxsplit=1)[0]):
             name = image.split(":", maxsplit=1)[0]
             shown = name if "/" in name else f"library/{name}"

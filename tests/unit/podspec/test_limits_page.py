@@ -1,0 +1,33 @@
+"""docs/limits.md has the numbers for pods that the code has."""
+
+from pathlib import Path
+
+import pytest
+
+from services.podsync.adapters.pull_credentials import MOST_SECRETS
+from services.podsync.core import admission, container_mounts, docker_config, images
+from services.volume.core.payload import LARGEST_PAYLOAD
+from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
+
+PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("containers of a pod, of all kinds", admission.MOST_CONTAINERS),
+        ("volumes of a pod", admission.MOST_VOLUMES),
+        ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
+        ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
+        ("bytes of an expanded subPathExpr", f"{container_mounts.LONGEST_PATH} (the kernel's)"),
+        ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
+        ("characters of an image", images.LONGEST),
+        ("pull secrets of a pod; registries of a secret", f"{MOST_SECRETS}; {docker_config.MOST_PLACES}"),
+        (
+            "bytes of the files of a secret, configMap, downwardAPI or projected volume",
+            f"{LARGEST_PAYLOAD >> 20} MiB",
+        ),
+    ],
+)
+def test_a_row_for_pods_is_what_the_code_has(what: str, limit: object) -> None:
+    assert f"\n| {what} | {limit} " in PAGE.read_text()
