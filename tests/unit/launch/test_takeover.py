@@ -134,7 +134,7 @@ async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine, monkey
 
 async def test_a_stopped_orphan_is_replaced(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "GRACE", 0.1)
-    orphan, (_, generation) = machine.orphan(), machine.supervisord()
+    orphan, (_, generation) = machine.orphan("release"), machine.supervisord()
     orphan.send_signal(signal.SIGSTOP)
     assert await take_over(machine.lock(generation), generation)
     assert orphan.wait(10) == -signal.SIGKILL
