@@ -24,11 +24,14 @@ from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import Stream
 from bus.owned import Owned
 from shared.clock import Clock
+from shared.deadlines import waiting_for
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 SNAPSHOT_TIMEOUT = 5.0  # seconds; afterwards the next beat decides whether to ask again
+
+LATE_SECONDS = 60.0  # after its deadline a request has failed; one that has not by then never returns
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,7 +94,8 @@ class Endpoint(ABC):
             raise NoAnswerError(f"{service} has {PENDING} {name} of {self.service} to answer: no more are sent")
         self._asked[service, name] += 1
         try:
-            head, answered = await self._exchange(service, name, body, timeout)
+            with waiting_for(f"the answer of {service} to {name}", timeout + LATE_SECONDS):
+                head, answered = await self._exchange(service, name, body, timeout)
         finally:
             self._asked[service, name] -= 1
         if head.error:

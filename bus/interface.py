@@ -93,7 +93,7 @@ class Bus(Protocol):
         ...
 
     def progress(self, loop: str) -> None:
-        """Note that a working loop turned; the beat carries it, the watchdog judges it."""
+        """Note that a working loop turned and its work makes progress; the beat carries it."""
         ...
 
     def trouble(self, name: str, line: str | None) -> None:

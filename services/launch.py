@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
@@ -37,11 +37,13 @@ from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import load_effective
 from shared.config.places import find_places
+from shared.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.errors import OperatorError
 from shared.klog import structured
 from shared.limits import protect_process
 from shared.log import Console, LogFile, configure_log, dump_stacks, start_log, watch_for_faults
-from shared.watchdog import TICK_SECONDS, Watchdog
+from shared.task_stacks import task_stacks
+from shared.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
 
 T = TypeVar("T")
 
@@ -62,6 +64,7 @@ class Context:
     bus: Bus  # not started yet: own/follow/answer in the constructor, the frame starts it before `run`
     clock: Clock
     stopping: asyncio.Event  # set on the first SIGTERM/SIGINT, shortly before `run` is cancelled
+    deadlines: Deadlines = field(default_factory=Deadlines)  # work registers here; the watchdog ends a hung process
 
 
 class Service(Protocol):
@@ -214,9 +217,12 @@ class _Frame:
         clock = SystemClock()
         bus = NodeBus(self._service, manifest, clock, lock=lock)
         stopping = asyncio.Event()
-        service = self._build(Context(self._service, config, bus, clock, stopping))
-        watchdog = Watchdog(self._stood_still)
-        _turn(asyncio.get_running_loop(), watchdog)
+        deadlines = Deadlines(TICK_SECONDS)
+        asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
+        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines))
+        loop = asyncio.get_running_loop()
+        watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
+        _turn(loop, watchdog)
         watchdog.start()
         await bus.start()
         _settle_memory()
@@ -298,10 +304,16 @@ class _Frame:
             return
         self.log_is_open = True
         watch_for_faults()
+        end_when_busy()
 
-    def _stood_still(self) -> None:
-        log.critical("%s: the event loop stood still for too long; its stacks follow", self._service)
-        self._log.finish()  # the dump does not go through its thread, and comes after this line
+    def _hung(self, reason: str, loop: asyncio.AbstractEventLoop) -> None:
+        """In the watchdog's thread. The stacks say where the tasks wait, and what the threads do."""
+        log.critical("%s: %s; it ends, and its stacks follow", self._service, reason)
+        try:
+            log.critical("tasks of %s:\n%s", self._service, task_stacks(loop))
+        except Exception:  # the loop may be changing its tasks at this moment
+            log.exception("the tasks of %s cannot be shown", self._service)
+        self._log.finish()  # the dump does not go through its thread, and comes after these lines
         dump_stacks(self._log)
         os._exit(1)
 

@@ -1,14 +1,18 @@
-"""Notices that an event loop stands still: a thread counts its own ticks since the loop last turned.
+"""Notices that a process hangs: a thread looks at the event loop's turns and at work that is overdue.
 
 Ticks, not clock time: a process that was stopped and continued, or a machine that slept, has no ticks to count, so the
 loop gets its turn first. Decides nothing about what to do then.
 """
 
+import faulthandler
+import signal
 import threading
 from collections.abc import Callable
 
-TICK_SECONDS = 5.0
+from shared.deadlines import TICK_SECONDS, Deadlines
+
 LIMIT_TICKS = 6
+BUSY_SECONDS = 60.0  # of processor time that the process may use without letting this thread run once
 
 
 class Standstill:
@@ -28,16 +32,26 @@ class Standstill:
 
 
 class Watchdog:
-    """Calls `on_standstill` from its own thread when `turned` was not called for `limit` ticks."""
+    """Calls `on_hang` with the reason, once, from its own thread: when `turned` was not called for `limit` ticks, or
+    when work is overdue. `busy`: seconds of processor time after which SIGPROF comes if the thread got no turn
+    meanwhile (see `end_when_busy`), 0 = never."""
 
-    def __init__(self, on_standstill: Callable[[], None], limit: int = LIMIT_TICKS, tick: float = TICK_SECONDS) -> None:
-        self._on_standstill, self._tick = on_standstill, tick
+    def __init__(
+        self,
+        on_hang: Callable[[str], None],
+        deadlines: Deadlines,
+        limit: int = LIMIT_TICKS,
+        tick: float = TICK_SECONDS,
+        busy: float = 0.0,
+    ) -> None:
+        self._on_hang, self._deadlines, self._tick, self._busy = on_hang, deadlines, tick, busy
         self._standstill = Standstill(limit)
         self._stopped = threading.Event()
         self.turned = self._standstill.turned
 
     def start(self) -> None:
         """Begin to count."""
+        signal.setitimer(signal.ITIMER_PROF, self._busy)
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def stop(self) -> None:
@@ -45,7 +59,18 @@ class Watchdog:
         self._stopped.set()
 
     def _watch(self) -> None:
-        while not self._stopped.wait(self._tick):
-            if self._standstill.tick():
-                self._on_standstill()
-                return
+        reason = None
+        while reason is None and not self._stopped.wait(self._tick):
+            signal.setitimer(signal.ITIMER_PROF, self._busy)
+            self._deadlines.tick()
+            stands = self._standstill.tick()
+            reason = "the event loop stood still for too long" if stands else self._deadlines.overdue()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        if reason is not None:
+            self._on_hang(reason)
+
+
+def end_when_busy() -> None:
+    """Let SIGPROF, which comes when this process computes and the watchdog's thread gets no turn, write all stacks to
+    the standard error and end the process. No Python runs for that: the interpreter's lock may be held."""
+    faulthandler.register(signal.SIGPROF, file=2, all_threads=True, chain=True)

@@ -98,7 +98,9 @@ class PodSyncService:
             finished=self._handle,
             trouble=self.bus.trouble,
             clock=self.clock,
+            deadlines=context.deadlines,
         )
+        self._deadlines = context.deadlines
         self.upkeep = Upkeep(
             config=config,
             runtime=runtime,
@@ -113,13 +115,14 @@ class PodSyncService:
         self._wake_at = float("inf")
 
     async def run(self) -> None:
-        """Go on from the checkpoint; then one turn a second shows that the loop lives."""
+        """Go on from the checkpoint; then report once a second that no lane is overdue."""
         self._dispatch(self.core.start(self._now()))
         upkeep = asyncio.create_task(self.upkeep.run())
         upkeep.add_done_callback(self._upkeep_ended)
         try:
             while True:
-                self.bus.progress("sync")
+                if self._deadlines.overdue() is None:
+                    self.bus.progress("sync")
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             upkeep.cancel()

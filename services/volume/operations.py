@@ -22,6 +22,7 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_source import HostPath
 from shared.clock import Clock
 from shared.crash import crash_point
+from shared.deadlines import Deadlines, work_on
 from shared.tree_removal import Removed
 
 _log = logging.getLogger(__name__)
@@ -45,8 +46,9 @@ class Operations:
         content: ClusterContent,
         clock: Clock,
         failures: PodFailures,
+        deadlines: Deadlines,
     ) -> None:
-        self.actions = actions
+        self.actions, self._deadlines = actions, deadlines
         self.on_end: Callable[[KubeEvent | None], None] = lambda _: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
@@ -102,11 +104,15 @@ class Operations:
 
     async def _run(self, operation: Operation) -> None:
         event = None
+        work = self._deadlines.begin(f"{_what(operation)} of pod {operation.uid}")
+        work_on(work)
         try:
             event = await self._attempt(operation)
         except Exception as error:  # one pod must not take the others down, nor wait for ever for this operation
             self._note(operation, error)
             self._reconciler.abandoned(operation)
+        finally:
+            work.ended()
         self.on_end(event)
 
     async def _attempt(self, operation: Operation) -> KubeEvent | None:

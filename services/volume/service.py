@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 LOOP = "volume"
 RECONCILE = "reconciliation"
-TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
+TURN = 5.0  # seconds: an idle loop turns at least this often
 SWEEP = 60.0  # seconds between looks for pod directories that nobody announced
 _SHOWN = 5  # slow calls that the beat names
 
@@ -61,7 +61,10 @@ class Volume:
         self._changed = asyncio.Event()
         self._failures = PodFailures()
         actions = Actions(self._directories, self._clock)
-        self._operations = Operations(self._reconciler, actions, self._content, self._clock, self._failures)
+        self._deadlines = context.deadlines
+        self._operations = Operations(
+            self._reconciler, actions, self._content, self._clock, self._failures, self._deadlines
+        )
         self._operations.on_end = self._operation_ended
         self._subpaths = SubpathRequests(self._reconciler, self._operations, self._changed.set)
         self._bus.answer(PrepareSubpath, self._subpaths.prepare)
@@ -74,9 +77,12 @@ class Volume:
         try:
             self._reconciler.hold_until = self._clock.monotonic() + HOLD
             await self._prepare()
+            turns = self._deadlines.begin("reconciliation")
             while True:
+                turns.progressed()
                 self._changed.clear()
-                self._bus.progress(LOOP)
+                if self._deadlines.overdue() is None:
+                    self._bus.progress(LOOP)
                 await self._sweep()
                 self._refresh()
                 self._reconcile()

@@ -11,6 +11,7 @@ import grpc.aio
 from cri_api.v1 import api_pb2_grpc
 
 from shared.cri.interface import RuntimeCallError
+from shared.deadlines import waiting_for
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
 _OPTIONS = (
@@ -41,6 +42,7 @@ _CODES = {
     grpc.StatusCode.DATA_LOSS: "DataLoss",
     grpc.StatusCode.UNAUTHENTICATED: "Unauthenticated",
 }
+_LATE_SECONDS = 60.0  # after its deadline a call has failed; one that has not by then never returns
 _CONNECT_ERRORS = ("No such file or directory", "Connection refused", "Permission denied")
 
 
@@ -100,8 +102,10 @@ class CriChannel:
 
     async def call(self, stub: Any, method: str, request: Any, timeout: float | None) -> Any:
         """One unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no connection."""
+        limit = None if timeout is None else timeout + _LATE_SECONDS
         try:
-            return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
+            with waiting_for(f"the answer to {method}", limit):
+                return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from None
         except grpc.aio.UsageError as error:  # the channel was closed meanwhile: we are being told to end

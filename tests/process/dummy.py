@@ -1,12 +1,14 @@
 """A service for tests of the frame: does what the file `<BULKHEAD_HOME>/dummy` says, else just lives.
 
 `fail` raises, `cling` too, with a socket left open that the bus then waits for, `refuse` raises an OperatorError,
-`hang` blocks the loop, `stay` ignores being cancelled, `chatter` logs and prints without end.
+`hang` blocks the loop, `stick` lets work wait for what never comes, `spin` computes with the interpreter's lock held,
+`stay` ignores being cancelled, `chatter` logs and prints without end.
 """
 
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from functools import partial
@@ -16,6 +18,7 @@ import zmq
 
 from services import launch as frame
 from services.launch import Context
+from shared.deadlines import work_on
 from shared.errors import OperatorError
 from shared.watchdog import Watchdog
 
@@ -41,6 +44,11 @@ class Dummy:
             raise OperatorError("is not to be had", where="the moon", remedy="look up")
         if order == "hang":
             signal.sigtimedwait([], 60)  # blocks the loop
+        if order == "stick":
+            work_on(self._context.deadlines.begin("the work that was ordered", 0.5))
+            await asyncio.Event().wait()
+        if order == "spin":
+            re.match(r"(a+)+$", "a" * 60 + "b")
         while order == "chatter":
             log.info("x" * 1000)
             print("y" * 1000, flush=True)
@@ -55,5 +63,5 @@ class Dummy:
 
 
 if __name__ == "__main__":
-    vars(frame).update(Watchdog=partial(Watchdog, limit=5, tick=0.1), TICK_SECONDS=0.1)
+    vars(frame).update(Watchdog=partial(Watchdog, limit=5, tick=0.1), TICK_SECONDS=0.1, BUSY_SECONDS=1.0)
     frame.launch(sys.argv[1], Dummy)

@@ -276,6 +276,26 @@ def test_a_service_that_fails_says_why_and_comes_back(agent: Agent, order: str, 
     assert ("dummy.py" in text.partition("stood still")[2].partition("status started")[0]) is (order == "hang")
 
 
+@pytest.mark.parametrize(
+    ("order", "line", "stack"),
+    [
+        ("stick", "the work that was ordered has made no progress for 0 s; it ends, and its stacks follow", "in run"),
+        ("spin", "(most recent call first)", "dummy.py"),
+    ],
+)
+def test_a_hung_service_leaves_its_stacks_in_its_log_and_is_started_again(
+    agent: Agent, order: str, line: str, stack: str
+) -> None:
+    (agent.home / "dummy").write_text(order)
+    agent.start()
+    agent.logged("status", line)
+    (agent.home / "dummy").write_text("")
+    text = agent.logged("status", "dummy runs:  on")
+    before = text.partition("dummy runs:  on")[0]
+    assert line in before and stack in before
+    assert "dummy.py" in before and "watchdog.py" in before
+
+
 def test_a_second_signal_ends_a_service_that_does_not(agent: Agent) -> None:
     (agent.home / "dummy").write_text("stay")
     agent.start()

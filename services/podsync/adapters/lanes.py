@@ -35,6 +35,7 @@ from services.podsync.core.instructions import (
 from shared.checkpoint import Checkpoint, Kept
 from shared.clock import Clock
 from shared.crash import crash_point, is_armed
+from shared.deadlines import Deadlines, Work, work_on
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +80,12 @@ class Lane:
         self.unsaved: SavePod | None = None  # the newest urgent save, while it could not be done
         self.forgotten = False
         self.worker: asyncio.Task[Any] | None = None
+        self.work: Work | None = None  # while anything waits
 
 
 class Lanes:
-    """All lanes of the process."""
+    """All lanes of the process. What waits in a lane, and each call, is work with a deadline: a lane that stands still
+    though nothing outside is waited for is a hang of the process."""
 
     def __init__(
         self,
@@ -94,7 +97,9 @@ class Lanes:
         finished: Callable[[Event], None],
         trouble: Callable[[str, str | None], None],
         clock: Clock,
+        deadlines: Deadlines,
     ) -> None:
+        self._deadlines = deadlines
         self._checkpoint, self._admitted, self._statuses = checkpoint, admitted, statuses
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
         self._saver = Saver(checkpoint)
@@ -125,7 +130,8 @@ class Lanes:
             lane.flush = asyncio.get_running_loop().call_later(LATER_SECONDS, self._flush, uid, lane)
 
     def _start(self, uid: str, lane: Lane) -> None:
-        lane.worker = self._spawn(self._work(uid, lane), f"lane {uid}")
+        lane.work = lane.work or self._deadlines.begin(f"the lane of pod {uid}")
+        lane.worker = self._spawn(self._work(uid, lane, lane.work), f"lane {uid}")
 
     def _flush(self, uid: str, lane: Lane) -> None:
         """What was in no hurry has waited long enough, or for the last call in a row."""
@@ -190,13 +196,16 @@ class Lanes:
         if not task.cancelled() and task.exception() is not None:
             log.error("%s failed", task.get_name(), exc_info=task.exception())
 
-    async def _work(self, uid: str, lane: Lane) -> None:
+    async def _work(self, uid: str, lane: Lane, work: Work) -> None:
+        work_on(work)
         while lane.waiting:
+            work.progressed()
             try:
                 await self._do(uid, lane, lane.waiting.popleft())
             except Exception:  # a lane that stopped would leave its pod alone for ever
                 log.exception("an instruction for pod %s was not done", uid)
-        lane.worker = None
+        work.ended()
+        lane.worker = lane.work = None
         if lane.forgotten:
             self._lanes.pop(uid, None)
         elif lane.calls == 0:
@@ -256,6 +265,14 @@ class Lanes:
         return why
 
     async def _call(self, lane: Lane, call: Call) -> None:
+        work = self._deadlines.begin(f"{type(call).__name__} of pod {call.uid}")
+        try:
+            work_on(work)
+            await self._do_call(lane, call)
+        finally:
+            work.ended()
+
+    async def _do_call(self, lane: Lane, call: Call) -> None:
         kind = type(call).__name__
         if lane.unsaved and isinstance(call, BUILDING):
             # what must not be forgotten could not be written: build nothing on it; ending and removing go on

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import IntEnum
 
+from shared.deadlines import SECONDS, waiting_for
+
 AT_LEAST = 4
 PER_CORE = 2
 PATIENCE = 2.0  # seconds
@@ -44,7 +46,8 @@ class Pace:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (rank, next(self._numbers), mine))
             try:
-                await mine
+                with waiting_for("a turn", SECONDS + self._patience * len(self._waiting)):
+                    await mine
             except asyncio.CancelledError:
                 if mine.done() and not mine.cancelled():
                     self._pass_on()

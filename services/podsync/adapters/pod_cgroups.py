@@ -24,6 +24,7 @@ from services.podsync.core.pod_cgroup import (
 )
 from shared.clock import Clock
 from shared.cri.interface import Runtime
+from shared.deadlines import in_turn
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 
@@ -46,7 +47,7 @@ class PodCgroups:
 
     async def driver(self) -> Driver:
         """The driver in force. Raises RuntimeCallError while the runtime cannot be asked."""
-        async with self._asking:
+        async with in_turn(self._asking, "the cgroup driver"):
             if self._driver is None:
                 configured = self.facts.cgroup_driver
                 told = await self._runtime.runtime_config()
@@ -97,7 +98,7 @@ class PodCgroups:
         have. `whole`: kubepods as well, and all anew. Raises OSError after every one was tried."""
         driver = await self.driver()
         failures: list[OSError] = []
-        async with self._writing:  # or an older sum of the requests could be written last
+        async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
             for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if whole else [])):
                 name = qos_cgroup_name(qos, self.facts)
                 values = qos_cgroup_values(qos, active_pods(), self.facts)

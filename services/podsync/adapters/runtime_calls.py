@@ -39,6 +39,7 @@ from services.podsync.core.instructions import (
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.deadlines import waiting_for
 from shared.model.runtime import RuntimePod
 
 __all__ = ["PodView", "RuntimeCalls", "calls_over"]
@@ -113,15 +114,18 @@ class RuntimeCalls(Outside):
             case RunPodSandbox():
                 return await building.run_sandbox(self, call, view, done)
             case InspectImage():
-                return await image_calls.inspect_image(self, call, view, done)
+                with waiting_for("the records of pulls"):
+                    return await image_calls.inspect_image(self, call, view, done)
             case PullImage():
-                return await image_calls.pull_image(self, call, view, done)
+                with waiting_for("the image"):
+                    return await image_calls.pull_image(self, call, view, done)
             case CreateContainer():
                 return await building.create_container(self, call, view, done)
             case StartContainer():
                 return await building.start_container(self, call, view, done)
             case RunPostStartHook(container=name, container_id=container_id):
-                await run_hook(self, view, view.container(name), container_id, "postStart")
+                with waiting_for("the postStart hook"):
+                    await run_hook(self, view, view.container(name), container_id, "postStart")
                 return done
             case ReleasePod():
                 await self.cgroups.release(view.uid, view.pod)

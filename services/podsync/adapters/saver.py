@@ -4,6 +4,7 @@ Knows nothing of what a record means, nor of what waits for it to be saved.
 """
 
 import asyncio
+from contextvars import Context
 from typing import Any
 
 from shared.checkpoint import Checkpoint, Kept
@@ -25,7 +26,8 @@ class Saver:
         saved: asyncio.Future[Kept] = loop.create_future()
         self._waiting.append((key, data, saved))
         if self._writing is None:
-            self._writing = loop.create_task(self._write_all(), name="save")
+            # It writes for all pods, and is not the work of the one that was first.
+            self._writing = loop.create_task(self._write_all(), name="save", context=Context())
         return await saved
 
     async def drain(self) -> None:

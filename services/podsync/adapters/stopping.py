@@ -15,12 +15,14 @@ from services.podsync.adapters.outside import Outside, PodView, unless_absent
 from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
 from shared.cri.interface import RuntimeCallError
+from shared.deadlines import waiting_for
 from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
 LEAST_GRACE = 2  # seconds: what a container gets whose time is over
 HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and is heard of at once
+_LATE_SECONDS = 60.0  # after the grace a hook is waited for no more; a wait that is not over by then never is
 LOOK_EVERY = 0.25  # seconds: at a container that somebody else stops, of whose end nothing tells us
 
 Warn = Callable[[str, str, str], None]  # reason, message and container of a Warning event
@@ -44,7 +46,8 @@ async def stop_container(
     try:
         if hook is not None:
             began = outside.clock.monotonic()
-            await asyncio.wait({hook}, timeout=grace)
+            with waiting_for("the preStop hook", grace + _LATE_SECONDS):
+                await asyncio.wait({hook}, timeout=grace)
             grace -= int(outside.clock.monotonic() - began)
         if stop.after and grace > 0:
             began = outside.clock.monotonic()

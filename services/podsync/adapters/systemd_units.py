@@ -15,6 +15,7 @@ from dbus_fast import BusType, DBusFastError, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from services.podsync.core.systemd_properties import Property, version_number
+from shared.deadlines import in_turn
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class SystemdUnits:
 
     async def connect(self) -> MessageBus:
         """The connection, as it is or made anew. Raises SystemdError."""
-        async with self._connecting:
+        async with in_turn(self._connecting, "the connection to systemd"):
             if self._bus is not None and self._bus.connected:
                 return self._bus
             bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM, auth_timeout=CONNECT_SECONDS)

@@ -13,6 +13,7 @@ from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
 from shared.clock import Clock
+from shared.deadlines import waiting_for
 from shared.tree_removal import Removed
 
 Arguments = TypeVarTuple("Arguments")
@@ -66,8 +67,9 @@ class Threads:
         """Wait for a place; for calls that may hang on a path, name it. Raises HungError."""
         lock = self._paths.setdefault(path, asyncio.Lock()) if path else None
         try:
-            async with asyncio.timeout(self.patience):
-                await self._take(lock)
+            with waiting_for("a free thread"):
+                async with asyncio.timeout(self.patience):
+                    await self._take(lock)
         except TimeoutError:
             raise HungError(self._why(path)) from None
         place = _Place(path, lock)
@@ -142,8 +144,9 @@ class Turn:
         threads.calls[place] = Call(what, place.path, threads._clock.monotonic(), removed or Removed())
         running.add_done_callback(lambda _: threads.calls.pop(place, None))
         try:
-            async with asyncio.timeout(threads.patience) as limit:
-                return await asyncio.shield(running)
+            with waiting_for("a blocking call"):
+                async with asyncio.timeout(threads.patience) as limit:
+                    return await asyncio.shield(running)
         except TimeoutError:
             if not limit.expired():
                 raise  # the call's own

@@ -9,6 +9,7 @@ from services.podsync.adapters.lanes import Lanes
 from services.podsync.core.events import CallFailed, Event
 from services.podsync.core.instructions import Call, InterruptCall, PullImage
 from shared.checkpoint import Checkpoint
+from shared.deadlines import Deadlines
 
 
 async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(tmp_path: Path) -> None:
@@ -28,6 +29,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         finished=outcome.set_result,
         trouble=lambda what, line: None,
         clock=network.clock,
+        deadlines=Deadlines(),
     )
     lanes.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
     lanes.add("u1", InterruptCall(cause="test", uid="u1"))

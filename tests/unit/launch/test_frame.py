@@ -14,6 +14,7 @@ from services.awaiting import ConfigurationWait
 from shared import crash
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import encode_effective
+from shared.deadlines import Deadlines
 from shared.files import write_atomically
 from shared.watchdog import Standstill, Watchdog
 
@@ -36,11 +37,26 @@ async def test_the_watchdog_acts_from_its_own_thread() -> None:
     noticed = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def notice() -> None:
+    def notice(reason: str) -> None:
+        reasons.append(reason)
         loop.call_soon_threadsafe(noticed.set)
 
-    Watchdog(notice, limit=1, tick=0.001).start()
+    reasons: list[str] = []
+    Watchdog(notice, Deadlines(), limit=1, tick=0.001).start()
     await noticed.wait()
+    assert reasons == ["the event loop stood still for too long"]
+
+
+async def test_the_watchdog_notices_work_that_is_overdue_while_the_loop_turns() -> None:
+    noticed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    loop, deadlines = asyncio.get_running_loop(), Deadlines(tick_seconds=0.001)
+    deadlines.begin("the lane of pod u", 0.002)
+
+    def notice(reason: str) -> None:
+        loop.call_soon_threadsafe(noticed.set_result, reason)
+
+    Watchdog(notice, deadlines, limit=1_000_000, tick=0.001).start()
+    assert (await noticed).startswith("the lane of pod u has made no progress")
 
 
 def publish(run_dir: Path, config: EffectiveConfig, generation: str) -> None:

@@ -1,0 +1,154 @@
+"""Work under way and how long it may go without progress; read by the watchdog's thread, which ends a hung process.
+
+Work that waits for something outside of this process (a runtime, a disk, another process, a hook) says so with
+`waiting_for`, and is not overdue meanwhile, or only once the wait is longer than what it waits for allows itself. So
+what is overdue is a mistake of ours that a restart clears. Time is counted in ticks of the watchdog: a process that was
+stopped and continued, or a machine that slept, has no ticks to count.
+"""
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+TICK_SECONDS = 5.0
+SECONDS = 300.0  # without progress, where nothing outside is waited for
+
+_current: ContextVar["Work | None"] = ContextVar("work", default=None)
+
+
+@dataclass(eq=False)
+class _Wait:
+    what: str
+    began: int
+    limit: float  # ticks
+
+
+@dataclass(eq=False)
+class Work:
+    """One piece of work of one process; made by `Deadlines.begin`. Its methods may be called from any thread."""
+
+    name: str
+    limit: float  # ticks
+    deadlines: "Deadlines"
+    progressed_at: int
+    waits: set[_Wait] = field(default_factory=set)
+
+    def progressed(self) -> None:
+        """A step is done: the time begins anew."""
+        self.progressed_at = self.deadlines.ticks
+
+    def ended(self) -> None:
+        """It is done."""
+        self.deadlines.forget(self)
+
+    def begin_wait(self, what: str, seconds: float | None) -> _Wait:
+        """It waits for something outside; at most so long, None = for ever."""
+        limit = math.inf if seconds is None else self.deadlines.in_ticks(seconds)
+        wait = _Wait(what, self.deadlines.ticks, limit)
+        self.waits.add(wait)
+        return wait
+
+    def end_wait(self, wait: _Wait) -> None:
+        """That is over."""
+        self.waits.discard(wait)
+        self.progressed()
+
+    def complaint(self, now: int) -> str | None:
+        """Why it is overdue at this tick, or None."""
+        waits = self.waits.copy()
+        late = [wait.what for wait in waits if now - wait.began > wait.limit]
+        if late:
+            return f"{self.name} has waited for {late[0]} longer than that may take"
+        if not waits and now - self.progressed_at > self.limit:
+            return f"{self.name} has made no progress for {self.deadlines.in_seconds(self.limit):.0f} s"
+        return None
+
+
+class Deadlines:
+    """All work of one process."""
+
+    def __init__(self, tick_seconds: float = TICK_SECONDS) -> None:
+        self.ticks = 0
+        self._tick_seconds = tick_seconds
+        self._works: set[Work] = set()
+        self._lock = threading.Lock()
+
+    def begin(self, name: str, seconds: float = SECONDS) -> Work:
+        """Work begins that makes progress at least every so many seconds, not counting what it waits for outside."""
+        work = Work(name, self.in_ticks(seconds), self, self.ticks)
+        with self._lock:
+            self._works.add(work)
+        return work
+
+    def forget(self, work: Work) -> None:
+        """It is done."""
+        with self._lock:
+            self._works.discard(work)
+
+    def tick(self) -> None:
+        """The watchdog woke once more."""
+        self.ticks += 1
+
+    def overdue(self) -> str | None:
+        """One line about the work that has gone without progress for longest past its time; None = all is well."""
+        with self._lock:
+            works = sorted(self._works, key=lambda work: work.progressed_at)
+        return next((line for work in works if (line := work.complaint(self.ticks)) is not None), None)
+
+    def in_ticks(self, seconds: float) -> float:
+        """Ticks that take at least so long."""
+        return math.ceil(seconds / self._tick_seconds)
+
+    def in_seconds(self, ticks: float) -> float:
+        """The inverse."""
+        return ticks * self._tick_seconds
+
+
+def work_on(work: Work) -> None:
+    """From here on this task, and every task it starts, does this work."""
+    _current.set(work)
+
+
+@contextmanager
+def waiting_for(what: str, seconds: float | None = None) -> Iterator[None]:
+    """The block waits for something outside of this process, for so many seconds at most by its own limits; None = as
+    long as it takes. Outside of any work it does nothing."""
+    work = _current.get()
+    if work is None:
+        yield
+        return
+    wait = work.begin_wait(what, seconds)
+    try:
+        yield
+    finally:
+        work.end_wait(wait)
+
+
+@asynccontextmanager
+async def in_turn(lock: asyncio.Lock, what: str) -> AsyncIterator[None]:
+    """Hold the lock, having waited for those who hold it while they wait for something outside."""
+    with waiting_for(what):
+        await lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class WorkThreads(ThreadPoolExecutor):
+    """The threads of `asyncio.to_thread`: the work that calls something blocking waits for it, as long as it takes. A
+    system call that hangs for one pod is no reason to end the process."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        """As ThreadPoolExecutor."""
+        future = super().submit(fn, *args, **kwargs)
+        if (work := _current.get()) is not None:
+            wait = work.begin_wait("a blocking call", None)
+            future.add_done_callback(lambda _: work.end_wait(wait))
+        return future

@@ -1,0 +1,136 @@
+"""What podsync's lanes report to the watchdog: a lane that stands still is overdue, one that waits for the outside is
+not."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from bus.memory import MemoryNetwork
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
+from services.podsync.adapters.lanes import Lanes
+from services.podsync.core.events import Event
+from services.podsync.core.instructions import (
+    Call,
+    ContainerStop,
+    KillContainer,
+    PublishAdmitted,
+    PullImage,
+    RunPostStartHook,
+    SavePod,
+)
+from shared.checkpoint import Checkpoint, Kept
+from shared.deadlines import SECONDS, Deadlines, WorkThreads
+from tests.service.podsync.performer import UID, Performer, a_container, a_pod
+
+DAY = 24 * 3600.0
+EXEC = {"exec": {"command": ["quit"]}}
+
+
+class Stage:
+    """The lanes over a checkpoint and a fake runtime with one running pod, and the watchdog's ticks."""
+
+    def __init__(self, directory: Path) -> None:
+        network = MemoryNetwork()
+        bus = network.bus("podsync")
+        hooks = {"postStart": EXEC, "preStop": EXEC}
+        self.performer = Performer(directory, a_pod(a_container(lifecycle=hooks)), network.clock)
+        self.checkpoint = Checkpoint(directory / "pods", directory / "spare")
+        self.deadlines = Deadlines()
+        self.admitted = bus.own(PODS_ADMITTED)
+        self.outcomes: list[Event] = []
+        self.lanes = Lanes(
+            checkpoint=self.checkpoint,
+            admitted=self.admitted,
+            statuses=bus.own(PODS_STATUS),
+            perform=self.performer.perform,
+            finished=self.outcomes.append,
+            trouble=lambda what, line: None,
+            clock=network.clock,
+            deadlines=self.deadlines,
+        )
+        asyncio.get_running_loop().set_default_executor(WorkThreads())
+
+    async def under_way(self, call: Call, method: str) -> None:
+        """The call has come to this request, which hangs."""
+        hung = self.performer.runtime.hang(method)
+        self.lanes.add(UID, call)
+        async with asyncio.timeout(10):
+            while not hung.reached.is_set():
+                await asyncio.sleep(0)
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(int(self.deadlines.in_ticks(seconds))):
+            self.deadlines.tick()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> Stage:
+    stage = Stage(tmp_path)
+    await stage.performer.run()
+    return stage
+
+
+def kill(stage: Stage, grace: int, *, pre_stop: bool) -> KillContainer:
+    stop = ContainerStop(container="c", container_id=stage.performer.ids["c"], grace_seconds=grace, pre_stop=pre_stop)
+    return KillContainer(uid=UID, stop=stop)
+
+
+async def test_a_call_that_waits_for_nothing_outside_is_overdue(stage: Stage) -> None:
+    await stage.under_way(kill(stage, 30, pre_stop=False), "StopContainer")  # the fake is no wait for the outside
+    stage.pass_time(SECONDS)
+    assert stage.deadlines.overdue() is None
+    stage.deadlines.tick()
+    assert stage.deadlines.overdue() == f"KillContainer of pod {UID} has made no progress for {SECONDS:.0f} s"
+    await stage.lanes.close()
+    assert stage.deadlines.overdue() is None
+
+
+async def test_hooks_and_pulls_may_last_for_hours(stage: Stage) -> None:
+    await stage.under_way(kill(stage, int(3 * DAY), pre_stop=True), "ExecSync")
+    stage.pass_time(DAY)
+    assert stage.deadlines.overdue() is None
+    await stage.under_way(RunPostStartHook(uid=UID, container="c", container_id=stage.performer.ids["c"]), "ExecSync")
+    pull = PullImage(uid=UID, container="c", image="busybox:2", sandbox_attempt=0)
+    await stage.under_way(pull, "PullImage")
+    stage.pass_time(DAY)
+    assert stage.deadlines.overdue() is None
+    await stage.lanes.close()
+
+
+async def test_a_record_that_is_never_written_is_overdue_for_every_pod_depends_on_that_disk(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    def hang(records: dict[str, object]) -> dict[str, Kept]:
+        entered.set()
+        assert released.wait(10)
+        return dict.fromkeys(records, Kept.ON_DISK)
+
+    monkeypatch.setattr(stage.checkpoint, "save_all", hang)
+    admitted = AdmittedPod(uid="u2", name="web", namespace="shop", state=PodState.SYNC, pod={})
+    stage.lanes.add("u2", SavePod(uid="u2", record={}, urgent=True))
+    stage.lanes.add("u2", PublishAdmitted(admitted=admitted))
+    assert await asyncio.to_thread(entered.wait, 10)
+    stage.pass_time(SECONDS + 5.0)
+    assert stage.deadlines.overdue() == f"the lane of pod u2 has made no progress for {SECONDS:.0f} s"
+    released.set()
+    async with asyncio.timeout(10):
+        while not stage.admitted.keys():
+            await asyncio.sleep(0)
+    await stage.lanes.close()
+    assert stage.deadlines.overdue() is None
+
+
+async def test_a_lane_without_anything_to_do_is_never_overdue(stage: Stage) -> None:
+    stage.lanes.add(UID, kill(stage, 0, pre_stop=False))
+    async with asyncio.timeout(10):
+        while not stage.outcomes:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stage.pass_time(DAY)
+    assert stage.deadlines.overdue() is None
+    await stage.lanes.close()
