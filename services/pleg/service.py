@@ -23,6 +23,7 @@ from services.pleg.core.observation import Observation
 from services.pleg.core.retry import Retry
 from services.pleg.core.runtime_trouble import RuntimeTrouble
 from services.pleg.probes import Prober, Try
+from services.pod_mistakes import PodMistakes
 from shared.cri.client import CriRuntime
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 
@@ -83,6 +84,7 @@ class Pleg:
         self._relist_wanted = False
         self._reconsider = asyncio.Event()  # set when the next relist may be due earlier than thought
         self._next_look: tuple[float, asyncio.TimerHandle | None] = (inf, None)
+        self._mistakes = PodMistakes(_log, self._bus.trouble, self._clock)
         self._runtime_trouble = RuntimeTrouble(self._config.container_runtime_endpoint)
 
     async def run(self) -> None:
@@ -104,8 +106,6 @@ class Pleg:
             self._watches.close()
             self._prober.close()
             await self._runtime.close()
-
-    # -- full lists ----------------------------------------------------------------------------------------------
 
     async def _relists(self) -> None:
         retry = Retry()
@@ -150,8 +150,6 @@ class Pleg:
         self._relist_wanted = True
         self._reconsider.set()
 
-    # -- hints and looks -----------------------------------------------------------------------------------------
-
     def _on_status(self, change: Change[PodStatus]) -> None:
         match change:
             case Put(uid, status):
@@ -166,13 +164,14 @@ class Pleg:
 
     async def _look(self, uid: str) -> None:
         began_at = self._clock.monotonic()
-        try:
-            pod = (await self._runtime.observe(uid)).get(uid)
-        except RuntimeCallError as error:
-            _log.debug("could not look at pod %s: %s", uid, error)
-            self._apply(events.ObservationFailed(uid))
-        else:
-            self._apply(events.PodObserved(uid, pod, pod.observed_at if pod else began_at))
+        seen: events.Event = events.ObservationFailed(uid)
+        with self._mistakes.border(uid, "the look"):
+            try:
+                pod = (await self._runtime.observe(uid)).get(uid)
+                seen = events.PodObserved(uid, pod, pod.observed_at if pod else began_at)
+            except RuntimeCallError as error:
+                _log.debug("could not look at pod %s: %s", uid, error)
+        self._apply(seen)
 
     def _apply(self, event: events.Event) -> None:
         """Hand an event to the core and do what it says, in order."""
@@ -189,12 +188,15 @@ class Pleg:
         """Do it; what that brought about at once comes back as events."""
         match instruction:
             case instructions.PublishPod(pod, cause):
-                self._pods_stream.put(pod.uid, pod, cause)
-                self._prober.observed(pod.uid, pod)
-                self._images.observed(pod)
+                with self._mistakes.border(pod.uid, "the observation"):
+                    self._pods_stream.put(pod.uid, pod, cause)
+                    self._images.observed(pod)
+                    self._prober.observed(pod.uid, pod)
             case instructions.WithdrawPod(uid, cause):
                 self._pods_stream.delete(uid, cause)
-                self._prober.observed(uid, None)
+                with self._mistakes.border(uid, "the observation"):
+                    self._prober.observed(uid, None)
+                self._mistakes.forget(uid)
             case instructions.MarkComplete():
                 self._pods_stream.mark_complete()
                 self._prober.listed()
@@ -232,8 +234,6 @@ class Pleg:
     def _look_due(self) -> None:
         self._next_look = (inf, None)
         self._apply(events.TimePassed())
-
-    # -- node ----------------------------------------------------------------------------------------------------
 
     def _publish_node(self) -> None:
         self._bus.progress("node")

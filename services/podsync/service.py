@@ -11,15 +11,10 @@ from pathlib import Path
 
 from bus.event_recorder import EventRecorder
 from bus.messages.pleg import NodeObserved
-from bus.messages.streams import (
-    NODE_CONDITIONS,
-    NODE_RESOURCES,
-    PODS_ADMITTED,
-    PODS_STATUS,
-    events_of,
-)
+from bus.messages.streams import NODE_CONDITIONS, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
 from services.generation import supervisor_generation
 from services.launch import Context
+from services.pod_mistakes import PodMistakes
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_resources
@@ -41,18 +36,20 @@ from shared.cri.interface import Runtime
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
+DECISION = "the decision"
 
 
 class PodSyncService:
     """The process. Owns the core and is the only one to call it."""
 
     def __init__(self, context: Context, runtime: Runtime) -> None:
-        config, self.clock, self.bus = context.config, context.clock, context.bus
+        config, self.clock, self.bus, self._deadlines = context.config, context.clock, context.bus, context.deadlines
         state = Path(config.root_dir) / "bulkhead" / "podsync"
         spare = Path(config.run_dir) / "spare" / "podsync"
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         self._unshown: list[PodRecord] | None = None  # None = not all is told, or every status is out
+        self._mistakes = PodMistakes(log, self.bus.trouble, self.clock)
         node = self.node_checkpoint.load_all()
         self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", self._steady.boot, machine_started=self._steady.machine_started)
@@ -98,9 +95,8 @@ class PodSyncService:
             finished=self._handle,
             trouble=self.bus.trouble,
             clock=self.clock,
-            deadlines=context.deadlines,
+            deadlines=self._deadlines,
         )
-        self._deadlines = context.deadlines
         self.upkeep = Upkeep(
             config=config,
             runtime=runtime,
@@ -178,10 +174,12 @@ class PodSyncService:
             self.stories.tell(uid, self.clock.wall(), event)
         try:
             instructions = self.core.handle(event, now)
-        except Exception:
-            log.exception("podsync cannot take in %s of pod %s", type(event).__name__, uid or "-")
-            self.bus.trouble(f"event {type(event).__name__}", f"pod {uid or '-'}: an event was dropped, see the log")
+        except Exception as error:
+            self._mistakes.note(uid, f"event {type(event).__name__}", error)
             return
+        self._mistakes.went_well(uid, f"event {type(event).__name__}")
+        if not any(isinstance(instruction, ReportMistake) for instruction in instructions):
+            self._mistakes.went_well(uid, DECISION)
         self._dispatch(instructions)
         for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
             if (record := self.core.records.get(touched)) is not None:
@@ -196,21 +194,19 @@ class PodSyncService:
                 self._wake_earlier(instruction.when)
                 continue
             if isinstance(instruction, ReportMistake):
-                self._report(instruction)
+                self._mistakes.note(instruction.uid, DECISION, instruction.error, instruction.cause)
                 continue
             uid = uid_of(instruction)
             self.stories.tell(uid, self.clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
-                self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
+                with self._mistakes.border(uid, "an Event"):
+                    self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):
+                self._mistakes.forget(uid)
                 self.stories.forget(uid)
                 self.stories.keep_newest(self.core.records)
             self.lanes.add(uid, instruction)
-
-    def _report(self, mistake: ReportMistake) -> None:
-        log.error("the decision for pod %s failed after: %s", mistake.uid, mistake.cause, exc_info=mistake.error)
-        self.bus.trouble("decision", f"pod {mistake.uid}: a decision failed and is tried again, see the log")
 
     async def _perform(self, call: Call) -> Event:
         record = self.core.records[call.uid]

@@ -17,12 +17,12 @@ from services.volume.core.files_source import Files
 from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume, kind_of
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, Gathered
-from services.volume.core.pod_failures import PodFailures
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_source import HostPath
 from shared.clock import Clock
 from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on
+from shared.pod_failures import PodFailures
 from shared.tree_removal import Removed
 
 _log = logging.getLogger(__name__)

@@ -19,7 +19,6 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.pod_failures import PodFailures
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.core.token_cache import JITTER
 from services.volume.core.volume_source import Refused, VolumeSource, node_of, volume_source
@@ -27,6 +26,7 @@ from services.volume.operations import Operations
 from services.volume.subpaths import SubpathRequests
 from shared.model import objects
 from shared.model.objects import Object
+from shared.pod_failures import PodFailures
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from services.volume.core.operations import (
     UnmountVolume,
     kind_of,
 )
-from services.volume.core.pod_failures import LONGEST_WAIT, PodFailures
 from services.volume.core.volume_source import EmptyDir, HostPath
+from shared.pod_failures import LONGEST_WAIT, PodFailures
 from tests.unit.volume.reconciling import World
 
 MISSING = "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], "

@@ -38,9 +38,13 @@ class PodFailures:
         self._failures[uid, what] = _Failure(kind, count, now + wait, logged_at)
         return log
 
-    def ended(self, uid: str, what: str) -> None:
-        """It went well."""
-        self._failures.pop((uid, what), None)
+    def ended(self, uid: str, what: str) -> bool:
+        """It went well. Whether it had failed before."""
+        return self._failures.pop((uid, what), None) is not None
+
+    def forget(self, uid: str) -> None:
+        """Nothing of the pod is left."""
+        self.keep({key for key, _ in self._failures} - {uid})
 
     def keep(self, uids: Container[str]) -> None:
         """Forget all pods but these."""
