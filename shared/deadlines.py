@@ -17,7 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TICK_SECONDS = 5.0
+BLOCKED_SECONDS = 60.0  # after which a blocking call is reported
 SECONDS = 300.0  # without progress, where nothing outside is waited for
+
+_BLOCKING = "a blocking call"
 
 _current: ContextVar["Work | None"] = ContextVar("work", default=None)
 
@@ -101,6 +104,18 @@ class Deadlines:
             works = sorted(self._works, key=lambda work: work.progressed_at)
         return next((line for work in works if (line := work.complaint(self.ticks)) is not None), None)
 
+    def blocked(self, seconds: float = BLOCKED_SECONDS) -> str | None:
+        """One line about the work that has waited longest, and for at least so long, for a blocking call."""
+        with self._lock:
+            works = list(self._works)
+        limit = self.in_ticks(seconds)
+        waits = sorted(
+            (wait.began, work.name) for work in works for wait in work.waits.copy() if wait.what == _BLOCKING
+        )
+        late = [name for began, name in waits if self.ticks - began > limit]
+        more = f", {len(late) - 1} more as well" if len(late) > 1 else ""
+        return f"{late[0]} waits for a blocking call that does not return{more}" if late else None
+
     def in_ticks(self, seconds: float) -> float:
         """Ticks that take at least so long."""
         return math.ceil(seconds / self._tick_seconds)
@@ -149,6 +164,6 @@ class WorkThreads(ThreadPoolExecutor):
         """As ThreadPoolExecutor."""
         future = super().submit(fn, *args, **kwargs)
         if (work := _current.get()) is not None:
-            wait = work.begin_wait("a blocking call", None)
+            wait = work.begin_wait(_BLOCKING, None)
             future.add_done_callback(lambda _: work.end_wait(wait))
         return future

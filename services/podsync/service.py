@@ -119,6 +119,7 @@ class PodSyncService:
             while True:
                 if self._deadlines.overdue() is None:
                     self.bus.progress("sync")
+                self.bus.trouble("blocked", self._deadlines.blocked())
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             upkeep.cancel()

@@ -107,6 +107,31 @@ async def test_a_pod_whose_path_hangs_can_be_removed(node: Node, dead: DeadServe
         assert dead.under_way == 1
 
 
+async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def remove(path: Path, removed: Removed | None = None) -> None:
+        if removed is not None:
+            removed.entries = 250_000
+            entered.set()
+            assert go_on.wait(PATIENCE)
+
+    monkeypatch.setattr(empty_dir, "remove_tree", remove)
+    monkeypatch.setattr(operations, "SLOW", 0.0)
+    node.admit("u", "cache")
+    async with node.volume():
+        await node.mounted.until(bool)
+        node.admit("u", state=PodState.TERMINATED)
+        assert await asyncio.to_thread(entered.wait, PATIENCE)
+        node.admit("v")
+        await node.until_troubles("UnmountVolume cache of pod default/web (u) takes long, 200000 entries are removed")
+        go_on.set()
+        await node.mounted.until(lambda state: "u" not in state)
+        await node.until_troubles()
+
+
 async def test_a_name_that_is_not_utf8_in_a_volume_that_cannot_be_removed_is_an_error_of_its_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,11 +125,15 @@ async def test_a_blocking_call_that_hangs_is_waited_for_however_long_it_takes() 
     task = asyncio.create_task(run())
     while not entered.is_set():
         await asyncio.sleep(0)
+    pass_time(deadlines, 60.0)
+    assert deadlines.blocked() is None
     pass_time(deadlines, 3600.0)
     assert deadlines.overdue() is None
+    assert deadlines.blocked() == "PreparePod of pod u waits for a blocking call that does not return"
     released.set()
     while any(work.waits for work in deadlines._works):
         await asyncio.sleep(0)
+    assert deadlines.blocked() is None
     pass_time(deadlines, 65.0)
     assert deadlines.overdue() is not None
     task.cancel()
