@@ -106,6 +106,21 @@ async def test_what_anybody_may_ask_does_not_let_a_connection_stay(site: Site) -
 
 
 @on_both_loops
+async def test_a_flood_that_handshakes_cannot_keep_up_with_is_not_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accepting, "_BEGUN", 0)
+    async with site.running() as server:
+        acceptor = server.service.listeners["main"].acceptor
+        crowd = [await begin(server, HELLO) for _ in range(5 * LIMITS.unauthorized_of_address)]
+        for reader, _ in crowd[: -LIMITS.unauthorized_of_address]:
+            await ended(reader)
+        assert acceptor.pending <= LIMITS.unauthorized_of_address
+        for _, writer in crowd:
+            writer.transport.abort()
+
+
+@on_both_loops
 async def test_a_hundred_handshakes_at_once_all_come_to_an_end(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     many = ConnectionLimits(unauthorized=200, unauthorized_of_address=150, unauthorized_bytes=1 << 20)
     monkeypatch.setattr(connections, "MAIN", many)

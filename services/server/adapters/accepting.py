@@ -48,11 +48,16 @@ class Acceptor:
         self._listening, self._server, self._connections, self._tls = listening, server, connections, tls
         self._loop = asyncio.get_running_loop()
         self._waiting: set[_Accepted] = set()  # for the client's first byte
-        self._ready: OrderedDict[str, list[_Accepted]] = OrderedDict()  # by address, the newest last
+        self._ready: OrderedDict[str, dict[_Accepted, None]] = OrderedDict()  # by address, the newest last
         self._due: asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._log = LogInterval()
+
+    @property
+    def pending(self) -> int:
+        """How many wait for their handshake to begin, the client having begun."""
+        return sum(len(ready) for ready in self._ready.values())
 
     def start(self) -> None:
         """Begin to accept."""
@@ -108,7 +113,7 @@ class Acceptor:
 
     def _came(self, accepted: _Accepted) -> None:
         self._loop.remove_reader(accepted.socket.fileno())
-        self._ready.setdefault(accepted.address, []).append(accepted)
+        self._ready.setdefault(accepted.address, {})[accepted] = None
         self._begin_soon()
 
     def _begin_soon(self) -> None:
@@ -117,21 +122,16 @@ class Acceptor:
 
     def _begin_some(self) -> None:
         self._due = None
-        begun = 0
-        while self._ready and begun < _BEGUN:
-            address, stack = self._ready.popitem(last=False)
-            accepted = stack.pop()
-            if stack:
-                self._ready[address] = stack
-            if accepted in self._waiting:  # else it was dropped meanwhile
-                self._begin(accepted)
-                begun += 1
+        for _ in range(_BEGUN):
+            if not self._ready:
+                return
+            address, ready = next(iter(self._ready.items()))
+            self._ready.move_to_end(address)
+            self._begin(next(reversed(ready)))
         self._begin_soon()
 
     def _begin(self, accepted: _Accepted) -> None:
-        self._waiting.discard(accepted)
-        if accepted.deadline is not None:
-            accepted.deadline.cancel()
+        self._forget(accepted)
         accepted.task = self._loop.create_task(self._hand_over(accepted), name="accepting")
         self._tasks.add(accepted.task)
         accepted.task.add_done_callback(self._tasks.discard)
@@ -155,8 +155,16 @@ class Acceptor:
         if accepted.task is not None:
             accepted.task.cancel()
         elif accepted in self._waiting:
-            self._waiting.discard(accepted)
-            if accepted.deadline is not None:
-                accepted.deadline.cancel()
+            self._forget(accepted)
             self._loop.remove_reader(accepted.socket.fileno())
             accepted.socket.close()
+
+    def _forget(self, accepted: _Accepted) -> None:
+        """It waits no more."""
+        self._waiting.discard(accepted)
+        if accepted.deadline is not None:
+            accepted.deadline.cancel()
+        ready = self._ready.get(accepted.address, {})
+        ready.pop(accepted, None)
+        if not ready:
+            self._ready.pop(accepted.address, None)

@@ -26,7 +26,7 @@ class Listener:
     """One open listener."""
 
     def __init__(self, acceptor: Acceptor, server: LimitedServer, connections: Connections, port: int) -> None:
-        self._acceptor, self._server = acceptor, server
+        self.acceptor, self._server = acceptor, server
         self.connections, self.port = connections, port
 
     @property
@@ -36,13 +36,13 @@ class Listener:
 
     async def close(self) -> None:
         """Stop listening and end what is open."""
-        await self._acceptor.stop()
+        await self.acceptor.stop()
         self._server.pre_shutdown()
         await self._server.shutdown(_SHUTDOWN)
 
     async def stop_listening(self) -> None:
         """Release the address; what is open stays open."""
-        await self._acceptor.stop()
+        await self.acceptor.stop()
 
     async def drain(self, seconds: float) -> None:
         """End idle connections, and wait until the requests that are under way have ended, for at most so long."""

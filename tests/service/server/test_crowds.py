@@ -197,6 +197,17 @@ async def test_what_clients_leave_is_counted_no_more() -> None:
         await until(lambda: len(listener.connections) == 0)
 
 
+async def test_a_listener_that_has_stopped_may_be_closed() -> None:
+    async with listening() as listener:
+        streams = await connect(listener)
+        assert await ask(streams) == 200
+        await listener.stop_listening()
+        with pytest.raises(ConnectionRefusedError):
+            await connect(listener)
+        assert await ask(streams) == 200
+        await close(streams)
+
+
 async def test_a_shortage_of_descriptors_is_one_line_and_passes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
