@@ -194,6 +194,7 @@ class Volume:
         now = self._clock.monotonic()
         uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
         self._failures.keep({*uids, *self._not_looked_at})
+        self._content.keep({*uids})
         for uid in uids:
             if self._failures.may_try(uid, RECONCILE, now):
                 self._reconcile_pod(uid, now)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,6 +56,10 @@ class ClusterContent:
     def forget(self, pod_uid: str) -> None:
         """The pod's volumes are torn down: so are its tokens."""
         self._tokens.forget(pod_uid)
+
+    def keep(self, pod_uids: Container[str]) -> None:
+        """Forget the tokens of all pods but these."""
+        self._tokens.keep(pod_uids)
 
     async def close(self) -> None:
         """End what is being asked."""

@@ -6,6 +6,7 @@ a clock that is set back must not let a token expire unnoticed.
 
 import json
 import math
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -114,6 +115,10 @@ class TokenCache:
     def forget(self, pod_uid: str) -> None:
         """The pod's volumes are torn down."""
         self._tokens = {key: token for key, token in self._tokens.items() if key.pod_uid != pod_uid}
+
+    def keep(self, pod_uids: Container[str]) -> None:
+        """Forget the tokens of all pods but these: one may have been issued after its pod was given up."""
+        self._tokens = {key: token for key, token in self._tokens.items() if key.pod_uid in pod_uids}
 
     def __len__(self) -> int:
         return len(self._tokens)

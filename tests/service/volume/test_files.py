@@ -170,6 +170,23 @@ async def test_a_pod_that_ends_does_not_wait_for_answers(cluster: Cluster) -> No
                 await asyncio.sleep(0)
 
 
+async def test_the_token_of_a_pod_that_goes_before_its_volume_is_mounted_is_forgotten(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = token_cache.TokenCache()
+    monkeypatch.setattr(cluster_content, "TokenCache", lambda: tokens)
+    cluster.silent = {"sources"}  # the volume waits for its ConfigMap
+    async with cluster.volume(), asyncio.timeout(10):
+        for uid in ("u1", "u2", "u3"):
+            cluster.admit(uid, "access")
+        while len(tokens) < 3:
+            await asyncio.sleep(0)
+        cluster.admitted.delete("u1")
+        cluster.admitted.delete("u2")
+        while len(tokens) > 1:
+            await asyncio.sleep(0)
+
+
 async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster: Cluster) -> None:
     cluster.admit("u", "labels", "key", labels={"a": "1"})
     async with cluster.volume():
