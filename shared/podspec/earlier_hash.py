@@ -6,7 +6,7 @@ field they do not name was not known then, and whoever decoded the pod dropped i
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from hashlib import sha256
 from typing import Any
 
 from shared.podspec.go_json import go_json
@@ -17,6 +17,8 @@ from shared.podspec.quantity import QuantityError, parse_quantity
 # POINTER (a value that stays when it is there), AMOUNTS, AMOUNT, or a table (an object), or [table] (a list of them).
 OMITTED, POINTER, AMOUNTS, AMOUNT = "omitted", "pointer", "amounts", "amount"
 _Table = dict[str, Any]
+_HASHES_KEPT = 512
+_hashes: dict[bytes, str] = {}  # SHA-256 of a container as it was written then -> its hash, the oldest first
 
 _EXEC: _Table = {"command": OMITTED}
 _HEADER: _Table = {"name": ("",), "value": ("",)}
@@ -89,13 +91,14 @@ _CONTAINER: _Table = {
 
 def earlier_container_hash(container: Mapping[str, Any]) -> str:
     """As such a kubelet wrote it into io.kubernetes.container.hash: lower hex without 0x."""
-    return _hash_of(go_json(_written({"resources": {}, **container}, _CONTAINER)))
-
-
-@lru_cache(512)
-def _hash_of(text: str) -> str:
-    dump = " ".join(map(str, text.encode()))
-    return f"{fnv32a(f'([]uint8)[{dump}]'.encode()):x}"
+    text = go_json(_written({"resources": {}, **container}, _CONTAINER)).encode()
+    digest = sha256(text).digest()  # a text may be a megabyte long, and is not worth keeping
+    if digest not in _hashes:
+        while len(_hashes) >= _HASHES_KEPT:
+            del _hashes[next(iter(_hashes))]
+        dump = " ".join(map(str, text))
+        _hashes[digest] = f"{fnv32a(f'([]uint8)[{dump}]'.encode()):x}"
+    return _hashes[digest]
 
 
 def _written(value: Mapping[str, Any], table: _Table) -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """The hash that kubelets of the time of 1.20 wrote: values taken from containers that such a kubelet started."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from shared.podspec import earlier_hash
 from shared.podspec.earlier_hash import earlier_container_hash, is_hash_of
 from shared.podspec.hashing import container_hash
 
@@ -46,3 +48,16 @@ def test_either_hash_is_recognised_and_no_other() -> None:
     assert is_hash_of(PLAIN, container_hash(PLAIN))
     assert is_hash_of(PLAIN, "")  # the runtime tells none
     assert not is_hash_of(PLAIN, "deadbeef")
+
+
+def test_what_is_remembered_of_containers_does_not_grow_with_their_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(earlier_hash, "fnv32a", len)  # the real one takes a microsecond for each byte
+    tracemalloc.start()
+    try:
+        for number in range(600):
+            earlier_container_hash(PLAIN | {"args": [f"{number} {'x' * 2000}"]})
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        earlier_hash._hashes.clear()
+    assert kept < 250_000  # bytes; the texts of 512 containers are more than a million
