@@ -281,7 +281,14 @@ class Lanes:
                 self._ended_call(lane, call, self._failed(call, why))
                 return
             lane.unsaved = None
-        request = lane.request = asyncio.ensure_future(self._perform(call))
+        begun = False
+
+        async def perform() -> Event:
+            nonlocal begun
+            begun = True
+            return await self._perform(call)
+
+        request = lane.request = asyncio.ensure_future(perform())
         if lane.interrupted:
             request.cancel()  # before it was on its way
         if is_armed(f"podsync.calling.{kind}"):
@@ -292,7 +299,7 @@ class Lanes:
         except asyncio.CancelledError:
             if not request.cancelled() or (own := asyncio.current_task()) is None or own.cancelling():
                 raise
-            outcome = replace(self._failed(call, "interrupted"), interrupted=True)
+            outcome = replace(self._failed(call, "interrupted"), interrupted=True, begun=begun)
         except Exception as error:  # a bug, or a pod of a shape nobody thought of: it costs this pod a retry, not more
             log.exception("%s of pod %s failed unexpectedly", kind, call.uid)
             outcome = self._failed(call, f"internal error: {type(error).__name__}: {error}")

@@ -36,13 +36,17 @@ class Row:
     failed: set[str] = field(default_factory=set)  # and could not stop it
 
 
-async def stop_container(
-    outside: Outside, view: PodView, stop: ContainerStop, warn: Warn, row: Row | None = None
+async def stop_container(outside: Outside, view: PodView, stop: ContainerStop, warn: Warn) -> None:
+    """preStop, then TERM with what is left of the grace: whole seconds, two at least. The hook begins before this
+    waits for anything. Raises RuntimeCallError."""
+    await _stop(outside, view, stop, _hook(outside, view, stop), warn, Row())
+
+
+async def _stop(
+    outside: Outside, view: PodView, stop: ContainerStop, hook: "asyncio.Task[bool] | None", warn: Warn, row: Row
 ) -> None:
-    """preStop, the wait for others, then TERM with what is left of the grace: whole seconds, two at least.
-    Raises RuntimeCallError."""
+    """The same with a hook that was begun, and with the wait for others after it."""
     grace = stop.grace_seconds
-    hook = _hook(outside, view, stop) if stop.pre_stop and grace > 0 else None
     try:
         if hook is not None:
             began = outside.clock.monotonic()
@@ -51,7 +55,7 @@ async def stop_container(
             grace -= int(outside.clock.monotonic() - began)
         if stop.after and grace > 0:
             began = outside.clock.monotonic()
-            await _wait_for_others(outside, view, stop.after, row or Row(), grace)
+            await _wait_for_others(outside, view, stop.after, row, grace)
             grace -= int(outside.clock.monotonic() - began)
         await unless_absent(outside.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
         if hook is not None:
@@ -67,9 +71,11 @@ async def stop_container(
                 warn("FailedPreStopHook", "PreStopHook failed", stop.container)
 
 
-def _hook(outside: Outside, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool]":
+def _hook(outside: Outside, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
     """The preStop of this instance: the one that runs, else a new one. Of one that was begun and runs no more, only a
-    sleep goes on, for the rest of its time."""
+    sleep goes on, for the rest of its time. None = the instance has none, or there is no time for it."""
+    if not stop.pre_stop or stop.grace_seconds <= 0:
+        return None
     running = outside.pre_stops.get(stop.container_id)
     if running is not None:
         return running
@@ -129,12 +135,13 @@ async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -
 
 async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -> None:
     """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
-    Raises the first RuntimeCallError."""
+    Every hook begins before this waits for anything. Raises the first RuntimeCallError."""
+    hooks = {stop.container_id: _hook(outside, view, stop) for stop in call.containers}
     row = Row(ended={stop.container_id: asyncio.Event() for stop in call.containers})
 
     async def stop_in_row(stop: ContainerStop) -> None:
         try:
-            await stop_container(outside, view, stop, warn, row)
+            await _stop(outside, view, stop, hooks[stop.container_id], warn, row)
         except RuntimeCallError:
             row.failed.add(stop.container_id)
             raise

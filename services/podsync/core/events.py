@@ -147,7 +147,8 @@ class CallFailed(Event):
     text: str  # the kubelet's error text, `rpc error: code = … desc = …`
     description: str  # without the rpc prefix
     reason: str = ""
-    interrupted: bool = False  # we gave it up, see InterruptCall: no failure of anybody's
+    interrupted: bool = False  # podsync gave it up, see InterruptCall: not a failure
+    begun: bool = True  # False: it was given up before it was performed, and none of its hooks runs
     warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
     container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
 

@@ -179,8 +179,8 @@ class PodSync:
                 return out + self._forget(record, cause, now)
         if not under_way:
             self._show_reasons(record, step, events)
-        step.call = with_begun_hooks(record, step.call, now)
         self._break_circle(record, step, now)
+        step.call = with_begun_hooks(record, step.call, now)
         note_begun_hooks(record, step.call, now)
         if _shown_from(record) != shown_from:
             self._refresh_status(record, now)

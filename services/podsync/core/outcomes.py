@@ -32,6 +32,7 @@ from services.podsync.core.instructions import (
     StartContainer,
 )
 from services.podsync.core.post_start import end_start
+from services.podsync.core.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from services.podsync.core.record import PodRecord
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
@@ -51,7 +52,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
     """The call did what it says."""
     if not isinstance(event.call, LookAtPod | InspectImage):
         record.failures = 0
-        record.last_done = replace(event.call, cause="")
+        record.last_done = without_begun_hooks(replace(event.call, cause=""))
     record.retry_at = 0.0
     _note_warnings(record, event)
     match event.call:
@@ -167,6 +168,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         record.pulls.discard(key)  # it may have been imported meanwhile: look before the next pull
     elif not isinstance(call, InspectImage):
         record.looked = False
+    if not event.begun:
+        drop_unbegun_hooks(record, call)
     if event.interrupted:
         return
     _note_warnings(record, event)

@@ -1,5 +1,6 @@
 """podsync as its neighbours see it: streams in, runtime calls and streams out, across its own deaths."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +56,33 @@ async def test_a_wanted_pod_runs_and_a_dropped_one_goes(tmp_path: Path) -> None:
         await stage.until(lambda: stage.admitted.state[uid].state is PodState.FINISHED)
         await stage.until(lambda: "RemoveContainer" in stage.runtime.methods())
         assert stage.runtime.methods()[-3:] == ["StopContainer", "StopPodSandbox", "RemoveContainer"]
+
+
+async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, released = threading.Event(), threading.Event()
+    save_all = Checkpoint.save_all
+
+    def slow(checkpoint: Checkpoint, records: dict[str, Any]) -> dict[str, Kept]:
+        entered.set()
+        assert released.wait(10)
+        return save_all(checkpoint, records)
+
+    async with on_stage(tmp_path) as stage:
+        pod = a_pod(terminationGracePeriodSeconds=30)
+        pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": ["flush"]}}}
+        uid = stage.want(pod, source="api")
+        await stage.until(lambda: running(stage, uid))
+        monkeypatch.setattr(Checkpoint, "save_all", slow)
+        for grace in (30, 4):
+            given = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
+            stage.want(pod | {"metadata": pod["metadata"] | given}, source="api")
+            await stage.until(entered.is_set)
+            await stage.network.settle()
+        released.set()
+        await stage.until(lambda: "StopContainer" in stage.runtime.methods())
+        assert [request["cmd"] for request in stage.runtime.requests("ExecSync")] == [["flush"]]
 
 
 async def test_a_new_life_of_podsync_adopts_the_running_container(tmp_path: Path) -> None:

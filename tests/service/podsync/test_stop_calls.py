@@ -189,7 +189,7 @@ async def test_a_sidecars_hook_runs_at_once_and_its_wait_has_what_the_hook_left(
     stops = (stop_of(performer, "main"), stop_of(performer, "side", after=("main",), pre_stop=True))
     call = performer.begin(kill_all(performer, *stops))
     await performer.settle()
-    assert performer.runtime.methods() == ["StopContainer", "ExecSync"]
+    assert performer.runtime.methods() == ["ExecSync", "StopContainer"]
     await performer.pass_time(4.5)
     await call
     assert performer.stops()["side"] == 30 - 2 - 2
@@ -293,6 +293,16 @@ def test_a_call_given_up_leaves_nothing_but_its_hook_running_and_another_one_end
         assert all(c.state is ContainerState.EXITED for c in (await performer.seen()).containers)
 
     run()
+
+
+@on_virtual_time
+async def test_a_call_given_up_right_after_its_begin_has_begun_every_hook(tmp_path: Path) -> None:
+    performer = await running(tmp_path, with_pre_stop("one"), with_pre_stop("two"))
+    call = performer.begin(kill_all(performer, *(stop_of(performer, name, pre_stop=True) for name in performer.ids)))
+    await asyncio.sleep(0)
+    call.cancel()
+    await performer.settle()
+    assert performer.runtime.methods() == ["ExecSync", "ExecSync"]
 
 
 @on_virtual_time

@@ -91,6 +91,7 @@ class Play:
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
     fail_always: dict[str, tuple[str, str]] = field(default_factory=dict)
     hang: set[str] = field(default_factory=set)  # call names that are not answered
+    unbegun: set[str] = field(default_factory=set)  # call names that are interrupted before they are performed
     log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     only_urgent: bool = False  # what is in no hurry to be saved never gets to the disk
     listed: bool = False  # pleg has told all that the runtime has
@@ -269,10 +270,8 @@ class Play:
             case InterruptCall(uid=uid):
                 call = next(call for call in reversed(self.calls) if call.uid == uid)
                 self.log.append(f"InterruptCall {type(call).__name__}")
-                given_up = CallFailed(
-                    uid=uid, call=call, completed_at=self.wall, code="", text="", description="", interrupted=True
-                )
-                self.tell(given_up)
+                failed = CallFailed(uid=uid, call=call, completed_at=self.wall, code="", text="", description="")
+                self.tell(replace(failed, interrupted=True, begun=type(call).__name__ not in self.unbegun))
             case Call():
                 self._call(instruction)
             case _:
@@ -328,7 +327,8 @@ class Play:
             case KillContainer(stop=stop):
                 self.stops.append(stop.grace_seconds)
                 self.stopped.append(stop)
-                self._change(uid, stop.container_id, ContainerState.EXITED)
+                if not self.deaf:
+                    self._change(uid, stop.container_id, ContainerState.EXITED)
             case KillPod(containers=containers):
                 self.stops += [stop.grace_seconds for stop in containers]
                 self.stopped += containers

@@ -157,6 +157,38 @@ def test_a_shorter_grace_ends_the_wait_for_a_hook_which_is_not_begun_again() -> 
     assert [(k.containers[0].grace_seconds, k.containers[0].hook_spent) for k in kills] == [(30, -1), (4, 0)]
 
 
+def test_a_stop_that_is_interrupted_before_it_begins_leaves_the_hook_to_the_next_one() -> None:
+    play = Play(source="api", hang={"KillPod"}, unbegun={"KillPod"})
+    pod = a_pod(containers=[hooked(lifecycle=PRE)])
+    play.want(pod)
+    play.want(deleted(pod, 30))
+    play.later(1)
+    play.hang.add("KillPod")
+    play.want(deleted(pod, 8))
+    play.later(1)
+    play.unbegun.clear()
+    play.want(deleted(pod, 4))
+    kills = [call.containers[0] for call in play.calls if isinstance(call, KillPod)]
+    assert [(stop.grace_seconds, stop.hook_spent) for stop in kills] == [(30, -1), (7, -1), (2, 1)]
+
+
+def test_a_container_whose_stop_is_interrupted_before_it_begins_has_its_hook_as_the_pod_ends() -> None:
+    play = Play(source="api", hang={"KillContainer"}, unbegun={"KillContainer"})
+    pod = a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})])
+    play.want(pod)
+    play.probed("u1", liveness="failure")
+    play.want(deleted(pod, 5))
+    assert [(stop.pre_stop, stop.hook_spent) for stop in play.stopped] == [(True, -1)]
+
+
+def test_a_stop_without_effect_is_repeated_once_a_second_though_its_hook_was_begun() -> None:
+    play = Play(deaf=True)
+    play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
+    play.probed("u1", liveness="failure")
+    play.later(10)
+    assert len([call for call in play.calls if isinstance(call, KillContainer)]) == 10
+
+
 def test_a_kill_that_failed_is_repeated_without_its_hook() -> None:
     play = Play(fail={"KillContainer": ("Unknown", "no")})
     play.want(a_pod(containers=[hooked(lifecycle=PRE, livenessProbe={"exec": {}})]))
