@@ -1,4 +1,4 @@
-"""The rate limit of one client: a token bucket, told the time. Pure."""
+"""The rate limit of one client: a token bucket. Pure: the caller gives the time."""
 
 _ROUNDING = 1e-9  # tokens: a sum of fractions is not quite what it should be
 
@@ -6,8 +6,8 @@ _ROUNDING = 1e-9  # tokens: a sum of fractions is not quite what it should be
 class TokenBucket:
     """`qps` tokens a second up to `burst` in store (reference config.md 6.1); a negative `qps` is no limit.
 
-    Callers are served in the order in which they asked: each one is told how long to wait, and the next one waits
-    behind it.
+    Has no queue. A caller that keeps one calls `take` when `ready_in` is 0; `take` before that borrows the token and
+    returns the seconds until it is there, which each further call prolongs.
     """
 
     def __init__(self, qps: float, burst: int, now: float) -> None:
@@ -31,5 +31,5 @@ class TokenBucket:
         return max(0.0, (1.0 - tokens) / self._qps) if tokens < 1.0 - _ROUNDING else 0.0
 
     def give_back(self) -> None:
-        """Return a token that was taken and not used: its caller was cancelled while it waited."""
+        """Return a token that was taken and not used: its caller was cancelled before it sent the request."""
         self._tokens = min(float(self._burst), self._tokens + 1.0)

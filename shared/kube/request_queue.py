@@ -38,7 +38,8 @@ class RequestQueue:
         try:
             await turn
         except asyncio.CancelledError:
-            if self._waiting[urgency].pop(arrival, None) is None:  # it had got its turn and did not use it
+            self._waiting[urgency].pop(arrival, None)
+            if turn.done() and not turn.cancelled():  # its token was taken, and no request uses it
                 self._bucket.give_back()
                 self._serve()
             raise
@@ -47,16 +48,23 @@ class RequestQueue:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while any(self._waiting.values()):
+        while queues := self._queues():
             now = self._clock.monotonic()
             if delay := self._bucket.ready_in(now):
                 self._timer = asyncio.get_running_loop().call_later(delay, self._serve)
                 return
             self._bucket.take(now)
-            self._next().set_result(None)
+            self._next(queues).set_result(None)
 
-    def _next(self) -> asyncio.Future[None]:
+    def _queues(self) -> list[dict[int, asyncio.Future[None]]]:
+        """The queues with a request in front that waits, by urgency. A cancelled one is dropped: its task, which would
+        remove it, has not run yet."""
+        for queue in self._waiting.values():
+            while queue and next(iter(queue.values())).done():
+                del queue[next(iter(queue))]
+        return [queue for queue in self._waiting.values() if queue]
+
+    def _next(self, queues: list[dict[int, asyncio.Future[None]]]) -> asyncio.Future[None]:
         self._turns += 1
-        queues = [queue for queue in self._waiting.values() if queue]
         chosen = min(queues, key=lambda queue: next(iter(queue))) if self._turns % _FAIR == 0 else queues[0]
         return chosen.pop(next(iter(chosen)))

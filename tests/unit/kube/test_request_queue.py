@@ -107,6 +107,38 @@ async def test_a_turn_that_comes_together_with_a_cancellation_goes_to_the_next()
 
 @pytest.mark.parametrize("urgency", Urgency)
 @on_virtual_time
+async def test_a_request_that_enters_before_cancelled_ones_have_run_passes(urgency: Urgency) -> None:
+    passing = Passing(1, 1)
+    passing.enter("a")
+    given_up = [passing.enter("b", urgency), passing.enter("c", urgency)]
+    await passing.live(0.5)
+    passing.clock.advance(0.6)  # a token is ready
+    for task in given_up:
+        task.cancel()
+    await passing.queue.enter(urgency)
+    passing.enter("d")
+    await passing.live(2)
+    assert passing.passed == [("a", 0), ("d", 2.1)]
+
+
+@on_virtual_time
+async def test_the_timer_passes_over_cancelled_requests_and_no_token_is_lost_or_gained() -> None:
+    passing = Passing(1, 1)
+    passing.enter("a")
+    given_up = [passing.enter("b"), passing.enter("c")]
+    for name in "def":
+        passing.enter(name)
+    await passing.live(0.5)
+    passing.clock.advance(0.6)
+    for task in given_up:
+        task.cancel()
+    passing.queue._serve()  # what the timer calls
+    await passing.live(3)
+    assert passing.passed == [("a", 0), ("d", 1.1), ("e", 2.1), ("f", 3.1)]
+
+
+@pytest.mark.parametrize("urgency", Urgency)
+@on_virtual_time
 async def test_without_a_limit_nobody_waits(urgency: Urgency) -> None:
     passing = Passing(-1, 0)
     for number in range(100):
