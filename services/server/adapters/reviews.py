@@ -26,8 +26,8 @@ PATIENCE = 30.0  # seconds a client is kept waiting for one review
 
 # Reviews under way at once, and how many of them one address may cause. What is beyond fails at once. status takes 100
 # of each.
-TOKENS, TOKENS_OF_ADDRESS = 64, 16
-ACCESSES, ACCESSES_OF_ADDRESS = 96, 64
+TOKENS, TOKENS_OF_ADDRESS = 96, 16
+ACCESSES, ACCESSES_OF_ADDRESS = 96, 48
 
 
 class Reviews:

@@ -29,7 +29,8 @@ class TooManyReviewsError(ReviewError):
 
 
 class PendingReviews:
-    """The reviews under way, at most `limit`, and at most `of_address` that one address caused."""
+    """The reviews under way: at most `limit`, and of one address at most `of_address`. An address begins one only while
+    it has fewer under way than are free, so that it leaves about as many to others and a few cannot take all."""
 
     def __init__(self, limit: int, of_address: int) -> None:
         self._limit, self._of_address = limit, of_address
@@ -37,10 +38,9 @@ class PendingReviews:
 
     def begin(self, address: str) -> None:
         """One more. Raises TooManyReviewsError."""
-        if self._addresses.total() >= self._limit:
-            raise TooManyReviewsError(f"{self._limit} reviews are under way")
-        if self._addresses[address] >= self._of_address:
-            raise TooManyReviewsError(f"{self._of_address} reviews for {address} are under way")
+        total, of_address = self._addresses.total(), self._addresses[address]
+        if of_address >= min(self._of_address, self._limit - total):
+            raise TooManyReviewsError(f"{total} reviews are under way, {of_address} of them for {address}")
         self._addresses[address] += 1
 
     def end(self, address: str) -> None:

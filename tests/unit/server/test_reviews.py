@@ -4,10 +4,20 @@ import base64
 
 import pytest
 
+from services.server.adapters.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import LONGEST, BearerError, header_token, protocol_token, without_token
-from services.server.core.reviews import ExpiringCache, ReviewError, access_spec, allowed, cacheable, token_user
+from services.server.core.reviews import (
+    ExpiringCache,
+    PendingReviews,
+    ReviewError,
+    TooManyReviewsError,
+    access_spec,
+    allowed,
+    cacheable,
+    token_user,
+)
 
 JANE = User("jane", ("dev",), "u1", {"scopes": ("a", "b")})
 PREFIX = "base64url.bearer.authorization.k8s.io."
@@ -114,3 +124,35 @@ def test_answers_expire_and_the_longest_unused_go_first() -> None:
     assert (cache.get("b", 9), cache.get("a", 9), cache.get("c", 9)) == (None, 1, 3)
     assert cache.get("a", 10) is None
     assert len(cache) == 1
+
+
+def begun(pending: PendingReviews, address: str) -> int:
+    """How many reviews the address gets when it begins all that it may."""
+    number = 0
+    try:
+        while True:
+            pending.begin(address)
+            number += 1
+    except TooManyReviewsError:
+        return number
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_address", "numbers"),
+    [
+        (TOKENS, TOKENS_OF_ADDRESS, [16, 16, 16, 16, 16, 8, 4, 2, 1, 1, 0]),
+        (ACCESSES, ACCESSES_OF_ADDRESS, [48, 24, 12, 6, 3, 2, 1, 0]),
+    ],
+)
+def test_addresses_that_begin_all_the_reviews_they_may_leave_some_to_the_next(
+    limit: int, of_address: int, numbers: list[int]
+) -> None:
+    pending = PendingReviews(limit, of_address)
+    assert [begun(pending, f"10.0.0.{number}") for number in range(len(numbers))] == numbers
+
+
+def test_reviews_that_end_make_room_for_others() -> None:
+    pending = PendingReviews(4, 2)
+    assert [begun(pending, address) for address in "abcd"] == [2, 1, 1, 0]
+    pending.end("a")
+    assert [begun(pending, address) for address in "abd"] == [0, 0, 1]
