@@ -180,7 +180,8 @@ class Node:
         """Save which allocatable is ours before it is written."""
         if facts.resources is not None:
             before, after = part(node, "status"), part(wanted, "status")
-            await self._agent.note(allocatable=given_allocatable(before, after, facts.resources, facts.given))
+            ours = given_allocatable(before, after, facts.resources, facts.devices, facts.given)
+            await self._agent.note(allocatable=ours)
 
     async def _write(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
         returned = await self._client.patch(paths.node_status(self._config.node_name), node_patch(node, wanted))

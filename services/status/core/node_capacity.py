@@ -35,11 +35,16 @@ def set_capacity(
 
 
 def given_allocatable(
-    before: Object, after: Object, resources: NodeResources, given: Mapping[str, Collection[str]]
+    before: Object,
+    after: Object,
+    resources: NodeResources,
+    devices: Collection[str],
+    given: Mapping[str, Collection[str]],
 ) -> dict[str, tuple[str, ...]]:
     """Which foreign amounts of `after`, a status that `set_capacity` made of `before`, are this agent's own.
 
-    With the amount of before: whether `after` is ever written is not known yet.
+    With the amount of before: whether `after` is ever written is not known yet. Without `devices`: another kubelet's 0,
+    of unhealthy devices, equals the 0 that this agent sets for them, and is never raised.
     """
     had, capacity = quantities(before, "allocatable"), quantities(after, "capacity")
     return {
@@ -47,6 +52,7 @@ def given_allocatable(
         for name, amount in quantities(after, "allocatable").items()
         if name in capacity
         and name not in resources.capacity
+        and name not in devices
         and (name not in had or _is_one_of(had[name], given.get(name, ())))
     }
 

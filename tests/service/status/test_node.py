@@ -169,6 +169,26 @@ async def test_devices_of_an_earlier_kubelets_plugins_are_not_there(tmp_path: Pa
 
 
 @on_virtual_time
+async def test_unhealthy_devices_of_another_kubelet_stay_zero_after_the_agent_set_zero_for_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    async with node_stage(tmp_path) as stage:
+        await stage.start()
+        await stage.until(stage.ready, within=10)
+        stage.host.device_resources = frozenset({"example.com/gpu"})
+        await stage.pass_time(15)
+        assert stage.node["status"]["allocatable"]["example.com/gpu"] == "0"
+        await stage.kill()  # a Go kubelet runs for a while, and its checkpoint is removed
+        stage.host.device_resources = frozenset()
+        lists = {"capacity": {"example.com/gpu": "8"}, "allocatable": {"example.com/gpu": "0"}}
+        await stage.api.client().patch(f"{NODE}/status", {"status": lists})
+        await stage.start("g2")
+        await stage.pass_time(15)
+        status = stage.node["status"]
+        assert (status["capacity"]["example.com/gpu"], status["allocatable"]["example.com/gpu"]) == ("8", "0")
+
+
+@on_virtual_time
 async def test_an_advertised_resource_is_allocatable_and_follows_its_capacity_also_after_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -150,7 +150,19 @@ def test_only_amounts_that_this_agent_gave_are_its_own() -> None:
     given: dict[str, tuple[str, ...]] = {"x/c": ("2",), "x/gone": ("1",)}
     after = status({"status": before}, replace(FACTS, given=given))
     assert FACTS.resources is not None
-    assert given_allocatable(before, after, FACTS.resources, given) == {"x/a": ("1",), "x/c": ("2", "3")}
+    assert given_allocatable(before, after, FACTS.resources, (), given) == {"x/a": ("1",), "x/c": ("2", "3")}
+
+
+def test_a_zero_for_a_device_plugin_checkpoint_is_not_remembered_as_an_amount_to_raise() -> None:
+    assert FACTS.resources is not None
+    given: dict[str, tuple[str, ...]] = {"x/b": ("4",)}
+    before = {"capacity": {"x/b": "4"}, "allocatable": {"x/b": "4"}}
+    devices = frozenset({"x/r", "x/b"})
+    after = status({"status": before}, replace(FACTS, devices=devices, given=given))
+    given = given_allocatable(before, after, FACTS.resources, devices, given)
+    assert given == {}
+    unhealthy = {"capacity": {"x/r": "8"}, "allocatable": {"x/r": "0"}}
+    assert foreign(unhealthy, given=given) == ("8", "0")
 
 
 @pytest.mark.parametrize(("limit", "shown"), [(50, 2), (1, 1), (0, 0), (-1, 2)])
