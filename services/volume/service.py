@@ -24,6 +24,7 @@ from services.volume.core.token_cache import JITTER
 from services.volume.core.volume_source import Refused, VolumeSource, node_of, volume_source
 from services.volume.operations import Operations
 from services.volume.subpaths import SubpathRequests
+from shared.deadlines import work_on
 from shared.model import objects
 from shared.model.objects import Object
 from shared.pod_failures import PodFailures
@@ -76,8 +77,9 @@ class Volume:
         """Reconcile whenever something changed, until cancelled; mounts are left as they are."""
         try:
             self._reconciler.hold_until = self._clock.monotonic() + HOLD
-            await self._prepare()
             turns = self._deadlines.begin("reconciliation")
+            work_on(turns)
+            await self._prepare()
             while True:
                 turns.progressed()
                 self._changed.clear()

@@ -18,6 +18,7 @@ from services.volume.core import reconciler
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
+from shared.deadlines import Deadlines
 from tests.fakes.heard import PATIENCE, Heard
 
 VOLUMES: list[dict[str, Any]] = [
@@ -35,6 +36,7 @@ class Node:
         self.network = MemoryNetwork()
         self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
         self.host = tmp_path / "host"
+        self.deadlines = Deadlines()  # of the newest volume
         self._next_podsync()
 
     def _next_podsync(self) -> None:
@@ -82,7 +84,8 @@ class Node:
         config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
-        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))
+        self.deadlines = Deadlines()
+        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines))
         await bus.start()
         running = asyncio.create_task(volume.run())
         try:
