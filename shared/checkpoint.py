@@ -54,7 +54,7 @@ class Checkpoint:
 
     def __init__(self, directory: Path, fallback: Path) -> None:
         self.trouble: str | None = None
-        self._directory, self._fallback = directory, fallback
+        self.directory, self._fallback = directory, fallback
         self._lock = threading.Lock()
         self._fallen: set[str] = set()  # keys whose newest copy is in the fallback
         self._number = 0
@@ -83,10 +83,10 @@ class Checkpoint:
                 self._number += 1
                 contents[key] = _encode(key, self._number, data)
             try:
-                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
                 for key, content in contents.items():
-                    replace_file(self._directory / _file_name(key), content)
-                sync_directory(self._directory)
+                    replace_file(self.directory / _file_name(key), content)
+                sync_directory(self.directory)
             except OSError:
                 return {key: self._store(key, data) for key, data in records.items()}  # each for itself, as it may be
             kept = {key: self._came_home(key) for key in records}
@@ -100,7 +100,7 @@ class Checkpoint:
             try:
                 if key not in self._fallen:
                     _remove(self._fallback, key)  # an older leftover must go first, or a crash would revive it
-                _remove(self._directory, key)
+                _remove(self.directory, key)
             except OSError as error:
                 log.error("the record of %s cannot be removed: %s (noted as gone in %s)", key, error, self._fallback)
                 return self._store(key, None)
@@ -113,11 +113,11 @@ class Checkpoint:
         self._number += 1
         content = _encode(key, self._number, data)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if data is None:
-                _remove(self._directory, key)
+                _remove(self.directory, key)
             else:
-                write_atomically(self._directory / _file_name(key), content)
+                write_atomically(self.directory / _file_name(key), content)
         except OSError as error:
             return self._fall_back(key, content, error)
         self._came_home(key)
@@ -132,7 +132,7 @@ class Checkpoint:
 
     def _fall_back(self, key: str, content: bytes, reason: OSError) -> Kept:
         if self.trouble is None:
-            self.trouble = f"checkpoint {self._directory} cannot be written: {reason.strerror} (free some space there)"
+            self.trouble = f"checkpoint {self.directory} cannot be written: {reason.strerror} (free some space there)"
             log.error("%s; records go to %s meanwhile", self.trouble, self._fallback)
         self._fallen.add(key)
         try:
@@ -150,15 +150,15 @@ class Checkpoint:
             try:
                 copy = _decode(source.read_bytes())[1] if source.exists() else None
                 if copy is not None and copy.data is None:
-                    _remove(self._directory, key)
+                    _remove(self.directory, key)
                 elif copy is not None:
-                    write_atomically(self._directory / _file_name(key), source.read_bytes())
+                    write_atomically(self.directory / _file_name(key), source.read_bytes())
                 source.unlink(missing_ok=True)
             except (OSError, ValueError, _NewerError):
                 return
             self._fallen.discard(key)
         if self.trouble is not None:
-            log.info("checkpoint %s can be written again", self._directory)
+            log.info("checkpoint %s can be written again", self.directory)
             self.trouble = None
 
     def _scan_once(self) -> None:
@@ -166,7 +166,7 @@ class Checkpoint:
             self._scan()
 
     def _scan(self) -> dict[str, _Copy]:
-        home, fallen = self._read(self._directory), self._read(self._fallback)
+        home, fallen = self._read(self.directory), self._read(self._fallback)
         newest = dict(home)
         for key, copy in fallen.items():
             if key not in home or copy.number > home[key].number:

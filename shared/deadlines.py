@@ -2,8 +2,8 @@
 
 Work that waits for something outside of this process (a runtime, a disk, another process, a hook) says so with
 `waiting_for`, and is not overdue meanwhile, or only once the wait is longer than what it waits for allows itself. So
-what is overdue is a mistake of ours that a restart clears. Time is counted in ticks of the watchdog: a process that was
-stopped and continued, or a machine that slept, has no ticks to count.
+work is overdue only because of a programming error, and a restart clears it. Time is counted in ticks of the watchdog:
+a process that was stopped and continued, or a machine that slept, has no ticks to count.
 """
 
 import asyncio
@@ -17,10 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TICK_SECONDS = 5.0
-BLOCKED_SECONDS = 60.0  # after which a blocking call is reported
+BLOCKED_SECONDS = 60.0  # after which a wait that is `reported` is a trouble
 SECONDS = 300.0  # without progress, where nothing outside is waited for
-
-_BLOCKING = "a blocking call"
 
 _current: ContextVar["Work | None"] = ContextVar("work", default=None)
 
@@ -30,6 +28,7 @@ class _Wait:
     what: str
     began: int
     limit: float  # ticks
+    reported: bool
 
 
 @dataclass(eq=False)
@@ -50,10 +49,10 @@ class Work:
         """It is done."""
         self.deadlines.forget(self)
 
-    def begin_wait(self, what: str, seconds: float | None) -> _Wait:
-        """It waits for something outside; at most so long, None = for ever."""
+    def begin_wait(self, what: str, seconds: float | None, *, reported: bool = False) -> _Wait:
+        """It waits for something outside; at most so long, None = for ever. `reported`: see `Deadlines.blocked`."""
         limit = math.inf if seconds is None else self.deadlines.in_ticks(seconds)
-        wait = _Wait(what, self.deadlines.ticks, limit)
+        wait = _Wait(what, self.deadlines.ticks, limit, reported)
         self.waits.add(wait)
         return wait
 
@@ -105,16 +104,20 @@ class Deadlines:
         return next((line for work in works if (line := work.complaint(self.ticks)) is not None), None)
 
     def blocked(self, seconds: float = BLOCKED_SECONDS) -> str | None:
-        """One line about the work that has waited longest, and for at least so long, for a blocking call."""
+        """One line about the work that has waited longest, and for at least so long, in a wait that is `reported`: for
+        a blocking call, for a disk."""
         with self._lock:
             works = list(self._works)
         limit = self.in_ticks(seconds)
         waits = sorted(
-            (wait.began, work.name) for work in works for wait in work.waits.copy() if wait.what == _BLOCKING
+            (wait.began, f"{work.name} waits for {wait.what}")
+            for work in works
+            for wait in work.waits.copy()
+            if wait.reported
         )
-        late = [name for began, name in waits if self.ticks - began > limit]
+        late = [line for began, line in waits if self.ticks - began > limit]
         more = f", {len(late) - 1} more as well" if len(late) > 1 else ""
-        return f"{late[0]} waits for a blocking call that does not return{more}" if late else None
+        return f"{late[0]} that does not return{more}" if late else None
 
     def in_ticks(self, seconds: float) -> float:
         """Ticks that take at least so long."""
@@ -131,14 +134,15 @@ def work_on(work: Work) -> None:
 
 
 @contextmanager
-def waiting_for(what: str, seconds: float | None = None) -> Iterator[None]:
+def waiting_for(what: str, seconds: float | None = None, *, reported: bool = False) -> Iterator[None]:
     """The block waits for something outside of this process, for so many seconds at most by its own limits; None = as
-    long as it takes. Outside of any work it does nothing."""
+    long as it takes, `reported` = a long wait is a trouble (`Deadlines.blocked`). Outside of any work it does
+    nothing."""
     work = _current.get()
     if work is None:
         yield
         return
-    wait = work.begin_wait(what, seconds)
+    wait = work.begin_wait(what, seconds, reported=reported)
     try:
         yield
     finally:
@@ -164,6 +168,6 @@ class WorkThreads(ThreadPoolExecutor):
         """As ThreadPoolExecutor."""
         future = super().submit(fn, *args, **kwargs)
         if (work := _current.get()) is not None:
-            wait = work.begin_wait(_BLOCKING, None)
+            wait = work.begin_wait("a blocking call", None, reported=True)
             future.add_done_callback(lambda _: work.end_wait(wait))
         return future

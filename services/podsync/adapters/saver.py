@@ -8,6 +8,7 @@ from contextvars import Context
 from typing import Any
 
 from shared.checkpoint import Checkpoint, Kept
+from shared.deadlines import waiting_for
 
 Waiting = tuple[str, dict[str, Any], "asyncio.Future[Kept]"]
 
@@ -21,14 +22,16 @@ class Saver:
         self._writing: asyncio.Task[None] | None = None
 
     async def save(self, key: str, data: dict[str, Any]) -> Kept:
-        """As `Checkpoint.save`; returns once the record is where it says. Raises OSError."""
+        """As `Checkpoint.save`; returns once the record is where it says. To the caller this is a wait for the disk,
+        however long it lasts: a restart would not make the disk faster. Raises OSError."""
         loop = asyncio.get_running_loop()
         saved: asyncio.Future[Kept] = loop.create_future()
         self._waiting.append((key, data, saved))
         if self._writing is None:
             # It writes for all pods, and is not the work of the one that was first.
             self._writing = loop.create_task(self._write_all(), name="save", context=Context())
-        return await saved
+        with waiting_for(f"a write to {self._checkpoint.directory}", reported=True):
+            return await saved
 
     async def drain(self) -> None:
         """Wait until nothing is being written."""
@@ -47,6 +50,6 @@ class Saver:
                         saved.set_exception(error)
                 continue
             for key, _, saved in batch:
-                if not saved.done():  # who waited may have been told to end
+                if not saved.done():  # the waiting task may have been cancelled
                     saved.set_result(kept[key])
         self._writing = None
