@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 REQUEST_TIMEOUT = 10.0  # seconds, of one request
 PERIOD = 8.0  # seconds from one try to the next while the API server is away: all is well again within ten
 SHORTEST_PAUSE = 1.0  # seconds, after a try that took long itself
-LONGEST_WAIT = 300.0  # seconds, whatever Retry-After says
 GATHERING = 1.0  # seconds at the start in which the streams come in: their events are taken in the order of their times
 OLDEST = 3600.0  # seconds: an API server keeps events no longer either
 INTAKE = 5000  # events that came in one turn of the loop
@@ -159,7 +158,7 @@ class EventSink:
             if error.code != 429 or error.retry_after is None:
                 self._refused(write, error)
                 return None
-            return self._brought_back(write, error, min(error.retry_after, LONGEST_WAIT))
+            return self._brought_back(write, error, error.retry_after)
         except ApiError as error:
             wait = PERIOD if write.tries else PERIOD * self._chance()
             if not self._away:

@@ -17,7 +17,6 @@ _log = logging.getLogger(__name__)
 
 PARALLEL = 10
 REQUEST_TIMEOUT = 10.0  # seconds, of one request
-_MAXIMUM_RETRY_AFTER = 300.0  # seconds: whatever an API server says, statuses are not silent for longer
 
 Work = Callable[[str], Awaitable[bool]]
 """Do what is due for a key; whether the API server was asked. Raises ApiError where it will not or cannot."""
@@ -63,7 +62,7 @@ class Lanes:
             self._unanswered(key, str(error), 0.0)
         except ApiStatusError as error:
             if error.code == 429 or error.code >= 500:
-                self._unanswered(key, str(error), min(error.retry_after or 0.0, _MAXIMUM_RETRY_AFTER))
+                self._unanswered(key, str(error), error.retry_after or 0.0)
             else:
                 self._refused(key, str(error))
         except ApiError as error:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from shared.model.objects import Object
 
+LONGEST_RETRY_AFTER = 120.0  # seconds: whatever an API server or a proxy writes, it is asked again after that time
 _FUTURE = ("too large resource version", "required revision is a future revision")
 
 
@@ -46,7 +47,8 @@ class ApiMalformedError(ApiUnreachableError):
 
 
 class ApiStatusError(ApiError):
-    """The API server answered with an error. `str(error)` is its message."""
+    """The API server answered with an error. `str(error)` is its message; `retry_after`, the seconds after which it may
+    be asked again or None, is LONGEST_RETRY_AFTER at most."""
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class ApiStatusError(ApiError):
         super().__init__(message)
         self.code, self.reason, self.message = code, reason, message
         self.details = dict(details or {})
-        self.retry_after = retry_after  # seconds
+        self.retry_after = None if retry_after is None else min(retry_after, LONGEST_RETRY_AFTER)
 
     @property
     def not_found(self) -> bool:

@@ -10,6 +10,7 @@ from bus.interface import NoAnswerError
 from bus.messages.sources import FoundObject, GetObject
 from services.sources import bounded_objects
 from shared.kube import paths
+from shared.kube.interface import LONGEST_RETRY_AFTER
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.sources.cluster import NODE, ClusterNode, cluster_node
 from tests.service.sources.packets import LimitedClient
@@ -186,6 +187,23 @@ async def test_reads_wait_as_long_as_the_api_server_asks_for(tmp_path: Path, mon
         node.api.up()
         newest = put_secret(node, "s5")
         await node.until(lambda: version_of(node, "s5") == newest, within=45.0)
+
+
+@on_virtual_time
+async def test_one_refusal_of_one_secret_stops_the_reads_for_two_minutes_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path) as node:
+        for name in NAMES[:3]:
+            put_secret(node, name)
+        node.api.bind(showing("web", *NAMES[:3]), NODE)
+        await node.start()
+        await node.pass_time(5.0)
+        node.api.refuse(1, 429, retry_after=999999.0)
+        await node.ask("Secret", "s0", fresh=True)
+        newest = put_secret(node, "s1")
+        await node.until(lambda: version_of(node, "s1") == newest, within=LONGEST_RETRY_AFTER + 31.0)
 
 
 def _pod(node: ClusterNode) -> Any:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -159,6 +160,27 @@ async def test_without_a_time_or_with_too_long_a_one_it_is_not(tmp_path: Path, c
         with pytest.raises(ApiStatusError):
             await client.get("/x")
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "details", "seconds"),
+    [("999999", {}, 120.0), (None, {"retryAfterSeconds": 1e300}, 120.0), ("119", {"retryAfterSeconds": 5}, 119.0)],
+)
+async def test_the_time_that_an_answer_asks_for_is_bounded(
+    tmp_path: Path, header: str | None, details: dict[str, Any], seconds: float
+) -> None:
+    async with serving() as server, client_of(tmp_path) as client:
+        put_credentials(tmp_path, 1, server.url)
+
+        async def answer(_: web.Request) -> web.Response:
+            response = status(429, "TooManyRequests", "slow", **details)
+            response.headers.update({"Retry-After": header} if header else {})
+            return response
+
+        server.handler = answer
+        with pytest.raises(ApiStatusError) as caught:
+            await client.get("/x", timeout=0.5)
+    assert caught.value.retry_after == seconds
 
 
 async def test_our_own_rate_limit_is_no_outage(tmp_path: Path) -> None:
