@@ -132,7 +132,8 @@ async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[Judgement]:
         raise ApiUnreachableError("the answer is no list")
     yield judge(_checked(items[0]) if items else None, request.uid)
     version = str(metadata.get("resourceVersion") or "")
-    async with api.watch(path, {**query, "resourceVersion": version}, timeout=_WATCH) as events:
+    watched = {**query, "resourceVersion": version, "allowWatchBookmarks": "true"}  # without, it is silent for minutes
+    async with api.watch(path, watched, timeout=_WATCH) as events:
         async for event in events:
             if event.type == "BOOKMARK":
                 continue

@@ -65,6 +65,19 @@ async def test_killed_before_the_kubeconfig_was_written_it_asks_again_with_the_k
 
 
 @on_virtual_time
+async def test_the_watch_for_a_request_asks_for_bookmarks_so_that_it_is_not_taken_for_dead(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    await stage.begin_first()
+    [watch] = [received for received in stage.server.received if received.method == "WATCH"]
+    assert watch.query["allowWatchBookmarks"] == "true"
+    stage.server.bookmark()
+    await stage.passes(1)
+    assert stage.signer.serve() == 1
+    await stage.passes(1)
+    assert stage.is_done
+
+
+@on_virtual_time
 async def test_a_denied_request_is_said_once_and_asked_anew_when_it_is_gone(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin_first()
