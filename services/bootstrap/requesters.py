@@ -1,4 +1,5 @@
-"""As whom certificates are asked for: with the node's own, or with what stands in for it. Holds clients, no keys."""
+"""Selects the API credentials for certificate signing requests: the node's own, or those of a kubeconfig while the node
+has none that are usable. Holds clients, no keys."""
 
 import asyncio
 import logging

@@ -18,20 +18,20 @@ Answers
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their
-    transition times: alone nobody else keeps them. And the present start of the agent (which supervisord): that it was
-    recorded, that the Node was registered, and which foreign allocatable this agent set.
+    transition times: without an API server it is their only copy. And of the present start of the agent, named by its
+    supervisord: that it was recorded, that the Node was registered, whether the Node was cordoned; and which foreign
+    allocatable this agent set.
     `<run dir>/events/recorded.json`: which events have been recorded, and how often each kind as which object;
     without it some are sent again, and what the streams no longer show is counted from one.
 
 On restart
     The lease is renewed first and waits for nothing. A Node that was registered under the same supervisord is not
-    created again; a process killed between the two creates it again, which finds it there. Transition times come
-    from the record and from the Node as the API server has it. Nothing about Ready is said before it is known: a
-    process that has not been heard of for less than 30 s since the start, or facts that are not in yet, hold the
-    first word back, and what the Node says stays. So it is after a time in which this process was stopped: what it
-    did not hear then is nobody's silence. Pod statuses are confirmed again from their stream. Of the events that
-    are on the streams already, those older than the start are taken as logged by the life before. What it had not
-    recorded is still on the writers' streams and is sent, under names that are the same in every life: nothing is
-    counted twice, and what happens again counts up the object of before. Its own events that were not sent yet are
-    lost.
+    created again; a process killed between the creation and its record creates it again, and finds it there. Transition
+    times come from the record and from the Node as the API server has it. Ready is first published when it is known:
+    it waits for missing facts, and for up to 30 s for a process that has not reported since the start. Until then the
+    Node keeps the condition it has. The same holds after a time in which this process was stopped: beats that it did
+    not receive then are not counted as missing. Pod statuses are confirmed again from their stream. Events that are on
+    the streams already and older than the start count as logged by the process before. Those that it had not recorded
+    are still on the writers' streams and are sent, under the same names as before: none is counted twice, and what
+    happens again raises the count of the same Event object. Its own events that were not sent yet are lost.
 """

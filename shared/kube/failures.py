@@ -18,8 +18,8 @@ _CLOCK = "check this machine's clock, or renew the API server's certificate"
 
 
 def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> ApiUnreachableError:
-    """The error to raise for what aiohttp, ssl or the socket raised while speaking to `peer` (host:port). `connected`:
-    the request had a connection; a deadline that passed before says that nobody answers at the socket."""
+    """The error to raise for what aiohttp, ssl or the socket raised on a request to `peer` (host:port). `connected`:
+    the request had a connection; only then is a deadline that passed an ApiUnansweredError."""
     ours = type(error) is TimeoutError and error.errno is None  # asyncio.timeout's; the kernel's has a number
     return (ApiUnansweredError if ours and connected else ApiUnreachableError)(f"{peer}: {_cause(error)}")
 

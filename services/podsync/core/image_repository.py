@@ -100,7 +100,7 @@ def _glob_matches(glob: str, part: str) -> bool:
     length = 0  # single characters before this place
     stars = anything = 0  # bits: a star is before the place, `?` is at it
     literals: dict[str, int] = {}
-    brackets: list[tuple[int, bool, str]] = []  # bit, negated, what stands in the brackets
+    brackets: list[tuple[int, bool, str]] = []  # bit, negated, the text in the brackets
     at = 0
     while at < len(glob):
         bit, sign = 1 << length, glob[at]

@@ -4,10 +4,11 @@ Always lists without a resourceVersion, so from the newest state: an answer out 
 a pod that runs here, and absence from a list ends pods. A watch that ends or breaks resumes at the last version seen,
 bookmarks included, also after an outage. Another list follows only
 - an expired version (410), or one that the API server says it has not reached or keeps refusing;
-- a store that went back (restored or emptied): the API server waits without a word for a version it never reaches. So
-  the watch of our Node, when its connection broke, begins with a list of that one object, whose version is compared
-  with the newest seen (`services.sources.api_server`).
-A slow or throttled request is no outage: its watch waits as long as it is told to, and goes on from its version.
+- a store that went back (restored or emptied): the API server sends nothing on a watch from a version that it never
+  reaches. So the watch of our Node, when its connection broke, begins with a list of that one object, whose version is
+  compared with the newest seen (`services.sources.api_server`).
+A slow or throttled request is no outage: its watch waits at least as long as Retry-After asks, and resumes from its
+version.
 
 The promise: in step within 10 s of the API server's return, also from an outage in which packets were dropped. It rests
 on this:
@@ -178,8 +179,8 @@ class Reflector:
         if status is None or status.retry_after is None:
             self._pause = Pause(seconds)
         else:
-            told = max(0.0, status.retry_after) * (1 + chance / 4)
-            self._pause = Pause(max(told, seconds), interruptible=False)
+            retry_after = max(0.0, status.retry_after) * (1 + chance / 4)
+            self._pause = Pause(max(retry_after, seconds), interruptible=False)
 
     def _back_off(self, first: float, longest: float, now: float, chance: float) -> float:
         """Seconds: doubling, of which half is by chance."""

@@ -1,10 +1,10 @@
 """Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (reference node.md 1.7), and one more
-for each process that the pods need and that is gone or stands still. All times are seconds of CLOCK_MONOTONIC.
+for each process that the pods need and that has ended or hangs. All times are seconds of CLOCK_MONOTONIC.
 
-A process stands still when the one loop named for it in `MAIN_LOOPS` does; that loop turns also when there is nothing
-to do. Other loops may rest for as long as they have no work, so what is not named there is never a reason. pleg is
-judged by its relists, with a threshold of their own; status, which judges, is judged by nobody here. bootstrap is no
-reason either: the pods need it only for the next certificate or configuration. Its silence is a trouble.
+A process hangs when the one loop named for it in `MAIN_LOOPS` does not turn; that loop turns also when there is nothing
+to do. Other loops may rest for as long as they have no work, so what is not named there is never a reason. For pleg the
+relists count, with a threshold of their own. status, which decides, is no reason; nor is bootstrap, which the pods need
+only for the next certificate or configuration. A bootstrap that does not report is a trouble in status' beat.
 
 Silence counts only as long as we listened: after our own start, or a time in which we were stopped, others get their
 whole threshold again. What is known as a fact (the runtime or the network says that it is not ready) counts at once.
@@ -158,8 +158,8 @@ def _processes(given: ReadyInputs) -> list[NotReady]:
 def _process(given: ReadyInputs, process: str) -> list[NotReady]:
     sign = given.signs.get(process)
     if sign is None:
-        unheard = NotReady(f"{process} is not healthy: {process} has yet to be heard of")
-        return [] if _presumed(given) else [unheard]
+        unreported = NotReady(f"{process} is not healthy: {process} has yet to report")
+        return [] if _presumed(given) else [unreported]
     active_at = sign.heard_at if sign.turned_at is None else min(sign.heard_at, sign.turned_at)
     return _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
 

@@ -121,7 +121,7 @@ def test_a_process_that_beats_but_stands_still_is_named() -> None:
 def test_a_process_never_heard_of_is_named_thirty_seconds_after_our_own_start() -> None:
     signs = {"volume": Sign(NOW)}
     assert texts(signs=signs, awake_since=NOW - 29) == []
-    assert texts(signs=signs) == ["podsync is not healthy: podsync has yet to be heard of"]
+    assert texts(signs=signs) == ["podsync is not healthy: podsync has yet to report"]
 
 
 def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
