@@ -7,7 +7,7 @@ bookmarks included, also after an outage. Another list follows only
 - a store that went back (restored or emptied): the API server sends nothing on a watch from a version that it never
   reaches. So the watch of our Node, when its connection broke, begins with a list of that one object, whose version is
   compared with the newest seen (`services.sources.api_server`).
-A slow or throttled request is no outage: its watch waits at least as long as Retry-After asks, and resumes from its
+A slow or throttled request is no outage: its watch pauses, for the error's `retry_after` at least, and resumes from its
 version.
 
 The promise: in step within 10 s of the API server's return, also from an outage in which packets were dropped. It rests
