@@ -3,12 +3,10 @@
 How a message looks is the core's (`*_config`); nothing is begun for a pod that is to end meanwhile.
 """
 
-import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
-from services.podsync.adapters.env_files import read_env_files
 from services.podsync.adapters.outside import Outside, PodView
 from services.podsync.adapters.pace import Rank
 from services.podsync.adapters.pod_cgroups import PodCgroups
@@ -17,7 +15,7 @@ from services.podsync.core.config_errors import ContainerConfigError
 from services.podsync.core.container_config import container_config
 from services.podsync.core.container_mounts import MountedVolume, wanted_subpaths
 from services.podsync.core.dns import pod_dns
-from services.podsync.core.environment import EnvFiles, References, container_environment, environment_files
+from services.podsync.core.environment import EnvFiles, References, container_environment
 from services.podsync.core.events import CallDone
 from services.podsync.core.hosts_file import hosts_file
 from services.podsync.core.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
@@ -78,7 +76,7 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
         )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }
-    env_files = await asyncio.to_thread(read_env_files, spec, mounted) if environment_files(spec) else {}
+    env_files = await outside.env_files(spec, mounted)
     try:
         subpaths = await _subpaths(outside, call, view, spec, facts, service_env, references, env_files)
         mappings = await outside.mappings(view)

@@ -11,15 +11,21 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from services.podsync.core.container_mounts import MountedVolume
-from services.podsync.core.env_file import parse_env_file
+from services.podsync.core.container_mounts import LONGEST_PATH, MountedVolume
+from services.podsync.core.env_file import EnvFileError, parse_env_file
 from services.podsync.core.environment import UNREADABLE_ENV_FILE, EnvFile, EnvFiles, environment_files
 from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-LARGEST = 1 << 20  # bytes
+LARGEST = 1 << 20  # bytes of a file
+MOST_FILES = 16  # of a container
+MOST_READ = 2 << 20  # bytes of all files of a container: as large as the largest environment
+MOST_AT_ONCE = 2  # containers whose files are read
+_TOO_MUCH = f"environment files are not read: a container may name {MOST_FILES} of {MOST_READ >> 20} MiB together"
 _MOST_LINKS = 40  # as the kernel
+_LONGEST_SHOWN = 256  # characters of a path in the log
+_DEEPEST = 256  # directories, each of which is held open
 
 
 class _LeadsNowhereError(OSError):
@@ -27,20 +33,37 @@ class _LeadsNowhereError(OSError):
 
 
 def read_env_files(container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
-    """Every file of `environment_files` whose volume is mounted, read or with the reason why not. Never raises."""
-    wanted = environment_files(container)
-    return {(name, path): _read(volumes[name].host_path, path) for name, path in wanted if name in volumes}
+    """Every file of `environment_files` whose volume is mounted, with the variables that the container names or the
+    reason why not; once there are too many, or they are too large, the rest is not read. Never raises."""
+    found: dict[tuple[str, str], EnvFile] = {}
+    room = MOST_READ
+    for (name, path), keys in environment_files(container).items():
+        if name not in volumes:
+            continue
+        if len(found) >= MOST_FILES or room <= 0:
+            found[name, path] = EnvFile({}, error=_TOO_MUCH)
+            continue
+        found[name, path], size = _read(volumes[name].host_path, path, keys, room)
+        room -= size
+    return found
 
 
-def _read(volume: str, path: str) -> EnvFile:
+def _read(volume: str, path: str, keys: set[str], room: int) -> tuple[EnvFile, int]:
+    """The file, and its size in bytes."""
+    size = 0
     try:
-        return EnvFile(parse_env_file(read_inside(Path(volume), path).decode()))
+        content = read_inside(Path(volume), path)
+        size = len(content)
+        if size > room:
+            return EnvFile({}, error=_TOO_MUCH), size
+        return EnvFile(parse_env_file(content.decode(), keys)), size
     except (FileNotFoundError, NotADirectoryError):
-        return EnvFile({}, missing=True)
-    except (OSError, ValueError) as error:  # EnvFileError among them, and a path that no file can have
+        return EnvFile({}, missing=True), size
+    except (OSError, ValueError) as error:  # also a path that no file can have
         why = "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-        log.warning("environment file %s in %s: %s", path, volume, why)
-        return EnvFile({}, error=UNREADABLE_ENV_FILE)
+        log.warning("environment file %s in %s: %s", path[:_LONGEST_SHOWN], volume, why)
+        before = error.before if isinstance(error, EnvFileError) else {}
+        return EnvFile(before, error=UNREADABLE_ENV_FILE), size
 
 
 def read_inside(root: Path, path: str) -> bytes:
@@ -54,6 +77,8 @@ def read_inside(root: Path, path: str) -> bytes:
 
 
 def _walk(here: list[int], path: str) -> bytes:
+    if len(path) > LONGEST_PATH:
+        raise _LeadsNowhereError(errno.ENAMETOOLONG, "too long")
     ahead = [part for part in path.split("/") if part not in ("", ".")][::-1]
     links = 0
     while ahead:
@@ -75,6 +100,8 @@ def _walk(here: list[int], path: str) -> bytes:
                         os.close(here.pop())
                 ahead += [name for name in target.split("/") if name not in ("", ".")][::-1]
             elif ahead and stat.S_ISDIR(mode):
+                if len(here) > _DEEPEST:
+                    raise _LeadsNowhereError(errno.ENAMETOOLONG, "too deep")
                 here.append(os.dup(fd))
             elif ahead:
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory")

@@ -13,6 +13,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.cluster_reads import ClusterReads, NoCluster
+from services.podsync.adapters.env_files import MOST_AT_ONCE, read_env_files
 from services.podsync.adapters.image_pulls import ImagePulls
 from services.podsync.adapters.node_facts_reader import HostFiles
 from services.podsync.adapters.pace import Pace, Rank
@@ -20,7 +21,9 @@ from services.podsync.adapters.pod_directories import PodDirectories
 from services.podsync.adapters.subpaths import NoSubpaths, Subpaths
 from services.podsync.adapters.user_namespaces import UserNamespaces
 from services.podsync.core.config_errors import ContainerConfigError
+from services.podsync.core.container_mounts import MountedVolume
 from services.podsync.core.dns import resolv_conf_warnings
+from services.podsync.core.environment import EnvFiles, environment_files
 from services.podsync.core.node_facts import NodeFacts
 from services.podsync.core.runtime_handlers import asks_of_handler, for_handler
 from services.podsync.core.sandbox_config import sandbox_config
@@ -28,6 +31,7 @@ from services.podsync.core.security_context import refuse_user_namespace
 from services.podsync.core.user_namespaces import Mappings, wants_user_namespace
 from shared.clock import Clock
 from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.deadlines import WorkThreads
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from shared.podspec.containers import find_container, is_large
@@ -88,6 +92,7 @@ class Outside:
     record: Callable[[KubeEvent], object] = lambda event: None  # an Event that is not about a pod
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _host_files: HostFiles = field(default_factory=HostFiles)
+    _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
 
     def facts_now(self) -> NodeFacts:
         """The node's facts with its files as they are now."""
@@ -119,6 +124,14 @@ class Outside:
         refuse_user_namespace(view.pod, await self.facts_of(view.pod))
         return await asyncio.to_thread(self.user_namespaces.give, view.uid)
 
+    async def env_files(self, container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
+        """The files of variables that the container names, read in threads of their own: what pods have written there
+        delays no save of a record."""
+        if not environment_files(container):
+            return {}
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._env_file_threads, read_env_files, container, volumes)
+
     async def sandbox_message(self, view: PodView, attempt: int) -> Message:
         """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
         SandboxConfigError."""
@@ -139,7 +152,8 @@ class Outside:
             yield
 
     async def close(self) -> None:
-        """End the hooks that outlived the stop that began them."""
+        """End the hooks that outlived the stop that began them; begin no more reads."""
+        self._env_file_threads.shutdown(wait=False, cancel_futures=True)
         hooks = list(self.pre_stops.values())
         for hook in hooks:
             hook.cancel()

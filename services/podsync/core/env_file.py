@@ -5,37 +5,48 @@ and lines that begin with `#` are nothing. Pure.
 """
 
 import re
+from collections.abc import Collection
 
-_NOTHING = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
-_NAME = re.compile(r"[ \t]*([^\s='\"#]+)=")
-_QUOTED = re.compile(r"'([^']*)'[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|\Z)")
-_EMPTY = re.compile(r"(?:[ \t][^\n]*)?(?:\n|\Z)")
+_NOTHING = r"(?:[ \t]*+(?:#[^\n]*+)?\n)*+[ \t]*+(?:#[^\n]*+\Z)?"
+_NAME = re.compile(r"[^\s='\"#]++=")
+_VARIABLE = re.compile(
+    _NOTHING + r"(?:([^\s='\"#]++)=(?:'([^']*+)'[ \t]*+(?:(?<=[ \t])#[^\n]*+)?|(?:[ \t][^\n]*+)?)(?:\n|\Z)|\Z)"
+)
+_BLANK = re.compile(_NOTHING)
 
 
 class EnvFileError(ValueError):
-    """The text is no such file; says in which line. Never has a value in its text."""
+    """The text is no such file; says in which line. Never has a value in its text. `before`: the named variables that
+    are set above that line."""
+
+    def __init__(self, text: str, before: dict[str, str]) -> None:
+        self.before = before
+        super().__init__(text)
 
 
-def parse_env_file(text: str) -> dict[str, str]:
-    """Name -> value; of two of one name the last counts. A blank right after `=` ends the value before it began, as in
-    a shell. Raises EnvFileError."""
+def parse_env_file(text: str, names: Collection[str]) -> dict[str, str]:
+    """Name -> value of these names; of two of one name the first counts, and nothing is read after the last of them. A
+    blank right after `=` ends the value before it began, as in a shell. Raises EnvFileError."""
     text = text.replace("\r\n", "\n")
     variables: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        if nothing := _NOTHING.match(text, at):
-            at = nothing.end()
-            continue
-        name = _NAME.match(text, at)
-        if name is None:
-            raise EnvFileError(f"line {_line(text, at)}: must be NAME='value', without a space before =")
-        value = _QUOTED.match(text, name.end()) or _EMPTY.match(text, name.end())
-        if value is None:
-            raise EnvFileError(f"line {_line(text, at)}: the value must stand in single quotes, alone")
-        variables[name[1]] = value[1] if value.re is _QUOTED else ""
-        at = value.end()
+    at, match = 0, _VARIABLE.match
+    while at < len(text) and len(variables) < len(names):
+        variable = match(text, at)
+        if variable is None:
+            raise _error(text, at, variables)
+        name = variable[1]
+        if name in names and name not in variables:
+            variables[name] = variable[2] or ""
+        at = variable.end()
     return variables
 
 
-def _line(text: str, at: int) -> int:
-    return text.count("\n", 0, at) + 1
+def _error(text: str, at: int, before: dict[str, str]) -> EnvFileError:
+    blank = _BLANK.match(text, at)
+    at = blank.end() if blank is not None else at
+    wrong = (
+        "the value must stand in single quotes, alone"
+        if _NAME.match(text, at)
+        else "must be NAME='value', without a space before ="
+    )
+    return EnvFileError(f"line {text.count(chr(10), 0, at) + 1}: {wrong}", before)

@@ -39,7 +39,8 @@ References = Mapping[tuple[str, str], Referenced]  # (kind, name) in the pod's n
 
 @dataclass(frozen=True)
 class EnvFile:
-    """A file of variables as it was found in a volume: what it sets, or why that is not known."""
+    """A file of variables as it was found in a volume: what it sets of the keys that were asked for. `error`: why it is
+    not known whether it sets the others."""
 
     variables: Mapping[str, str] = field(repr=False)
     missing: bool = False  # there is no such file
@@ -66,10 +67,14 @@ def environment_references(container: Object) -> dict[tuple[str, str], set[str] 
     return found
 
 
-def environment_files(container: Object) -> tuple[tuple[str, str], ...]:
-    """(volume, path in it) of every file that the container's environment needs, each once."""
-    sources = ((variable.get("valueFrom") or {}).get("fileKeyRef") for variable in container.get("env") or ())
-    return tuple(dict.fromkeys(_file_of(reference) for reference in sources if reference))
+def environment_files(container: Object) -> dict[tuple[str, str], set[str]]:
+    """(volume, path in it, without `.` and empty parts) of every file that the container's environment needs, in the
+    order of their first use, and the keys that it needs of them."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for variable in container.get("env") or ():
+        if reference := (variable.get("valueFrom") or {}).get("fileKeyRef"):
+            found.setdefault(_file_of(reference), set()).add(str(reference.get("key") or ""))
+    return found
 
 
 def container_environment(
@@ -193,7 +198,8 @@ def _from_key(pod: Object, source: Mapping[str, Any], references: References) ->
 
 
 def _file_of(reference: Mapping[str, Any]) -> tuple[str, str]:
-    return str(reference.get("volumeName") or ""), str(reference.get("path") or "")
+    parts = str(reference.get("path") or "").split("/")
+    return str(reference.get("volumeName") or ""), "/".join(part for part in parts if part not in ("", "."))
 
 
 def _from_file(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
@@ -202,14 +208,14 @@ def _from_file(reference: Mapping[str, Any], files: EnvFiles) -> str | None:
     found = files.get((volume, path))
     if found is None:
         raise ContainerConfigError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
-    if found.error or (found.missing and not reference.get("optional")):
+    key, optional = str(reference.get("key") or ""), reference.get("optional")
+    value = found.variables.get(key)
+    if value is None and (found.error or (found.missing and not optional)):
         raise ContainerConfigError(found.error or UNREADABLE_ENV_FILE)
-    key = str(reference.get("key") or "")
-    if value := found.variables.get(key):
-        return value
-    if reference.get("optional"):
-        return None
-    raise ContainerConfigError(f'environment variable key "{key}" not found in file "{path}"')
+    if value or optional:
+        return value or None
+    shown = str(reference.get("path") or "")[:_LONGEST_SHOWN]
+    raise ContainerConfigError(f'environment variable key "{key[:_LONGEST_SHOWN]}" not found in file "{shown}"')
 
 
 def _found(kind: str, reference: Mapping[str, Any], references: References) -> Object:

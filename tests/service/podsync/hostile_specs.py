@@ -3,6 +3,7 @@
 import base64
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ LARGEST_POD = 1_400_000  # bytes of JSON: etcd takes 1.5 MiB
 IMAGE = "busybox:1"
 ANNOTATIONS = 256 << 10  # bytes, in all, that the API server takes
 OBJECT = 1 << 20  # bytes of a Secret or ConfigMap
+ENV_FILE = 1 << 20  # bytes of a file of variables, about
 
 Make = Callable[[random.Random, int], Object]
 
@@ -167,6 +169,17 @@ def _mounts(draw: random.Random, size: int) -> Object:
     return {"volumes": [{"name": "v", "emptyDir": {}}], "containers": [_container(env=env, volumeMounts=mounts)]}
 
 
+def _env_files(draw: random.Random, size: int) -> Object:
+    def variable(number: int) -> Object:
+        path = draw.choice((f"file-{number}", "./" * number + "file-0", "d/../" * number + "file-0"))
+        reference = {"volumeName": "files", "path": path, "key": draw.choice(("none", "A1"))}
+        return {"name": f"V{number}", "valueFrom": {"fileKeyRef": reference}}
+
+    env = [variable(number) for number in range(min(200, size // 300))]
+    mounts = [{"name": "files", "mountPath": "/files"}]
+    return {"volumes": [{"name": "files", "emptyDir": {}}], "containers": [_container(env=env, volumeMounts=mounts)]}
+
+
 def _ports(draw: random.Random, size: int) -> Object:
     def port(number: int) -> Object:
         return {"containerPort": number % 65_535 + 1, "hostPort": number % 65_535 + 1, "protocol": "TCP"}
@@ -230,12 +243,21 @@ KINDS: dict[str, Make] = {
     "absent-images": _absent_images,
     "volumes": _volumes,
     "mounts": _mounts,
+    "env-files": _env_files,
     "ports": _ports,
     "variables": _variables,
     "lists": _lists,
     "quantities": _quantities,
     "selectors": _selectors,
 }
+
+
+def write_env_files(directory: Path, size: int = ENV_FILE, files: int = 30) -> None:
+    """What a pod may have written into the volume that its environment names: files of very many variables."""
+    (directory / "d").mkdir(parents=True)
+    lines = "".join(f"A{number:x}=\n" for number in range(size // 8))
+    for number in range(files):
+        (directory / f"file-{number}").write_text(lines)
 
 
 class HostileSources:

@@ -30,7 +30,7 @@ from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
 from shared.model.objects import Object
 from tests.fakes.runtime import FakeRuntime
-from tests.service.podsync.hostile_specs import IMAGE, KINDS, LARGEST_POD, HostileSources, hostile_pods
+from tests.service.podsync.hostile_specs import IMAGE, KINDS, LARGEST_POD, HostileSources, hostile_pods, write_env_files
 from tests.service.podsync.stage import Stage
 
 DEADLINE_SECONDS = 300.0  # of one pod
@@ -105,6 +105,8 @@ class HostileStage(Stage):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, ForgetfulRuntime(images=[IMAGE]))
         del self.buses["server"]
+        self._files = directory / "files"
+        write_env_files(self._files)
         self.with_volumes: set[str] = set()  # UIDs of the pods whose volumes are mounted
         HostileSources(self.buses["sources"], seed=1)
         self.buses["volume"].answer(PrepareSubpath, self._prepared)
@@ -128,7 +130,8 @@ class HostileStage(Stage):
         known = record.admitted
         if known is not None and known.volumes and record.uid not in self.with_volumes:
             self.with_volumes.add(record.uid)
-            mounted = {name: MountedVolume(state=VolumeState.MOUNTED, host_path=f"/v/{name}") for name in known.volumes}
+            paths = {name: str(self._files) if name == "files" else f"/v/{name}" for name in known.volumes}
+            mounted = {name: MountedVolume(state=VolumeState.MOUNTED, host_path=path) for name, path in paths.items()}
             self.mounted.put(record.uid, MountedVolumes(uid=record.uid, volumes=mounted))
 
     def unmount(self, uid: str) -> None:

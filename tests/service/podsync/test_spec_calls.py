@@ -2,11 +2,19 @@
 images as volumes; as the runtime is asked for it."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
+from services.podsync.adapters import outside
+from services.podsync.adapters.env_files import MOST_AT_ONCE
+from services.podsync.core.environment import EnvFile, EnvFiles
+from shared.model.objects import Object
+from tests.fakes.heard import PATIENCE
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 
@@ -112,6 +120,41 @@ async def test_variables_come_from_a_file_in_a_volume(tmp_path: Path) -> None:
         (tmp_path / "v" / "a.env").write_text("A='from a file'\n")
         await stage.until(lambda: running(stage, uid))
         assert stage.runtime.requests("CreateContainer")[0]["config"]["envs"] == [{"key": "E", "value": "from a file"}]
+
+
+async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, under_way, most = threading.Event(), 0, 0
+    counted = threading.Lock()
+
+    def read(container: Object, volumes: object) -> EnvFiles:
+        nonlocal under_way, most
+        with counted:
+            under_way += 1
+            most = max(most, under_way)
+        assert go_on.wait(PATIENCE)
+        with counted:
+            under_way -= 1
+        return {("v", "a.env"): EnvFile({"A": "x"})}
+
+    monkeypatch.setattr(outside, "read_env_files", read)
+    reference = {"volumeName": "v", "path": "a.env", "key": "A"}
+    async with on_stage(tmp_path) as stage:
+        slow = []
+        for number in range(40):
+            pod = with_container(env=[{"name": "E", "valueFrom": {"fileKeyRef": reference}}])
+            pod["metadata"] |= {"uid": f"slow-{number}", "name": f"slow-{number}"}
+            slow.append(stage.want(pod))
+            mounted(stage, slow[-1], tmp_path / "v")
+        try:
+            await stage.until(lambda: under_way == MOST_AT_ONCE)
+            uid = stage.want(a_pod())
+            await stage.until(lambda: running(stage, uid))
+            assert most == MOST_AT_ONCE
+        finally:
+            go_on.set()
+        await stage.until(lambda: all(running(stage, uid) for uid in slow))
 
 
 async def test_a_cluster_without_a_name_server_is_told_of_on_pod_and_node(tmp_path: Path) -> None:

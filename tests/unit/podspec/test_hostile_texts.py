@@ -110,7 +110,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "image pattern": _matches,
     "docker config": lambda text: docker_config.read_config_json(text.encode()),
     "docker auth": lambda text: docker_config.read_dockercfg(b'{"a":{"auth":"%s"}}' % text.encode("ascii", "ignore")),
-    "environment file": env_file.parse_env_file,
+    "environment file": lambda text: env_file.parse_env_file(text, {"none"}),
     "label": names.dns_label,
     "subdomain": names.dns_subdomain,
     "qualified name": names.qualified_name,

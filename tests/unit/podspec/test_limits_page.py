@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from services.podsync.adapters import env_files
 from services.podsync.adapters.pull_credentials import MOST_SECRETS
 from services.podsync.core import admission, container_mounts, docker_config, images
 from services.volume.core.payload import LARGEST_PAYLOAD
@@ -19,6 +20,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ("volumes of a pod", admission.MOST_VOLUMES),
         ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
         ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
+        ("environment files (fileKeyRef) of a container", env_files.MOST_FILES),
+        (
+            "bytes of such a file; of all of a container",
+            f"{env_files.LARGEST >> 20} MiB; {env_files.MOST_READ >> 20} MiB",
+        ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.LONGEST_PATH} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
         ("characters of an image", images.LONGEST),

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.env_files import LARGEST, read_env_files, read_inside
+from services.podsync.adapters import env_files
+from services.podsync.adapters.env_files import LARGEST, MOST_FILES, read_env_files, read_inside
 from services.podsync.core.container_mounts import MountedVolume
 from services.podsync.core.env_file import EnvFileError, parse_env_file
 from services.podsync.core.environment import EnvFile
+from shared.model.objects import Object
 
 
 @pytest.mark.parametrize(
@@ -26,13 +28,19 @@ from services.podsync.core.environment import EnvFile
         ("A= 'x'\nB='y'\n", {"A": "", "B": "y"}),
         ("A='one\n# two\n  three='\n", {"A": "one\n# two\n  three="}),
         ("A='$B \"c\" \\n'\n", {"A": '$B "c" \\n'}),
-        ("A='x'\nA='y'\n", {"A": "y"}),
+        ("A='x'\nA='y'\n", {"A": "x"}),
+        ("C='z'\nA='x'\n", {"A": "x"}),
         ("A='x'\r\nB='y'\r\n", {"A": "x", "B": "y"}),
         ("a.b-c='x'", {"a.b-c": "x"}),
+        ("\n \n#\n \t# x\n\tA='x'\n \n# end", {"A": "x"}),
     ],
 )
 def test_a_file_of_variables(text: str, variables: dict[str, str]) -> None:
-    assert parse_env_file(text) == variables
+    assert parse_env_file(text, {"A", "B", "a.b-c"}) == variables
+
+
+def test_nothing_is_read_after_the_last_variable_that_is_named() -> None:
+    assert parse_env_file("A='x'\nB='y'\nwrong", {"A", "B"}) == {"A": "x", "B": "y"}
 
 
 @pytest.mark.parametrize(
@@ -49,17 +57,25 @@ def test_a_file_of_variables(text: str, variables: dict[str, str]) -> None:
         ("A='x' 'y'", 1),
         ("export A='x'", 1),
         ("A='a\nb'\nC=d", 3),
+        ("\n#\nA", 3),
+        ("A='x'\n\n  # y\n  B", 4),
     ],
 )
 def test_anything_else_is_refused_with_its_line_and_without_its_value(text: str, line: int) -> None:
     with pytest.raises(EnvFileError, match=f"^line {line}: ") as error:
-        parse_env_file(text)
+        parse_env_file(text, {"A", "none"})
     assert "x" not in str(error.value).replace("without", "")
 
 
+def referring(*references: tuple[str, str]) -> Object:
+    """A container with these paths and keys."""
+    refs = [{"volumeName": "v", "path": path, "key": key} for path, key in references]
+    return {"env": [{"name": f"E{n}", "valueFrom": {"fileKeyRef": ref}} for n, ref in enumerate(refs)]}
+
+
 def reading(volume: Path, path: str) -> EnvFile:
-    container = {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": path, "key": "A"}}}]}
-    return read_env_files(container, {"v": MountedVolume(host_path=str(volume))})["v", path]
+    (found,) = read_env_files(referring((path, "A")), {"v": MountedVolume(host_path=str(volume))}).values()
+    return found
 
 
 @pytest.fixture
@@ -112,8 +128,68 @@ def test_what_is_no_file_of_variables_is_told_without_details(volume: Path) -> N
 
 
 def test_a_volume_that_is_not_mounted_has_no_files() -> None:
-    container = {"env": [{"name": "E", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "a", "key": "A"}}}]}
-    assert read_env_files(container, {}) == {}
+    assert read_env_files(referring(("a", "A")), {}) == {}
+
+
+def test_a_file_is_read_once_and_only_the_keys_that_are_named_are_kept(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(root: Path, path: str) -> bytes:
+        read.append(path)
+        return read_inside(root, path)
+
+    monkeypatch.setattr(env_files, "read_inside", counted)
+    (volume / "f").write_text("A='x'\nB='y'\nC='z'\n")
+    container = referring(("f", "A"), ("./f", "C"), ("././/f", "none"))
+    found = read_env_files(container, {"v": MountedVolume(host_path=str(volume))})
+    assert read == ["f"]
+    assert found == {("v", "f"): EnvFile({"A": "x", "C": "z"})}
+
+
+def test_a_key_above_the_line_that_is_wrong_is_known_and_one_below_is_not(volume: Path) -> None:
+    (volume / "f").write_text("A='x'\nwrong\nB='y'\n")
+    found = read_env_files(referring(("f", "A"), ("f", "B")), {"v": MountedVolume(host_path=str(volume))})
+    assert found == {("v", "f"): EnvFile({"A": "x"}, error="couldn't parse env file")}
+
+
+TOO_MUCH = "environment files are not read: a container may name 16 of 2 MiB together"
+
+
+def test_more_files_than_a_container_may_name_are_not_read(volume: Path) -> None:
+    container = referring(*((f"{'d/../' * n}a.env", "A") for n in range(MOST_FILES + 5)))
+    found = list(read_env_files(container, {"v": MountedVolume(host_path=str(volume))}).values())
+    assert found == [EnvFile({"A": "x"})] * MOST_FILES + [EnvFile({}, error=TOO_MUCH)] * 5
+
+
+def test_larger_files_than_an_environment_has_room_for_are_not_read(volume: Path) -> None:
+    for name in "efgh":
+        (volume / name).write_text(f"A='{'x' * (900 << 10)}'\n")
+    container = referring(*((name, "A") for name in "efgh"))
+    found = read_env_files(container, {"v": MountedVolume(host_path=str(volume))})
+    assert [file.error for file in found.values()] == ["", "", TOO_MUCH, TOO_MUCH]
+
+
+def test_a_path_deeper_than_any_leads_nowhere_and_holds_few_descriptors(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = volume
+    for _ in range(300):
+        deep /= "d"
+        deep.mkdir(exist_ok=True)
+    opened = 0
+
+    def counted(fd: int) -> int:
+        nonlocal opened
+        opened += 1
+        return os.open(f"/proc/self/fd/{fd}", os.O_PATH)
+
+    monkeypatch.setattr(os, "dup", counted)
+    assert reading(volume, "d/" * 300 + "none").error == "couldn't parse env file"
+    assert opened == 256
+    assert reading(volume, "./" * 3000 + "a.env") == EnvFile({"A": "x"})
+    assert reading(volume, "../" * 3000 + "a.env").error == "couldn't parse env file"
 
 
 def test_nothing_stays_open(volume: Path) -> None:

@@ -160,6 +160,8 @@ FILES = (
     env("a key of a file", file("F", "A"), sets={"F": "x"}, given={"env_files": {("v", "a.env"): FILE}}),
     env("keys a file has not, or has empty, where they are optional", file("F", "none", optional=True),
         file("G", "EMPTY", optional=True), sets={}, given={"env_files": {("v", "a.env"): FILE}}),
+    env("a key above the line of a file that is wrong", file("F", "A"), sets={"F": "x"},
+        given={"env_files": {("v", "a.env"): EnvFile({"A": "x"}, error="couldn't parse env file")}}),
     env("a file that is not there, where it is optional", file("F", "A", optional=True), sets={},
         given={"env_files": {("v", "a.env"): EnvFile({}, missing=True)}}),
 )  # fmt: skip
