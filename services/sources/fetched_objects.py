@@ -7,7 +7,7 @@ this node name objects, and no longer. What no pod names any more leaves it.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.sources import FoundObject
@@ -50,18 +50,21 @@ class Refreshing:
 
 
 class FetchedObjects:
-    """`time_to_live`: seconds for which an object read will do, looked up at each read; 0 reads every time."""
+    """`time_to_live`: seconds for which an object read will do, looked up at each read; 0 reads every time. `pods`: the
+    UIDs of those that name an object."""
 
     def __init__(
         self,
         api: ApiServer,
         changed: Changed,
         time_to_live: Callable[[], float],
+        pods: Callable[[Reference], Iterable[str]],
         *,
         is_shown: Callable[[Reference], bool] = lambda _: False,
         refreshing: Refreshing = Refreshing(),
     ) -> None:
         self._api, self._changed, self._time_to_live, self._is_shown = api, changed, time_to_live, is_shown
+        self._pods = pods
         self._refreshes = refreshing.a_second > 0
         self._order = ReadOrder(refreshing.a_second, refreshing.period)
         self._kept: dict[Reference, _Kept] = {}
@@ -100,7 +103,7 @@ class FetchedObjects:
             answer = kept.sent
         else:
             answer = kept.waiting = kept.waiting or asyncio.get_running_loop().create_future()
-            self._order.need(reference)
+            self._order.need(reference, self._pods(reference))
             self._turn()
         if not self._api.away:
             await asyncio.wait([answer], timeout=PATIENCE)
@@ -190,11 +193,11 @@ class FetchedObjects:
             found = FoundObject(object=None, error=f"{type(error).__name__}")
         finally:
             kept.sent = kept.reading = None
-            self._order.done(reference)
-            if self._kept.get(reference) is kept:
+            if self._kept.get(reference) is kept:  # else forgotten, and perhaps registered anew
+                self._order.done(reference)
                 if found is None:  # put off
                     kept.waiting = _joined(kept.waiting, answer)
-                    self._order.need(reference)
+                    self._order.need(reference, self._pods(reference))
                 elif not answer.done():
                     answer.set_result(found)
             self._wake.set()

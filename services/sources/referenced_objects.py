@@ -38,9 +38,9 @@ class ReferencedObjects:
         self._store: ObjectStore
         match config.change_detection_strategy:
             case "Get":
-                self._store = FetchedObjects(api, self._changed, lambda: 0.0)
+                self._store = FetchedObjects(api, self._changed, lambda: 0.0, self._counts.pods)
             case "Cache":
-                self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node))
+                self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node), self._counts.pods)
             case _:
                 idle_after, is_shown = max(60.0, 5 * config.sync_frequency), self._counts.is_shown
                 watched = WatchedObjects(api, self._changed, self._settled, idle_after=idle_after, is_shown=is_shown)
@@ -48,6 +48,7 @@ class ReferencedObjects:
                     api,
                     self._changed,
                     lambda: time_to_live(node.node),
+                    self._counts.pods,
                     is_shown=is_shown,
                     refreshing=Refreshing(REFRESH_SHARE * effective_qps(config.kube_api_qps), REFRESH_PERIOD),
                 )

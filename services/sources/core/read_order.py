@@ -1,9 +1,11 @@
 """Which Secret or ConfigMap is read next: what a request waits for, then the oldest that is to be refreshed; pure.
 
+The pods whose objects requests wait for take turns of one read each: a pod that names very many delays no other much.
 Refreshes are spread: one at a time, at most so many a second, and no object more often than each `period` seconds.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from shared.podspec.references import Reference
@@ -15,14 +17,18 @@ class ReadOrder:
 
     refreshes_a_second: float
     shortest_period: float  # seconds between two refreshes of one object
-    _needed: dict[Reference, None] = field(default_factory=dict)  # in the order in which they were asked for
+    _needed: dict[Reference, dict[str, None]] = field(default_factory=dict)  # and the pods that name the object
+    # By pod what is needed and not being read, in the order in which it was asked for; whose turn is next comes first.
+    _turns: "OrderedDict[str, OrderedDict[Reference, None]]" = field(default_factory=OrderedDict)
     _read_at: "OrderedDict[Reference, float]" = field(default_factory=OrderedDict)  # of those to refresh, oldest first
     _reading: set[Reference] = field(default_factory=set)
     _next_refresh: float = float("-inf")
 
-    def need(self, reference: Reference) -> None:
-        """A request waits for it."""
-        self._needed.setdefault(reference)
+    def need(self, reference: Reference, pods: Iterable[str]) -> None:
+        """A request waits for it. It is read at a turn of any of the `pods` (UIDs, at least one) that name it."""
+        self._needed.setdefault(reference, {}).update(dict.fromkeys(pods))
+        if reference not in self._reading:
+            self._queue(reference)
 
     def refresh(self, reference: Reference, *, wanted: bool) -> None:
         """From now on it is refreshed, or not; one that was never read is due at once."""
@@ -34,7 +40,7 @@ class ReadOrder:
 
     def forget(self, reference: Reference) -> None:
         """No pod names it any more."""
-        self._needed.pop(reference, None)
+        self._unqueue(reference)
         self._read_at.pop(reference, None)
         self._reading.discard(reference)
 
@@ -49,9 +55,11 @@ class ReadOrder:
 
     def take(self, now: float, time_to_live: float) -> Reference | None:
         """The object to read now; None = none. It counts as being read until `done`."""
-        reference = next((each for each in self._needed if each not in self._reading), None)
-        if reference is not None:
-            del self._needed[reference]
+        if self._turns:
+            pod, own = next(iter(self._turns.items()))
+            reference = next(iter(own))
+            self._turns.move_to_end(pod)
+            self._unqueue(reference)
         elif (due := self._refresh_due(time_to_live)) is not None and due <= now:
             reference = next(iter(self._read_at))
             self._next_refresh = max(now, self._next_refresh) + 1 / self.refreshes_a_second
@@ -66,15 +74,28 @@ class ReadOrder:
     def done(self, reference: Reference) -> None:
         """It was read, or could not be."""
         self._reading.discard(reference)
+        if reference in self._needed:
+            self._queue(reference)
 
     def next_at(self, time_to_live: float) -> float | None:
         """When `take` has something at the earliest, if nothing else is asked for; None = never."""
-        if any(each not in self._reading for each in self._needed):
+        if self._turns:
             return float("-inf")
         return self._refresh_due(time_to_live)
 
     def __len__(self) -> int:
         return len(self._needed) + len(self._reading)
+
+    def _queue(self, reference: Reference) -> None:
+        for pod in self._needed[reference]:
+            self._turns.setdefault(pod, OrderedDict()).setdefault(reference)
+
+    def _unqueue(self, reference: Reference) -> None:
+        for pod in self._needed.pop(reference, ()):
+            own = self._turns.get(pod, OrderedDict())
+            own.pop(reference, None)
+            if not own:
+                self._turns.pop(pod, None)
 
     def _refresh_due(self, time_to_live: float) -> float | None:
         oldest = next(iter(self._read_at.items()), None)

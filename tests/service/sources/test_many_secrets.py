@@ -85,6 +85,27 @@ async def test_1500_secrets_in_110_pods_are_mounted_in_a_minute_and_kept_in_step
 
 
 @on_virtual_time
+async def test_a_pod_of_very_many_absent_secrets_delays_another_by_what_is_being_read_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("large", *NAMES[:400]), NODE)
+        limited = LimitedClient(node.api.client(USER), node.clock, qps=20.0, burst=20)
+        await node.start(node.api.client(USER), objects_client=limited)
+        volumes = Volumes(node)
+        absent = [asyncio.create_task(volumes.mount(name)) for name in NAMES[:400]]
+        await node.pass_time(1.0)
+        put_secret(node, "first")
+        node.api.bind(showing("comes", "first"), NODE)
+        await node.settle()
+        asking = asyncio.create_task(volumes.mount("first"))
+        await node.until(asking.done, within=1.5)
+        for task in absent:
+            task.cancel()
+
+
+@on_virtual_time
 async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
     async with cluster_node(tmp_path) as node:

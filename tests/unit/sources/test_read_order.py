@@ -25,17 +25,51 @@ def read(made: ReadOrder, now: float, ttl: float = 0.0) -> Reference | None:
 
 def test_what_a_request_waits_for_comes_before_refreshes_in_the_order_of_asking() -> None:
     made = order(1)
-    made.need(secret(3))
-    made.need(secret(2))
-    made.need(secret(3))
+    made.need(secret(3), ["a"])
+    made.need(secret(2), ["a"])
+    made.need(secret(3), ["a"])
     assert [read(made, 0.0) for _ in range(4)] == [secret(3), secret(2), secret(1), None]
+
+
+def test_pods_take_turns_so_that_one_that_needs_very_much_delays_another_by_one_read() -> None:
+    made = order()
+    for number in range(1000):
+        made.need(secret(number), ["large"])
+    assert read(made, 0.0) == secret(0)
+    made.need(secret(2000), ["small"])
+    made.need(secret(2001), ["small"])
+    made.need(secret(3000), ["smaller"])
+    turns = [read(made, 0.0) for _ in range(6)]
+    assert turns == [secret(number) for number in (1, 2000, 3000, 2, 2001, 3)]
+    assert len(made) == 996
+
+
+def test_what_several_pods_need_is_read_once_at_the_first_of_their_turns() -> None:
+    made = order()
+    for number in range(3):
+        made.need(secret(number), ["large"])
+    made.need(secret(2), ["large", "small"])
+    assert [read(made, 0.0) for _ in range(4)] == [secret(0), secret(2), secret(1), None]
+
+
+def test_what_is_forgotten_takes_no_turn_and_what_is_needed_during_its_read_is_read_again() -> None:
+    made = order()
+    for number in range(4):
+        made.need(secret(number), [f"pod{number % 2}"])
+    for number in (0, 1, 3):
+        made.forget(secret(number))
+    assert made.take(0.0, 0.0) == secret(2)
+    made.need(secret(2), ["pod0"])
+    made.forget(secret(2))
+    made.done(secret(2))
+    assert (made.take(0.0, 0.0), made.next_at(0.0), len(made)) == (None, None, 0)
 
 
 def test_one_read_of_an_object_is_under_way_at_a_time() -> None:
     made = order()
-    made.need(secret(1))
+    made.need(secret(1), ["a"])
     assert made.take(0.0, 0.0) == secret(1)
-    made.need(secret(1))
+    made.need(secret(1), ["a"])
     assert (made.take(0.0, 0.0), made.next_at(0.0), len(made)) == (None, None, 2)
     made.done(secret(1))
     assert made.take(0.0, 0.0) == secret(1)
@@ -62,14 +96,14 @@ def test_a_round_takes_as_long_as_the_pace_says_where_there_is_much_to_refresh()
 def test_an_object_that_was_read_for_a_request_is_not_refreshed_soon() -> None:
     made = order(1, 2)
     read(made, 0.0), read(made, 0.5)
-    made.need(secret(2))
+    made.need(secret(2), ["a"])
     assert read(made, 20.0) == secret(2)
     assert [read(made, 30.5), read(made, 49.9), read(made, 50.0)] == [secret(1), None, secret(2)]
 
 
 def test_what_is_forgotten_or_not_to_be_refreshed_is_not_read() -> None:
     made = order(1, 2)
-    made.need(secret(1))
+    made.need(secret(1), ["a"])
     made.forget(secret(1))
     made.refresh(secret(2), wanted=False)
     assert (read(made, 0.0), made.next_at(0.0), len(made)) == (None, None, 0)

@@ -54,12 +54,12 @@ def test_a_reference_is_needed_until_the_last_pod_gives_it_up() -> None:
     assert counts.register("a", {secret("x"): False, secret("y"): False}) == ([secret("x"), secret("y")], [])
     assert counts.register("a", {secret("x"): False, secret("y"): False}) == ([], []), "nothing is new"
     assert counts.register("b", {secret("x"): False}) == ([secret("x")], [])
-    assert not counts.is_shown(secret("x"))
+    assert set(counts.pods(secret("x"))) == {"a", "b"} and not counts.is_shown(secret("x"))
     assert counts.register("b", {secret("x"): True}) == ([secret("x")], []), "a volume shows it now"
     assert counts.is_shown(secret("x"))
     assert counts.register("a", {}) == ([], [secret("y")])
     assert counts.unregister("b") == [secret("x")]
-    assert counts.unregister("b") == []
+    assert counts.unregister("b") == [] and not list(counts.pods(secret("x")))
     assert secret("x") not in counts and not counts.is_shown(secret("x")) and not counts.references
 
 
