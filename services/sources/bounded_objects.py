@@ -1,6 +1,7 @@
 """The strategy Watch, bounded: so many open watches for Secrets and ConfigMaps, and spread reads for the rest."""
 
 import logging
+from collections import OrderedDict
 
 from bus.messages.sources import FoundObject
 from services.sources.fetched_objects import FetchedObjects
@@ -16,38 +17,42 @@ WATCHED_AT_MOST = 100
 
 
 class BoundedObjects:
-    """An `ObjectStore`. Who comes first is watched; where a watch becomes free, the longest known of the others is.
-    Objects that need no watch, because they are immutable or are not read any more, take no other's place."""
+    """An `ObjectStore`. Who comes first is watched; where a watch becomes free, one of the others is, but only while no
+    read of it waits: whoever waits for a read gets its answer. Objects that need no watch, because they are immutable
+    or are not read any more, take no other's place."""
 
     def __init__(self, watched: WatchedObjects, fetched: FetchedObjects) -> None:
         self._watched, self._fetched = watched, fetched
-        self._watched.on_free = self._promote
-        self._rest: dict[Reference, None] = {}  # in the order in which they came
+        self._watched.on_free, self._fetched.on_idle = self._promote, self._was_read
+        self._rest: set[Reference] = set()
+        # Of the rest those to watch next. One that is being read at its turn, or is immutable, is taken out of it: it
+        # comes back after its read, or with the next pod that names it.
+        self._next: OrderedDict[Reference, None] = OrderedDict()
         self._said = False
 
     def register(self, reference: Reference) -> None:
         """Watch it, or read it now and then."""
         if reference in self._watched:
-            if self._watched.is_open(reference) or self._has_room or self._watched.is_immutable(reference):
+            if not self._yields(reference):
                 self._watched.register(reference)
-                return
-            self._watched.unregister(reference)  # its watch was idle and closed, and others have its place
         elif reference not in self._rest and self._has_room:
             self._watched.register(reference)
-            return
-        self._read(reference)
+        else:
+            self._read(reference)
 
-    def unregister(self, reference: Reference) -> None:
-        """Forget it; another one may be watched instead."""
-        self._rest.pop(reference, None)
-        self._fetched.unregister(reference)
-        self._watched.unregister(reference)
-        self._promote()
+    def unregister(self, *references: Reference) -> None:
+        """Forget them; others may be watched instead."""
+        for reference in references:
+            self._rest.discard(reference)
+            self._next.pop(reference, None)
+        self._fetched.unregister(*references)
+        for reference in references:  # last: each watch that ends is taken by one that stays
+            self._watched.unregister(reference)
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
         """The object by the way it is kept."""
         if reference in self._watched and not fresh:
-            self.register(reference)  # an idle one is watched again, or read
+            self._yields(reference)
         if reference in self._rest:
             return await self._fetched.get(reference, fresh=fresh)
         return await self._watched.get(reference, fresh=fresh)
@@ -62,13 +67,21 @@ class BoundedObjects:
 
     async def close(self) -> None:
         """Stop every watch and every read."""
-        self._watched.on_free = lambda: None
+        self._watched.on_free, self._fetched.on_idle = lambda: None, lambda _: None
         await self._watched.close()
         await self._fetched.close()
 
     @property
     def _has_room(self) -> bool:
         return self._watched.open < WATCHED_AT_MOST
+
+    def _yields(self, reference: Reference) -> bool:
+        """Whether its watch was idle and closed, and others have its place: it is read from now on."""
+        if self._watched.is_open(reference) or self._has_room or self._watched.is_immutable(reference):
+            return False
+        self._watched.unregister(reference)
+        self._read(reference)
+        return True
 
     def _read(self, reference: Reference) -> None:
         if not self._said:
@@ -78,15 +91,22 @@ class BoundedObjects:
                 "again now and then, so that their changes show later",
                 WATCHED_AT_MOST,
             )
-        self._rest[reference] = None
+        self._rest.add(reference)
+        self._next.setdefault(reference)
         self._fetched.register(reference)
+
+    def _was_read(self, reference: Reference) -> None:
+        if not self._fetched.is_immutable(reference):
+            self._next.setdefault(reference)
+            self._promote()
 
     def _promote(self) -> None:
         """Watch what can be watched now."""
-        while self._has_room:
-            reference = next((each for each in self._rest if not self._fetched.is_immutable(each)), None)
-            if reference is None:
-                return
-            del self._rest[reference]
+        while self._has_room and self._next:
+            reference, _ = self._next.popitem(last=False)
+            if self._fetched.is_being_read(reference) or self._fetched.is_immutable(reference):
+                continue
+            read = self._fetched.known(reference)
+            self._rest.discard(reference)
             self._fetched.unregister(reference)
-            self._watched.register(reference)
+            self._watched.register(reference, read)

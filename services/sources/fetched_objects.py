@@ -68,6 +68,7 @@ class FetchedObjects:
         self._refreshes = refreshing.a_second > 0
         self._order = ReadOrder(refreshing.a_second, refreshing.period)
         self._kept: dict[Reference, _Kept] = {}
+        self.on_idle: Callable[[Reference], None] = lambda _: None  # it was read, and no further read of it waits
         self._held_until = float("-inf")  # the API server asked for fewer requests
         self._wake = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
@@ -80,8 +81,12 @@ class FetchedObjects:
         self._order.refresh(reference, wanted=self._is_shown(reference))
         self._turn()
 
-    def unregister(self, reference: Reference) -> None:
-        """Forget the object, and whatever waits for it."""
+    def unregister(self, *references: Reference) -> None:
+        """Forget the objects, and whatever waits for them."""
+        for reference in references:
+            self._forget(reference)
+
+    def _forget(self, reference: Reference) -> None:
         self._order.forget(reference)
         kept = self._kept.pop(reference, None)
         if kept is None:
@@ -119,6 +124,16 @@ class FetchedObjects:
     def is_immutable(self, reference: Reference) -> bool:
         """It was read, and can never change."""
         return reference in self._kept and self._kept[reference].known.immutable
+
+    def is_being_read(self, reference: Reference) -> bool:
+        """A read of it waits for its turn or for its answer."""
+        kept = self._kept[reference]
+        return kept.waiting is not None or kept.sent is not None
+
+    def known(self, reference: Reference) -> Object | None:
+        """The object that a request would be answered with at once, if there is one."""
+        known = self._kept[reference].known
+        return known.object if self._will_do(reference, known) else None
 
     @property
     def waiting(self) -> int:
@@ -198,8 +213,11 @@ class FetchedObjects:
                 if found is None:  # put off
                     kept.waiting = _joined(kept.waiting, answer)
                     self._order.need(reference, self._pods(reference))
-                elif not answer.done():
-                    answer.set_result(found)
+                else:
+                    if not answer.done():
+                        answer.set_result(found)
+                    if kept.waiting is None:
+                        self.on_idle(reference)
             self._wake.set()
 
     async def _ask(self, reference: Reference, kept: _Kept) -> FoundObject | None:

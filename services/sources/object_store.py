@@ -19,8 +19,8 @@ class ObjectStore(Protocol):
         """A pod that names the object came or changed."""
         ...
 
-    def unregister(self, reference: Reference) -> None:
-        """No pod names the object any more."""
+    def unregister(self, *references: Reference) -> None:
+        """No pod names the objects any more."""
         ...
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:

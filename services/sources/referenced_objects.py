@@ -65,8 +65,8 @@ class ReferencedObjects:
                 unneeded = self._counts.unregister(uid)
             case _:
                 return
+        self._store.unregister(*unneeded)
         for reference in unneeded:
-            self._store.unregister(reference)
             self._stream.delete(reference.key, "no pod names it")
             self._settled(reference)
 

@@ -31,10 +31,17 @@ class _Watched:
     """One object and, unless it rests, its watch."""
 
     def __init__(
-        self, api: ApiServer, reference: Reference, changed: Changed, failed: Failed, opened: Callable[[bool], None]
+        self,
+        api: ApiServer,
+        reference: Reference,
+        changed: Changed,
+        failed: Failed,
+        opened: Callable[[bool], None],
+        read: Object | None,
     ) -> None:
         self._api, self.reference, self._changed, self._failed = api, reference, changed, failed
         self._opened = opened  # called with True when a watch begins, and with False when it is closed
+        self.read = read  # the object as it was read before there was a watch, until the watch has brought it
         self.object: Object | None = None
         self.read_at = api.clock.monotonic()
         self._running: asyncio.Task[None] | None = None
@@ -73,6 +80,7 @@ class _Watched:
 
     def stop(self) -> None:
         """Stop watching; what is known must be read anew, unless it is immutable."""
+        self.read = None
         if self._running is not None:
             self._running.cancel()
             self._running = None
@@ -93,7 +101,7 @@ class _Watched:
         self._take(None if kind == "DELETED" else item)
 
     def _take(self, obj: Object | None) -> None:
-        self.object = obj
+        self.object, self.read = obj, None
         self._changed(self.reference, metadata_text(obj, "resourceVersion"))
         if self.immutable:
             self.synced.set()
@@ -127,11 +135,14 @@ class WatchedObjects:
         self.open = 0  # watches
         self.on_free: Callable[[], None] = lambda: None  # a watch was closed
 
-    def register(self, reference: Reference) -> None:
-        """Watch it, if that is not done yet."""
+    def register(self, reference: Reference, read: Object | None = None) -> None:
+        """Watch it, if that is not done yet; until the watch has brought the object, `read` is the answer. A pod that
+        comes meanwhile may rely on something newer, and waits for the watch."""
         if reference not in self._watched:
-            self._watched[reference] = _Watched(self._api, reference, self._changed, self._failed, self._opened)
-        elif self._is_shown(reference):
+            self._watched[reference] = _Watched(self._api, reference, self._changed, self._failed, self._opened, read)
+            return
+        self._watched[reference].read = None
+        if self._is_shown(reference):
             self._watched[reference].start()
 
     def is_open(self, reference: Reference) -> bool:
@@ -155,6 +166,8 @@ class WatchedObjects:
             path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
             return await live_read(self._api, self._api.clients.objects, path, may_lag=True)
         watched.start()
+        if watched.read is not None:
+            return FoundObject(object=watched.read)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SYNC):
                 await watched.synced.wait()

@@ -41,6 +41,7 @@ class Volumes:
             if found.object is not None:
                 self.mounted.add(name)
             else:
+                assert "not registered" not in found.error
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, 122.0)
 
