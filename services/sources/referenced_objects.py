@@ -1,6 +1,7 @@
 """Secrets and ConfigMaps that pods of this node name: who may read them, by which strategy, and which changed."""
 
 import asyncio
+from itertools import islice
 
 from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject
@@ -14,7 +15,7 @@ from services.sources.node_watch import NodeWatch
 from services.sources.object_store import ObjectStore, not_registered
 from services.sources.watched_objects import WatchedObjects
 from shared.config.effective import EffectiveConfig
-from shared.podspec.references import Reference, referenced_objects
+from shared.podspec.references import MOST_REFERENCES, Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
 # What is not watched, but shown in volumes, is read again each period, or more rarely where the Node's annotation says
@@ -58,7 +59,9 @@ class ReferencedObjects:
         """A pod from the API is about to be published, or taken away."""
         match change:
             case Wanted(desired):
-                new, unneeded = self._counts.register(desired.uid, referenced_objects(desired.pod))
+                # A pod that names more is rejected, unless what is too much came with debug containers.
+                references = dict(islice(referenced_objects(desired.pod).items(), MOST_REFERENCES))
+                new, unneeded = self._counts.register(desired.uid, references)
                 for reference in new:
                     self._store.register(reference)
             case Removed(uid):

@@ -7,6 +7,8 @@ from typing import Any
 from shared.model.objects import Object
 from shared.podspec.resources import main_containers
 
+MOST_REFERENCES = 2_000  # different Secrets and ConfigMaps of one pod
+
 # Volume types whose credentials are a Secret: type -> field of the reference (secretName is a bare name).
 _SECRET_FIELDS = {
     "azureFile": "secretName",
@@ -54,10 +56,11 @@ class Reference:
 
 def referenced_objects(pod: Object) -> dict[Reference, bool]:
     """The Secrets and ConfigMaps of a pod whose known fields have the right types (reference volumes.md 20). True: a
-    volume shows the object's content, so that its changes matter for as long as the pod runs."""
+    volume shows the object's content, so that its changes matter for as long as the pod runs. Last come those of debug
+    containers alone, which are added to a pod that runs."""
     spec, space = pod.get("spec") or {}, str((pod.get("metadata") or {}).get("namespace") or "")
     named = [("Secret", reference.get("name"), False) for reference in spec.get("imagePullSecrets") or ()]
-    for container in [*main_containers(pod), *(spec.get("ephemeralContainers") or ())]:
+    for container in main_containers(pod):
         named += _environment(container)
     for volume in spec.get("volumes") or ():
         for kind, field in _SECRET_FIELDS.items():
@@ -67,6 +70,8 @@ def referenced_objects(pod: Object) -> dict[Reference, bool]:
             named.append(("ConfigMap", (source.get("configMap") or {}).get("name"), True))
         for source in _sources(volume)[1:]:
             named.append(("Secret", (source.get("secret") or {}).get("name"), True))
+    for container in spec.get("ephemeralContainers") or ():
+        named += _environment(container)
     found: dict[Reference, bool] = {}
     for kind, name, shown in named:
         if isinstance(name, str) and name:

@@ -13,6 +13,7 @@ from services.podsync.core.sysctls import refusal
 from services.podsync.core.taints import tolerates
 from shared.model.objects import Object, annotations
 from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.references import MOST_REFERENCES, referenced_objects
 from shared.podspec.static_pod import is_critical
 
 MOST_CONTAINERS = 500  # of all kinds together
@@ -48,13 +49,14 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
 
 
 def _size(pod: Object) -> Verdict:
-    """The status of a pod names each of its containers and is made anew at each of its events: what the API server
-    takes would hold up every other pod."""
+    """The status of a pod names each of its containers and is made anew at each of its events, and each Secret and
+    ConfigMap is read: what the API server takes would hold up every other pod."""
     spec = pod.get("spec") or {}
     containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
     for count, most, what in (
         (containers, MOST_CONTAINERS, "containers"),
         (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
+        (len(referenced_objects(pod)), MOST_REFERENCES, "Secrets and ConfigMaps"),
     ):
         if count > most:
             text = (

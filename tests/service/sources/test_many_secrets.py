@@ -8,7 +8,7 @@ import pytest
 
 from bus.interface import NoAnswerError
 from bus.messages.sources import FoundObject, GetObject
-from services.sources import bounded_objects
+from services.sources import bounded_objects, referenced_objects
 from shared.kube import paths
 from shared.kube.interface import LONGEST_RETRY_AFTER
 from tests.fakes.virtual_time import on_virtual_time
@@ -126,6 +126,20 @@ async def test_reads_that_no_pod_needs_any_more_are_given_up(tmp_path: Path, mon
         assert (await node.ask("Secret", "new")).object is not None
         await node.pass_time(20.0)
         assert reads(node) - before == 1
+
+
+@on_virtual_time
+async def test_of_a_pod_that_names_too_many_secrets_no_more_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_AT_MOST", 0)
+    monkeypatch.setattr(referenced_objects, "MOST_REFERENCES", 5)
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(showing("web", *NAMES[:20]), NODE)
+        await node.start()
+        await node.pass_time(60.0)
+        asked = {path.rpartition("/")[2] for _, path in node.api.requests if path.startswith(f"{SECRETS}/")}
+        assert asked == set(NAMES[:5])
 
 
 @on_virtual_time

@@ -9,6 +9,7 @@ from services.podsync.adapters.pull_credentials import MOST_SECRETS
 from services.podsync.core import admission, container_mounts, docker_config, images
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
+from shared.podspec.references import MOST_REFERENCES
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 
@@ -18,6 +19,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
     [
         ("containers of a pod, of all kinds", admission.MOST_CONTAINERS),
         ("volumes of a pod", admission.MOST_VOLUMES),
+        ("Secrets and ConfigMaps that a pod names", MOST_REFERENCES),
         ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
         ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
         ("environment files (fileKeyRef) of a container", env_files.MOST_FILES),

@@ -255,3 +255,12 @@ def test_a_pod_of_very_many_volumes_is_refused() -> None:
     assert verdict(pod).reason == ""
     pod["spec"]["volumes"].append({"name": "more", "emptyDir": {}})
     assert "1001 volumes in one pod, at most 1000 run here" in verdict(pod).message
+
+
+def test_a_pod_that_names_very_many_secrets_is_refused() -> None:
+    sources = [{"secret": {"name": f"s{n}"}} for n in range(2_000)]
+    pod = a_pod(volumes=[{"name": "v", "projected": {"sources": [*sources, *sources]}}])
+    assert verdict(pod).reason == ""
+    sources.append({"configMap": {"name": "s0"}})
+    pod["spec"]["volumes"] = [{"name": "v", "projected": {"sources": sources}}]
+    assert "2001 Secrets and ConfigMaps in one pod, at most 2000 run here" in verdict(pod).message

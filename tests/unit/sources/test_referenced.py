@@ -38,6 +38,7 @@ def test_references_are_found_wherever_a_pod_may_have_them() -> None:
     spec = {"imagePullSecrets": [{"name": "s-pull"}, {}], "containers": [container], "volumes": volumes}
     debug = {"name": "d", "envFrom": [{"secretRef": {"name": "s-debug"}}, 7], "env": "odd"}
     found = referenced_objects({"metadata": {"namespace": "ns"}, "spec": spec | {"ephemeralContainers": [debug]}})
+    assert list(found)[-1] == secret("s-debug"), "what debug containers add takes no other object's place"
     unseen = ["s-env", "s-from", "s-csi", "s-azure", "s-pull", "s-debug"]
     assert {reference for reference, shown in found.items() if not shown} == {
         *map(secret, unseen),
