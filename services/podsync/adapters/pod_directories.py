@@ -87,9 +87,7 @@ class PodDirectories:
         if not Path(log_path).exists():
             return
         self.log_links.mkdir(mode=0o755, parents=True, exist_ok=True)
-        tail = f"{container}-{container_id}.log"
-        head = f"{pod}_{namespace}_"[: _LONGEST_NAME - len(tail)]
-        link = self.log_links / f"{head}{tail}"
+        link = self._link(namespace, pod, container, container_id)
         try:
             link.symlink_to(log_path)
         except FileExistsError:
@@ -97,15 +95,19 @@ class PodDirectories:
         except OSError as error:
             log.warning("cannot make the log link %s: %s", link, error.strerror)
 
-    def remove_container_logs(self, container_id: str, log_path: str) -> None:
-        """Delete a removed container's log files and its symlink."""
+    def _link(self, namespace: str, pod: str, container: str, container_id: str) -> Path:
+        tail = f"{container}-{container_id}.log"
+        head = f"{pod}_{namespace}_"[: _LONGEST_NAME - len(tail)]
+        return self.log_links / f"{head}{tail}"
+
+    def remove_container_logs(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
+        """Delete a removed container's log files and the symlink that `link_log` made, without a look at other links;
+        the clean-up of logs finds one of another name."""
         if log_path:
             path = Path(log_path)
             for file in path.parent.glob(path.name + "*"):
                 file.unlink(missing_ok=True)
-        if container_id and self.log_links.is_dir():
-            for link in self.log_links.glob(f"*-{container_id}.log"):
-                link.unlink(missing_ok=True)
+        self._link(namespace, pod, container, container_id).unlink(missing_ok=True)
 
     def remove_pod_logs(self, namespace: str, name: str, uid: str) -> None:
         """Delete the pod's log directory and every symlink into it."""

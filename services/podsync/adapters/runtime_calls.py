@@ -151,7 +151,7 @@ class RuntimeCalls(Outside):
                 if len(found) == len(call.containers):
                     return replace(done, containers=found)
             case RemoveContainers():
-                await stopping.remove_containers(self, call)
+                await stopping.remove_containers(self, call, view)
             case RemoveSandboxes():
                 await stopping.remove_sandboxes(self, call)
             case _:

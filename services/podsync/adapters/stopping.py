@@ -157,15 +157,16 @@ async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -
         raise failures[0]
 
 
-async def remove_containers(outside: Outside, call: RemoveContainers) -> None:
+async def remove_containers(outside: Outside, call: RemoveContainers, view: PodView) -> None:
     """Each with its logs, unless they are to stay. Raises the first RuntimeCallError."""
 
-    async def remove(container_id: str, log_path: str) -> None:
+    async def remove(container_id: str, name: str, log_path: str) -> None:
         await unless_absent(outside.runtime.remove_container(container_id))
         if not call.keep_logs:
-            await asyncio.to_thread(outside.directories.remove_container_logs, container_id, log_path)
+            of = (view.namespace, view.name, name, container_id, log_path)
+            await asyncio.to_thread(outside.directories.remove_container_logs, *of)
 
-    if failures := await _try_all(remove(container_id, log_path) for container_id, _, log_path in call.containers):
+    if failures := await _try_all(remove(*container) for container in call.containers):
         raise failures[0]
 
 

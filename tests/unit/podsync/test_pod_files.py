@@ -3,7 +3,9 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,12 +82,33 @@ def test_log_links_fit_a_file_name_and_go_with_the_container_and_the_pod(tmp_pat
     places.link_log("ns", "x" * 250, "c", "f" * 64, str(log))
     (link,) = places.log_links.iterdir()
     assert link.resolve() == log and len(link.name) == 255 and link.name.endswith(f"-c-{'f' * 64}.log"[-69:])
-    places.remove_container_logs("f" * 64, str(log))
+    places.remove_container_logs("ns", "x" * 250, "c", "f" * 64, str(log))
     assert not log.exists() and not list(places.log_links.iterdir())
     log.touch()
     places.link_log("ns", "web", "c", "a" * 64, str(log))
     places.remove_pod_logs("ns", "web", "u1")
     assert not log.parent.exists() and not list(places.log_links.iterdir())
+
+
+def test_a_removed_container_costs_no_look_at_the_links_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, listed = directories(tmp_path), list[str]()
+    places.prepare("ns", "web", "u1", ["c"])
+    log = tmp_path / "log/pods/ns_web_u1/c/0.log"
+    log.touch()
+    for number in range(20):
+        places.link_log("ns", "web", "c", f"{number:064}", str(log))
+
+    def counted(listing: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda path: listed.append(str(path)) or listing(path)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(os, "scandir", counted(os.scandir))
+    monkeypatch.setattr(os, "listdir", counted(os.listdir))
+    for number in range(19):
+        places.remove_container_logs("ns", "web", "c", f"{number:064}", "")
+    assert str(places.log_links) not in listed
+    assert [link.name for link in places.log_links.iterdir()] == [f"web_ns_c-{19:064}.log"]
 
 
 def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Path) -> None:
