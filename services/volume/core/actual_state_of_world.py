@@ -34,16 +34,35 @@ class ActualVolume:
 
 @dataclass
 class ActualStateOfWorld:
-    """Volumes by (pod UID, volume name), and the pods whose directory may be on disk."""
+    """Volumes by pod and name, and the pods whose directory may be on disk."""
 
-    volumes: dict[tuple[str, str], ActualVolume] = field(default_factory=dict)
+    _volumes: dict[str, dict[str, ActualVolume]] = field(default_factory=dict)  # pod UID -> name -> volume; none empty
     directories: set[str] = field(default_factory=set)  # pods/<uid> exists, or may
     prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
 
-    def of(self, uid: str) -> Iterator[tuple[str, ActualVolume]]:
+    def get(self, uid: str, name: str) -> ActualVolume | None:
+        """One volume of one pod; None = nothing of it is there."""
+        return self._volumes.get(uid, {}).get(name)
+
+    def put(self, uid: str, name: str, volume: ActualVolume) -> None:
+        """From now on the volume is as given."""
+        self._volumes.setdefault(uid, {})[name] = volume
+
+    def drop(self, uid: str, name: str) -> None:
+        """Nothing of the volume is there any more."""
+        volumes = self._volumes.get(uid, {})
+        volumes.pop(name, None)
+        if not volumes:
+            self._volumes.pop(uid, None)
+
+    def of(self, uid: str) -> list[tuple[str, ActualVolume]]:
         """The volumes of one pod, by name."""
-        return ((name, volume) for (owner, name), volume in list(self.volumes.items()) if owner == uid)
+        return list(self._volumes.get(uid, {}).items())
+
+    def every(self) -> Iterator[tuple[str, str, ActualVolume]]:
+        """All volumes: pod UID, name, volume."""
+        return ((uid, name, volume) for uid, volumes in self._volumes.items() for name, volume in volumes.items())
 
     def uids(self) -> set[str]:
         """Every pod of which something may be on disk."""
-        return {uid for uid, _ in self.volumes} | self.directories
+        return self._volumes.keys() | self.directories

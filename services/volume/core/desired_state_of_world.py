@@ -1,9 +1,10 @@
 """What podsync wants mounted, by pod; and whether what we know of it may be used to take something away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import AdmittedPod, PodState
+from services.volume.core.files_source import Files
 from services.volume.core.volume_source import VolumeSource
 from shared.model.objects import Object
 
@@ -32,6 +33,7 @@ class DesiredStateOfWorld:
     complete: bool = False
     stale: bool = True
     _admitted: dict[str, AdmittedPod] = field(default_factory=dict)
+    _showing: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)  # see `showing`; none empty
 
     @property
     def exhaustive(self) -> bool:
@@ -42,7 +44,7 @@ class DesiredStateOfWorld:
         """podsync says how far it is with this pod."""
         self.taken_away.discard(admitted.uid)
         self._admitted[admitted.uid] = admitted
-        self.pods[admitted.uid] = DesiredVolumes(
+        pod = DesiredVolumes(
             uid=admitted.uid,
             name=admitted.name,
             namespace=admitted.namespace,
@@ -50,6 +52,14 @@ class DesiredStateOfWorld:
             finished=admitted.finished,
             volumes={name: self.source_of(admitted.pod, name) for name in admitted.volumes},
         )
+        self._drop(admitted.uid)
+        self.pods[admitted.uid] = pod
+        for changed, volume in _shown(pod):
+            self._showing.setdefault(changed, {})[volume] = None
+
+    def showing(self, changed: str) -> list[tuple[str, str]]:
+        """The volumes, by pod UID and name, that show the object with this key in `objects.changed`."""
+        return list(self._showing.get(changed, ()))
 
     def read_again(self) -> None:
         """What `source_of` rests on beside the pods has changed."""
@@ -59,11 +69,28 @@ class DesiredStateOfWorld:
     def withdraw(self, uid: str) -> None:
         """podsync has nothing of this pod any more: by its own word while its list is complete, else by its silence."""
         self._admitted.pop(uid, None)
-        if self.pods.pop(uid, None) is not None and self.complete:
+        if self._drop(uid) and self.complete:
             self.taken_away.add(uid)
+
+    def _drop(self, uid: str) -> bool:
+        """Whether there was such a pod."""
+        pod = self.pods.pop(uid, None)
+        for changed, volume in _shown(pod) if pod is not None else ():
+            showing = self._showing[changed]
+            del showing[volume]
+            if not showing:
+                del self._showing[changed]
+        return pod is not None
 
     def heard(self, *, complete: bool, stale: bool) -> None:
         """The standing of `pods.admitted`."""
         self.complete, self.stale = complete, stale
         if not complete:
             self.taken_away.clear()
+
+
+def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The objects that each of its volumes shows, once for each volume."""
+    for name, source in pod.volumes.items():
+        if isinstance(source, Files):
+            yield from ((str(key), (pod.uid, name)) for key in source.objects)

@@ -78,12 +78,14 @@ class OperationBackoff:
     """One operation at a time per (pod, volume), and a doubling wait after failures; another operation on the same
     volume starts over. Times are seconds of one monotonic clock."""
 
-    _running: dict[tuple[str, str], Operation] = field(default_factory=dict)
+    _running: dict[str, dict[str, Operation]] = field(
+        default_factory=dict
+    )  # pod UID -> volume -> operation; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
 
     def may_start(self, operation: Operation, now: float) -> bool:
         """Nothing of this pod's volume is running and the wait is over; pod-wide operations exclude all others."""
-        running = [volume for uid, volume in self._running if uid == operation.uid]
+        running = self._running.get(operation.uid, {})
         if operation.volume in running or (running and (operation.volume == "" or "" in running)):
             return False
         attempts = self._attempts.get((operation.uid, operation.volume))
@@ -91,31 +93,37 @@ class OperationBackoff:
 
     def start(self, operation: Operation) -> None:
         """It runs from now on."""
-        self._running[operation.uid, operation.volume] = operation
+        self._running.setdefault(operation.uid, {})[operation.volume] = operation
 
     def abandoned(self, operation: Operation) -> None:
         """It was not performed; what was known of its failures stays."""
-        self._running.pop((operation.uid, operation.volume), None)
+        self._ended(operation)
 
     def running(self, uid: str, volume: str) -> Operation | None:
         """What is under way for this volume."""
-        return self._running.get((uid, volume))
+        return self._running.get(uid, {}).get(volume)
 
     def succeeded(self, operation: Operation) -> None:
         """It is done; its failures are forgotten."""
-        self._running.pop((operation.uid, operation.volume), None)
+        self._ended(operation)
         self._attempts.pop((operation.uid, operation.volume), None)
 
     def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
         """It failed; seconds until it may run again. `growing` False: it waited long enough while it was running."""
         key = (operation.uid, operation.volume)
-        self._running.pop(key, None)
+        self._ended(operation)
         kind = type(operation).__name__
         before = self._attempts.get(key)
         failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
         wait = min(FIRST_WAIT * 2.0 ** min(failures - 1, 16), LONGEST_WAIT)
         self._attempts[key] = _Attempts(kind, failures, now + wait)
         return wait
+
+    def _ended(self, operation: Operation) -> None:
+        running = self._running.get(operation.uid, {})
+        running.pop(operation.volume, None)
+        if not running:
+            self._running.pop(operation.uid, None)
 
     def hurry(self, uid: str, volume: str) -> None:
         """What it failed for may have changed: it need not wait any more."""

@@ -57,21 +57,20 @@ class Reconciler:
         self.actual.directories.add(uid)
         for volume in volumes:
             state = MountState.MOUNTED if volume.whole else MountState.UNCERTAIN
-            self.actual.volumes.setdefault(
-                (uid, volume.name),
-                ActualVolume(
+            if self.actual.get(uid, volume.name) is None:
+                found = ActualVolume(
                     state=state,
                     on_disk=volume.on_disk,
                     host_path=volume.host_path,
                     plugin=volume.plugin,
                     subpaths=volume.subpaths,
-                ),
-            )
+                )
+                self.actual.put(uid, volume.name, found)
 
     def begin_subpath(self, uid: str, volume: str) -> str:
         """A part of this volume is to be bound: where the volume is, "" = it is not mounted for a pod that wants it.
         Until `end_subpath` it is not unmounted, and from now on what is bound goes before it does."""
-        pod, shown, actual = self.desired.pods.get(uid), self.view(uid), self.actual.volumes.get((uid, volume))
+        pod, shown, actual = self.desired.pods.get(uid), self.view(uid), self.actual.get(uid, volume)
         if pod is None or pod.finished or volume not in pod.volumes or shown is None or actual is None:
             return ""
         mounted = shown.volumes[volume]
@@ -87,18 +86,16 @@ class Reconciler:
 
     def object_changed(self, changed: str, version: str) -> None:
         """An object has this version now; `changed` is its key in `objects.changed`."""
-        for uid, pod in self.desired.pods.items():
-            for name, source in pod.volumes.items():
-                if isinstance(source, Files) and changed in map(str, source.objects):
-                    self._backoff.hurry(uid, name)
-                    if self.refreshes.used((uid, name), changed) != version:
-                        self.refreshes.ask((uid, name))
+        for uid, name in self.desired.showing(changed):
+            self._backoff.hurry(uid, name)
+            if self.refreshes.used((uid, name), changed) != version:
+                self.refreshes.ask((uid, name))
 
     def refresh_all(self) -> None:
         """The safety net: every mounted volume of files is to be compared with what it comes from."""
-        for key, volume in self.actual.volumes.items():
+        for uid, name, volume in self.actual.every():
             if volume.plugin and volume.state is MountState.MOUNTED:
-                self.refreshes.ask(key)
+                self.refreshes.ask((uid, name))
 
     def found_directory(self, uid: str) -> None:
         """A later look found `pods/<uid>` on disk."""
@@ -173,11 +170,11 @@ class Reconciler:
                 self._mount_done(operation, outcome, shown="" if quiet else error)
             case UnmountVolume(uid, name):
                 if not error:
-                    self.actual.volumes.pop((uid, name), None)
+                    self.actual.drop(uid, name)
                     self.refreshes.forget((uid, name))
-                elif (uid, name) in self.actual.volumes:
-                    self.actual.volumes[uid, name].state = MountState.UNCERTAIN
-                    self.actual.volumes[uid, name].error = message(name, error, step="UnmountVolume.TearDown")
+                elif volume := self.actual.get(uid, name):
+                    volume.state = MountState.UNCERTAIN
+                    volume.error = message(name, error, step="UnmountVolume.TearDown")
             case RemovePodDirectory(uid):
                 self.actual.prepared.discard(uid)
                 if not error:
@@ -201,12 +198,12 @@ class Reconciler:
 
     def _mount_done(self, operation: MountVolume, outcome: Outcome, shown: str) -> None:
         key, source = (operation.uid, operation.volume), operation.source
-        plugin, before = source.plugin if isinstance(source, Files) else "", self.actual.volumes.get(key)
+        plugin, before = source.plugin if isinstance(source, Files) else "", self.actual.get(*key)
         if not outcome.error:
             self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
         elif usable(before, source):
             return  # what it holds stays in use
-        self.actual.volumes[key] = ActualVolume(
+        volume = ActualVolume(
             state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
             on_disk=not isinstance(source, HostPath | Image),
             host_path=outcome.host_path,
@@ -215,6 +212,7 @@ class Reconciler:
             plugin=plugin,
             subpaths=before is not None and before.subpaths,
         )
+        self.actual.put(*key, volume)
 
     def view(self, uid: str) -> MountedVolumes | None:
         """What followers are to know of this pod; None = nothing of it is mounted or wanted."""
@@ -249,7 +247,7 @@ class Reconciler:
         for name, source in desired.volumes.items():
             if isinstance(source, Refused):
                 continue
-            volume = self.actual.volumes.get((uid, name))
+            volume = self.actual.get(uid, name)
             if isinstance(source, Files):
                 if usable(volume, source) and not desired.mounting:
                     continue  # a pod that ends keeps what it has
@@ -273,9 +271,9 @@ class Reconciler:
             if volume.to_tear_down:
                 operations.append(UnmountVolume(uid, name))
             elif self._backoff.running(uid, name) is None:
-                del self.actual.volumes[uid, name]  # a hostPath has nothing to tear down
+                self.actual.drop(uid, name)  # a hostPath has nothing to tear down
         gone = desired is None or desired.finished
-        if gone and uid in self.actual.directories and not any(self.actual.of(uid)):
+        if gone and uid in self.actual.directories and not self.actual.of(uid):
             operations.append(RemovePodDirectory(uid))
         return operations
 

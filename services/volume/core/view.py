@@ -41,7 +41,7 @@ def view(
 def _wanted(
     uid: str, name: str, source: VolumeSource, actual: ActualStateOfWorld, running: OperationBackoff
 ) -> MountedVolume:
-    volume = actual.volumes.get((uid, name))
+    volume = actual.get(uid, name)
     if isinstance(source, Refused):
         return MountedVolume(state=VolumeState.ERROR, error=message(name, source.reason))
     if isinstance(running.running(uid, name), UnmountVolume):

@@ -102,7 +102,8 @@ def test_a_refresh_does_not_forget_what_is_bound() -> None:
     world.reconciler.end_subpath("u", "cfg")
     world.reconciler.refresh_all()
     world.finish_all()
-    assert world.reconciler.actual.volumes["u", "cfg"].subpaths
+    volume = world.reconciler.actual.get("u", "cfg")
+    assert volume is not None and volume.subpaths
 
 
 def test_an_image_is_mounted_without_anything_being_done() -> None:

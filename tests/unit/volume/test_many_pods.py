@@ -1,0 +1,100 @@
+"""What one pod or one object costs the reconciler does not grow with the number of the other pods."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import AdmittedPod, PodState
+from services.volume.core.files_source import Files
+from services.volume.core.operations import MountVolume
+from services.volume.core.outcome import Outcome
+from services.volume.core.volume_source import EmptyDir
+from tests.unit.volume.reconciling import World
+
+PODS = 100
+
+
+class Uid(str):
+    """A UID that counts how often it is compared with another one."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Uid.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def admit(world: World, uid: str, *, state: PodState = PodState.SYNC) -> None:
+    """A pod with a ConfigMap of its own, one that all pods show, and an emptyDir."""
+    spec: list[dict[str, Any]] = [
+        {"name": "own", "configMap": {"name": uid}},
+        {"name": "all", "configMap": {"name": "all"}},
+        {"name": "cache", "emptyDir": {}},
+    ]
+    pod = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": {"volumes": spec}}
+    volumes = () if state is PodState.FINISHED else ("own", "all", "cache")
+    world.reconciler.desired.admit(
+        AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
+    )
+
+
+def mounted_world() -> World:
+    """Every pod has its volumes."""
+    world = World()
+    for number in range(PODS):
+        admit(world, Uid(f"u{number:03}"))
+    world.finish_all()
+    assert world.started() == []
+    return world
+
+
+def test_a_changed_object_looks_only_at_the_volumes_that_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, looked_at = mounted_world(), 0
+    objects = Files.objects.fget  # type: ignore[attr-defined]
+
+    def counted(files: Files) -> object:
+        nonlocal looked_at
+        looked_at += 1
+        return objects(files)
+
+    monkeypatch.setattr(Files, "objects", property(counted))
+    for number in range(PODS):
+        world.reconciler.object_changed(f"ConfigMap/default/u{number:03}", "1")
+    world.reconciler.object_changed("ConfigMap/default/none", "1")
+    assert looked_at == 0
+    assert world.started() == ["MountVolume own"] * PODS
+
+
+def test_a_common_object_refreshes_every_pod_that_shows_it_now() -> None:
+    world = mounted_world()
+    world.reconciler.desired.withdraw("u000")
+    admit(world, "u001", state=PodState.FINISHED)
+    world.reconciler.object_changed("ConfigMap/default/all", "1")
+    refreshed = [operation.uid for operation in world.operations() if isinstance(operation, MountVolume)]
+    assert refreshed == [f"u{number:03}" for number in range(2, PODS)]
+    admit(world, "u000")
+    assert ("u000", "all") in world.reconciler.desired.showing("ConfigMap/default/all")
+
+
+def test_objects_that_no_pod_shows_any_more_are_forgotten() -> None:
+    world = mounted_world()
+    for number in range(PODS):
+        world.reconciler.desired.withdraw(f"u{number:03}")
+    assert world.reconciler.desired._showing == {}
+
+
+def test_the_volumes_and_operations_of_one_pod_are_found_without_a_look_at_the_others() -> None:
+    world = mounted_world()
+    world.reconciler.refresh_all()
+    under_way = world.operations()  # of all pods
+    Uid.compared = 0
+    uid = Uid("u042")
+    assert [name for name, _ in world.reconciler.actual.of(uid)] == ["own", "all", "cache"]
+    again = MountVolume(uid, "cache", EmptyDir())
+    assert world.reconciler._backoff.may_start(again, world.now)
+    assert Uid.compared < 10
+    for operation in under_way:
+        world.reconciler.done(operation, world.now, Outcome(host_path="/p"))
+    assert world.reconciler._backoff._running == {}
