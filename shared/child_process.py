@@ -71,7 +71,7 @@ async def process_end(process: int) -> None:
 
 
 def _start(command: Sequence[str], request: bytes, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    # A file in memory instead of a pipe: the program need not read it, and nobody waits for that.
+    # A file in memory instead of a pipe: the program need not read it, and the caller need not wait for that.
     with os.fdopen(os.memfd_create("request"), "w+b", buffering=0) as given:
         given.write(request)
         given.seek(0)

@@ -1,6 +1,6 @@
-"""Pods whose handling failed by a mistake of ours: when each is tried again, what is logged, what the beat reports.
+"""Pods whose handling failed by a programming error: when each is tried again, what is logged, what the beat reports.
 
-Pure. A mistake costs its pod a wait that doubles, and no other pod anything. Times are seconds of one monotonic clock.
+Pure. An error costs its pod a wait that doubles, and no other pod anything. Times are seconds of one monotonic clock.
 """
 
 from collections.abc import Container
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 FIRST_WAIT = 1.0  # seconds
 LONGEST_WAIT = 122.0
-LOGGED_AGAIN = 600.0  # seconds until the traceback of the same mistake is logged again
+LOGGED_AGAIN = 600.0  # seconds until the traceback of the same error is logged again
 _SHOWN = 5  # pods that the one line names
 
 

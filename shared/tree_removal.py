@@ -12,7 +12,7 @@ from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REMEMBERED = 4096  # names of moved directories kept in memory; the others are found when the top is read again
-_PASSES = 16  # over one directory that is never empty afterwards: somebody fills it
+_PASSES = 16  # over one directory that is never empty afterwards: another process fills it
 
 
 @dataclass

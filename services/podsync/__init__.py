@@ -15,13 +15,13 @@ for tokens of service accounts; volume for subpaths.
 
 Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
 came to, attempts, back-offs, hooks owed or begun, status), the boot counter, the time of the last pressure
-transitions, a bounded story per pod (not a truth, only told), the records of image pulls (`image_manager/`) and user
-namespaces (`pods/<uid>/userns`).
+transitions, a bounded story per pod (for `bulkhead explain` alone), the records of image pulls (`image_manager/`) and
+user namespaces (`pods/<uid>/userns`).
 
 On restart: reads the checkpoint, publishes what it has taken on, looks at each pod in the runtime before it shows a
-status or does anything to it, and goes on with the next step; a call of the earlier life may have happened or not, and
-the look tells. A postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short stays
-undone, but a sleep goes on for the rest of its time. Nothing is killed as an orphan before the sources are complete,
-but for a pod whose source lists another of its name. A static pod that was rejected is judged again when supervisord
-has been started since, not when podsync alone was.
+status or does anything to it, and goes on with the next step; a call of the earlier process may have happened or not,
+and the look shows it. A postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short
+stays undone, but a sleep goes on for the rest of its time. Nothing is killed as an orphan before the sources are
+complete, but for a pod whose source lists another of its name. A static pod that was rejected is admitted or rejected
+anew when supervisord has been started since, not when podsync alone was.
 """

@@ -33,7 +33,7 @@ from shared.model.runtime import RuntimePod
 
 class News:
     """All followings of the service. `all_told` is called once, when `pods.desired` and `runtime.pods` are complete and
-    the runtime's features, by which new pods are judged, are known;
+    the runtime's features, on which admission depends, are known;
     `node_observed` judges what pleg saw of the node and returns the pressure conditions that are True."""
 
     def __init__(

@@ -27,8 +27,8 @@ On restart
     Listeners are back as soon as the process is; open streams end and clients reconnect. Where the process is replaced
     by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. A stream
     once open needs no other process of ours: it survives the kill of any but this one. Answers are made from the
-    streams' snapshots; when another service restarts, its last known state keeps being shown until it speaks again. A
-    check of `/healthz` that depends on another service has 30 s to hear of it before it fails.
+    streams' snapshots; when another service restarts, its last known state is shown until its streams are
+    complete again. A check of `/healthz` that depends on another service fails only after 30 s without a beat of it.
 
 Clients that are not authorized cost little: they have few connections (`core/connections.py`), of which an old one ends
 for a new one; a head has 10 s, 200 fields and 1 MiB, and what such clients have sent is bounded together. A token over

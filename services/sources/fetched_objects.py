@@ -45,7 +45,7 @@ class _Kept:
 class Refreshing:
     """Objects in volumes are read by themselves: at most so many `a_second`, each at most every `period` seconds."""
 
-    a_second: float = 0.0  # 0 = nothing is read before somebody asks for it
+    a_second: float = 0.0  # 0 = nothing is read before it is requested
     period: float = 0.0
 
 

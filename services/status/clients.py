@@ -18,7 +18,7 @@ class Clients:
     kube: ApiClient  # pods and mirror pods: kubeAPIQPS and kubeAPIBurst
     tokens: ApiClient  # tokens of service accounts
     reviews: ApiClient  # what a user may do: a rate limit of its own, by kubeAPIQPS and kubeAPIBurst
-    token_reviews: ApiClient  # whose a bearer token is: anybody who reaches the server's port may ask
+    token_reviews: ApiClient  # whose a bearer token is: every client of the server's port can cause one
     events: ApiClient  # Events: eventRecordQPS and eventBurst
 
     async def close(self) -> None:

@@ -192,7 +192,7 @@ class Operations:
         return done.event
 
     def _note(self, operation: Operation, error: Exception) -> None:
-        """A mistake of ours."""
+        """A programming error."""
         if self._failures.failed(operation.uid, _what(operation), error, self._clock.monotonic()):
             _log.error("%s failed unexpectedly", _name(operation), exc_info=error)
 

@@ -103,7 +103,7 @@ class Volume:
         return source
 
     def _note(self, uid: str, what: str, error: Exception) -> None:
-        """A mistake of ours costs this pod a retry."""
+        """A programming error costs this pod a retry."""
         if self._failures.failed(uid, what, error, self._clock.monotonic()):
             _log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
 
@@ -208,7 +208,7 @@ class Volume:
         self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
 
     def _reconcile_pod(self, uid: str, now: float) -> None:
-        """A mistake of ours in it is tried again, and costs the other pods nothing."""
+        """A programming error in it leads to a retry, and costs the other pods nothing."""
         try:
             for operation in self._reconciler.operations(uid, now):
                 self._operations.start(operation)

@@ -84,8 +84,8 @@ class Lane:
 
 
 class Lanes:
-    """All lanes of the process. What waits in a lane, and each call, is work with a deadline: a lane that stands still
-    though nothing outside is waited for is a hang of the process."""
+    """All lanes of the process. What waits in a lane, and each call, is work with a deadline: a lane without
+    progress that waits for nothing outside is a hang of the process."""
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ class Admissions:
         self.supplemental_groups_policy = False
 
     def on_listed(self, record: PodRecord, now: float, *, first: bool) -> list[PodRecord]:
-        """A source lists the pod (`first`: this process had not heard of it): judges it, and the pods whose verdicts
-        waited for that. Returns the records that changed."""
+        """A source lists the pod (`first`: for the first time in this process). Admits or rejects it, and the pods
+        whose verdicts waited for that. Returns the records that changed."""
         if first and self._doubted:
             self._doubted = False
             return self.judge_waiting(now)
@@ -41,11 +41,11 @@ class Admissions:
 
     def _may_judge(self, record: PodRecord) -> bool:
         """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
-        the Node, for it may be the API server (F29)."""
+        the Node: it may be the API server itself."""
         return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
 
     def judge_waiting(self, now: float) -> list[PodRecord]:
-        """Judge the pods that waited for a fact, the oldest first."""
+        """Admit or reject the pods that waited for a fact, the oldest first."""
         waiting = [
             record
             for record in self._pods.at_work()
@@ -58,7 +58,7 @@ class Admissions:
 
     def judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
         """Admission's verdict, given once and saved with the record; returns the pods preempted for this one. Leaves
-        the pod as it is, to be judged again later, while the verdict may change with facts yet to come."""
+        the pod without a verdict while that may change with facts that are not known yet."""
         view = node_view(
             node,
             self._facts,
@@ -100,8 +100,8 @@ class Admissions:
         return not self.sources_complete and (not record.deleted or record.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
-        """At a new start of the agent the static pods it rejected are to be judged again; the verdict on a pod of the
-        API server is final, for its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
+        """At a new start of the agent its rejected static pods are admitted or rejected anew; the verdict on a pod of
+        the API server is final, as its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
         for record in list(self._pods.by_uid.values()):
             if record.rejected and record.is_static and not record.deleted and record.judged_in != self._agent_start:
                 again = from_desired(record.uid, record.source, record.pod)

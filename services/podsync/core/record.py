@@ -72,10 +72,8 @@ class PodRecord:
     rejected_message: str = ""
     victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
     ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
-    refused_resize: dict[str, int] = field(
-        default_factory=dict
-    )  # other resources are wanted than those in `pod`, which
-    # are the allocated ones: the `generation` that wants them; {} = none are
+    # The source lists other resources than the allocated ones in `pod`: the `generation` that does; {} = it does not.
+    refused_resize: dict[str, int] = field(default_factory=dict)
     outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
     start_time: str = ""  # status.startTime
     terminating_since: float = 0.0  # steady seconds
@@ -87,8 +85,8 @@ class PodRecord:
     planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
     starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
     # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
-    replacing: dict[str, str] = field(default_factory=dict)  # container -> instance killed so that another one starts;
-    # it goes when that start is over
+    # Container -> instance killed so that another one starts; the entry goes when that start is over.
+    replacing: dict[str, str] = field(default_factory=dict)
     held_back: dict[str, str] = field(default_factory=dict)  # the same, where that one did not start with the kill: the
     # kill counts for the crash-loop back-off like any other end
     hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
@@ -142,7 +140,7 @@ class PodRecord:
     _instances: tuple[tuple[Container, ...], dict[str, list[Container]]] | None = None  # of this observation
     saved: dict[str, Any] = field(default_factory=dict)
     published_status: Status = field(default_factory=dict)
-    published_ids: tuple[str, ...] = ()  # of the running instances, told with it: one may not be shown yet
+    published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
     admitted: AdmittedPod | None = None
 
     @property
@@ -268,7 +266,8 @@ class PodRecord:
         return (self.source, self.pod, self.refused_resize, self._said_by_others()) != before
 
     def _as_allocated(self, wanted: Pod) -> Pod:
-        """With the resources the pod was admitted with. That others are wanted is shown, and told once a generation."""
+        """`wanted` with the resources the pod was admitted with. That the source lists others is shown in the status,
+        and is an Event once for each generation."""
         if not self.pod or self.rejected or not (self.judged or self.refused_resize):
             return wanted
         allocated = with_allocated_resources(wanted, self.pod)

@@ -53,7 +53,7 @@ class Gate:
         for question in asked:
             try:
                 if await self._authorize(question, address):
-                    # What anybody may ask does not make a connection one of those that stay.
+                    # A request that is allowed without credentials does not make its connection an authorized one.
                     taken = user is ANONYMOUS or authorize(request)
                     return None if taken else plain(503, "too many connections\n")
             except ReviewError as error:

@@ -22,9 +22,7 @@ LONGEST = 4 * 3600.0  # seconds for a request to be read and answered; upgrades 
 HEAD = (1 << 20) + 4096  # bytes of a request's line and headers, 4 KiB on top as in Go; one read may go beyond
 FIELDS = 200  # header fields
 _FIELD_COST = 300  # bytes that a parsed field takes beside its text
-_RECEIVED = (
-    1 << 20
-)  # bytes that the kernel takes of an authorized client before they are read; it has a limit of its own
+_RECEIVED = 1 << 20  # bytes of an authorized client that the kernel buffers; the kernel has a limit of its own
 _SO_BUF_LOCK = 72  # of Linux; 0 = the kernel may change the size again, as it does where no size was set
 _AHEAD = 2  # requests parsed before they are begun
 _BODY = 4 << 10  # bytes of a body read ahead; no handler reads one

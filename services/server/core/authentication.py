@@ -26,7 +26,7 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 def certificate_user(subject: Subject, sha256: str) -> User | None:
     """The user a verified client certificate names: CN, O as groups; `sha256` = hex of the certificate's digest.
-    None without a CN: such a certificate authenticates nobody, whatever its groups."""
+    None without a CN: such a certificate names no user, whatever its groups."""
     attributes = [pair for rdn in subject for pair in rdn]
     names = [value for key, value in attributes if key == "commonName"]
     if not names or not names[-1]:

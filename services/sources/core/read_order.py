@@ -101,5 +101,5 @@ class ReadOrder:
         oldest = next(iter(self._read_at.items()), None)
         if oldest is None or oldest[0] in self._reading:
             return None
-        # Not a whole `period` after its last read: where the rate is what bounds it, the round begins at once.
+        # Not `period` after the object's last read: where the rate is the bound, the next round begins at once.
         return max(oldest[1] + max(self.shortest_period, time_to_live), self._next_refresh)

@@ -19,7 +19,7 @@ def set_capacity(
     """Write both lists over what is there. Foreign capacity stays.
 
     Foreign allocatable is the capacity where there is none yet, or where it still is one of the amounts in `given`,
-    which this agent set; what anybody else set is never raised. `devices`, the resources that the device plugin
+    which this agent set; what others set is never raised. `devices`, the resources that the device plugin
     checkpoint names, are 0 in both lists: no device plugin has registered with this agent.
     """
     capacity = {**quantities(status, "capacity"), **dict.fromkeys(devices, "0"), **resources.capacity}

@@ -108,7 +108,7 @@ class Threads:
     def _returned_late(self, place: _Place) -> None:
         assert place.running is not None
         if not place.running.cancelled():
-            place.running.exception()  # nobody waits for it any more
+            place.running.exception()  # retrieved, or asyncio would log it: its caller has gone
         self._give_back(place)
         place.late()
 
@@ -135,7 +135,7 @@ class Turn:
         removed: Removed | None = None,
         late: Callable[[], None] = lambda: None,
     ) -> Result:
-        """Call it. `late` is called when it returns after nobody waits for it any more. Raises HungError, and what it
+        """Call it. `late` is called when it returns after its caller has given it up. Raises HungError, and what it
         raises."""
         threads, place = self._threads, self._place
         place.late = late

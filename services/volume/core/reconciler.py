@@ -39,7 +39,7 @@ HOLD = 5.0
 @dataclass
 class Reconciler:
     """Call `pods` whenever something changed, and `operations` for each of them; ask `still_due` right before
-    performing an operation, then tell `done`, or `abandoned` if it is not due any more."""
+    performing an operation, then call `done`, or `abandoned` if it is not due any more."""
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
@@ -111,7 +111,7 @@ class Reconciler:
         return sorted(self.desired.pods.keys() | on_disk)
 
     def operations(self, uid: str, now: float) -> list[Operation]:
-        """What to start now for this pod; each is considered under way until `done` is told."""
+        """What to start now for this pod; each is considered under way until `done` is called."""
         started: list[Operation] = []
         for operation in self._due(uid, now):
             if self._backoff.may_start(operation, now):
@@ -130,7 +130,7 @@ class Reconciler:
         self._backoff.abandoned(operation)
 
     def events(self, uid: str, now: float) -> list[KubeEvent]:
-        """Events about this pod that are due: a wanted volume that cannot be mounted whatever happens, said once; that
+        """Events about this pod that are due: a wanted volume that can never be mounted, once; that
         volumes have been missing for long."""
         pod = self.desired.pods.get(uid)
         wanted = pod.volumes if pod is not None else {}

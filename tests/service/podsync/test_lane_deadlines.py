@@ -1,4 +1,4 @@
-"""What podsync's lanes report to the watchdog: a lane that stands still is overdue, one that waits for the outside is
+"""What podsync's lanes report to the watchdog: a lane without progress is overdue, one that waits for the outside is
 not."""
 
 import asyncio
