@@ -1,45 +1,85 @@
-"""Makes supervisord start a process that ended at once, not up to two seconds later.
+"""Makes supervisord act at once: on a signal, on the end of a process, and at its start; not up to two seconds later.
 
 supervisord's poll goes on after a signal until its second is over. It then collects the children that ended, after it
-has looked which processes are to be started, and polls for another second. Decides nothing about restarts.
+has looked which processes are to be started, and polls for another second. That second stays the pause of a process
+that ends within a second of its start: it is started at most once a second.
 """
 
-import functools
 import os
 import signal
+import stat
+import time
+from collections.abc import Callable
 from typing import Any
 
+RUNNING = 1  # supervisor.states.SupervisorStates.RUNNING; less while it restarts or ends
+_AT_MOST_EVERY = 1.0  # seconds between two starts of a program, where it ends at once
 
-def restart_promptly(options: Any) -> None:
-    """Let supervisord's poll end with each signal, and at once after a child was collected. `options`: its
-    ServerOptions, of whichever front: one that has its own wake-up sets that afterwards, in place of this."""
-    collect, poller = options.waitpid, options.poller
+_pipe = [-1, -1, 0]  # to read, to write, its inode; one for the process, also after a reload
+
+
+def restart_promptly(options: Any, clock: Callable[[], float] = time.monotonic) -> None:
+    """Let supervisord's poll end with each signal, and at once in its first turn and after a child was collected.
+
+    `options`: supervisord's ServerOptions, not yet in use. `clock` gives seconds.
+    """
+    fork, collect, poller = options.fork, options.waitpid, options.poller
     poll, woken = poller.poll, _wakeup()
-    collected = False
+    started: dict[int, float] = {}  # by process id
+    turn_at_once, pause_until = True, 0.0
+
+    def noted_fork() -> int:
+        if pid := int(fork()):
+            started[pid] = clock()
+        return pid
 
     def noted_collect() -> tuple[int | None, int | None]:
-        nonlocal collected
+        nonlocal turn_at_once, pause_until
         pid, status = collect()
-        collected = collected or bool(pid)
+        if pid:
+            earliest = started.pop(pid, 0.0) + _AT_MOST_EVERY
+            turn_at_once = turn_at_once or earliest <= clock()
+            pause_until = max(pause_until, earliest)
         return pid, status
 
     def prompt_poll(timeout: float) -> Any:
-        nonlocal collected
-        seconds, collected = (0 if collected else timeout), False
-        poller.register_readable(woken)
-        readable, writable = poll(seconds)
-        if woken in readable:
-            os.read(woken, 4096)
-        return [fd for fd in readable if fd != woken], writable
+        nonlocal turn_at_once
+        now = clock()
+        pausing = pause_until > now and options.mood >= RUNNING
+        end = min(pause_until, now + timeout) if pausing else now if turn_at_once else now + timeout
+        turn_at_once = False
+        while True:
+            poller.register_readable(woken)
+            readable, writable = poll(max(end - clock(), 0))
+            number = os.read(woken, 1) if woken in readable else b""  # one: supervisord takes one signal in a turn
+            readable = [fd for fd in readable if fd != woken]
+            of_children = not writable and number in (b"", bytes([signal.SIGCHLD])) and all(map(_is_pipe, readable))
+            if not (pausing and of_children and clock() < end):
+                return readable, writable
+            for fd in readable:  # until the next turn: one whose child has ended is always readable
+                poller.unregister_readable(fd)
 
-    options.waitpid, poller.poll = noted_collect, prompt_poll
+    options.fork, options.waitpid, poller.poll = noted_fork, noted_collect, prompt_poll
 
 
-@functools.cache
 def _wakeup() -> int:
-    """The end to read of a pipe that every signal writes to; one for the process, also after a reload."""
-    read, write = os.pipe()
-    os.set_blocking(read, False)
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    return read
+    """The end to read of a pipe that every signal writes to. At a reload supervisord closes descriptors unasked."""
+    if not _is_open():
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        _pipe[:] = read, write, os.fstat(read).st_ino
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return _pipe[0]
+
+
+def _is_pipe(fd: int) -> bool:
+    return stat.S_ISFIFO(os.fstat(fd).st_mode)
+
+
+def _is_open() -> bool:
+    read, write, inode = _pipe
+    try:
+        return os.fstat(read).st_ino == os.fstat(write).st_ino == inode
+    except OSError:
+        return False

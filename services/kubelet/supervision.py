@@ -1,7 +1,7 @@
 """supervisord inside the executable: the installed one, with the few things a kubelet must do otherwise.
 
-It acts on a signal and on a child's end at once and not up to a second later, stops the services all together, keeps
-the operator's standard error open in them, and ends with a kubelet's exit codes. Restarting stays supervisord's matter.
+It stops the services all together, keeps the operator's standard error open in them, and ends with a kubelet's exit
+codes. Restarting stays supervisord's matter; that it acts at once is `services.prompt_restarts`'.
 """
 
 import os
@@ -28,10 +28,9 @@ def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int
     `kept` are descriptors the services inherit; `fail` shows a line to the operator.
     """
     signals = Signals()
-    wakeup = Wakeup()
     first = True
     while True:
-        options = Options(kept, signals, wakeup, fail)
+        options = Options(kept, signals, fail)
         options.realize(["-n", "-s", "-c", conf], doc="", progname="kubelet")
         options.first, options.test = first, False
         agent = Agent(options)
@@ -76,44 +75,12 @@ class Signals(SignalReceiver):  # type: ignore[misc]
         os._exit(1)
 
 
-class Wakeup:
-    """A pipe that every signal writes to, so that supervisord's poll ends. Stands in its map of sockets."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-
-    def arm(self) -> None:
-        """From now on; the first turn comes at once, for supervisord starts nothing before its first turn."""
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        asyncore.socket_map[self._read] = self
-        os.write(self._write, b"\0")
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def handle_read_event(self) -> None:
-        try:
-            os.read(self._read, 4096)
-        except BlockingIOError:
-            pass
-
-    def handle_error(self) -> None:
-        pass
-
-
 class Options(ServerOptions):  # type: ignore[misc]
     """supervisord's options and its hands on the system."""
 
-    def __init__(self, kept: Sequence[int], signals: Signals, wakeup: Wakeup, fail: Callable[[str], int]) -> None:
+    def __init__(self, kept: Sequence[int], signals: Signals, fail: Callable[[str], int]) -> None:
         super().__init__()
-        self.kept, self._wakeup, self._fail = frozenset(kept), wakeup, fail
+        self.kept, self._fail = frozenset(kept), fail
         self.signal_receiver = signals
         signals.children = self.pidhistory
 
@@ -125,10 +92,6 @@ class Options(ServerOptions):  # type: ignore[misc]
             super().openhttpservers(supervisord)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
-
-    def setsignals(self) -> None:
-        super().setsignals()
-        self._wakeup.arm()
 
     def fork(self) -> int:
         """As the system's; a signal that meets the child before its exec would be put into a list nobody reads."""

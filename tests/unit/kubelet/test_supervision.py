@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.kubelet.supervision import Agent, Options, Signals, Wakeup
+from services.kubelet.supervision import Agent, Options, Signals
 
 
 class Group:
@@ -41,7 +41,7 @@ def test_the_services_end_together_and_then_what_they_stand_on(running: tuple[in
 
 def test_a_signal_between_fork_and_exec_ends_the_child() -> None:
     signals = Signals()
-    options = Options((), signals, Wakeup(), lambda _line: 1)
+    options = Options((), signals, lambda _line: 1)
     before = signal.signal(signal.SIGTERM, signals.receive)
     try:
         child = options.fork()

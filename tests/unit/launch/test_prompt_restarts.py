@@ -1,59 +1,186 @@
-"""supervisord's poll ends with a signal, and does not wait in the turn after the one that collected a child."""
+"""supervisord's poll ends with a signal, and does not wait in its first turn and after the end of a process."""
 
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from supervisor.poller import PollPoller
+from supervisor.states import SupervisorStates
 
 from services import prompt_restarts
-from services.prompt_restarts import restart_promptly
+from services.prompt_restarts import RUNNING, restart_promptly
 
 
 @pytest.fixture(autouse=True)
 def _no_wakeup_remains() -> Iterator[None]:
     yield
     signal.set_wakeup_fd(-1)
-    prompt_restarts._wakeup.cache_clear()
+    for fd in prompt_restarts._pipe[:2]:
+        if fd >= 0:
+            os.close(fd)
+    prompt_restarts._pipe[:] = -1, -1, 0
 
 
-def test_the_poll_after_a_child_was_collected_does_not_wait() -> None:
-    ended, waited = [(7, 9), (None, None)], list[float]()
+class Supervisord:
+    """Its options and its poller, on a clock of its own: a poll waits until its end or the next signal."""
 
-    def poll(timeout: float) -> tuple[list[int], list[int]]:
-        waited.append(timeout)
+    def __init__(self) -> None:
+        self.mood, self.now = SupervisorStates.RUNNING, 100.0
+        self.poller: Any = self
+        self.signals: list[tuple[float, signal.Signals]] = []  # the time at which each comes
+        self._ended: list[int] = []
+        self._forks = 0
+        restart_promptly(self, lambda: self.now)
+
+    def fork(self) -> int:
+        self._forks += 1
+        return self._forks
+
+    def waitpid(self) -> tuple[int | None, int | None]:
+        return (self._ended.pop(0), 9) if self._ended else (None, None)
+
+    def register_readable(self, fd: int) -> None:
+        self.woken = fd
+
+    def poll(self, timeout: float) -> tuple[list[int], list[int]]:
+        if self.signals and self.signals[0][0] <= self.now + timeout:
+            at, number = self.signals.pop(0)
+            self.now = max(self.now, at)
+            os.write(prompt_restarts._pipe[1], bytes([number]))
+            return [self.woken], []
+        self.now += timeout
         return [], []
 
-    poller = SimpleNamespace(poll=poll, register_readable=lambda _: None)
-    options = SimpleNamespace(waitpid=lambda: ended.pop(0) if ended else (0, 0), poller=poller)
-    restart_promptly(options)
-    options.poller.poll(1)
-    assert [options.waitpid(), options.waitpid()] == [(7, 9), (None, None)]
-    options.poller.poll(1)
-    assert options.waitpid() == (0, 0)
-    assert options.poller.poll(1) == ([], [])
-    assert waited == [1, 0, 1]
+    def turn(self) -> float:
+        """The seconds its poll takes."""
+        before = self.now
+        assert self.poller.poll(1) == ([], [])
+        return round(self.now - before, 3)
+
+    def collect(self, pid: int) -> None:
+        self._ended = [pid]
+        assert [self.waitpid(), self.waitpid()] == [(pid, 9), (None, None)]
+
+
+def test_the_first_poll_and_the_one_after_a_child_was_collected_do_not_wait() -> None:
+    supervisord = Supervisord()
+    assert [supervisord.turn() for _ in range(2)] == [0, 1]
+    child = supervisord.fork()
+    assert supervisord.turn() == 1
+    supervisord.collect(child)
+    assert [supervisord.turn() for _ in range(2)] == [0, 1]
+
+
+def test_what_ends_at_once_is_started_once_a_second() -> None:
+    supervisord = Supervisord()
+    began, starts = supervisord.now, 0
+    supervisord.turn()
+    while supervisord.now < began + 8:
+        children = [supervisord.fork() for _ in range(7)]
+        starts += 1
+        supervisord.signals = [(supervisord.now + 0.05 * number, signal.SIGCHLD) for number in range(1, 8)]
+        supervisord.turn()
+        for child in children:
+            supervisord.collect(child)
+        supervisord.turn()
+    assert 8 <= starts <= 9
+
+
+def test_a_signal_that_is_not_of_a_child_ends_the_poll_also_in_that_second() -> None:
+    supervisord = Supervisord()
+    supervisord.turn()
+    supervisord.collect(supervisord.fork())
+    supervisord.signals = [(supervisord.now + 0.2, signal.SIGCHLD), (supervisord.now + 0.3, signal.SIGTERM)]
+    assert supervisord.turn() == 0.3
+
+
+def test_when_everything_is_to_end_there_is_no_pause() -> None:
+    assert SupervisorStates.SHUTDOWN < SupervisorStates.RESTARTING < RUNNING == SupervisorStates.RUNNING
+    supervisord = Supervisord()
+    supervisord.turn()
+    supervisord.collect(supervisord.fork())
+    supervisord.mood = SupervisorStates.SHUTDOWN
+    supervisord.signals = [(supervisord.now + 0.2, signal.SIGCHLD)]
+    assert supervisord.turn() == 0.2
+
+
+class Options:
+    """supervisord's, with a real poller."""
+
+    mood = SupervisorStates.RUNNING
+
+    def __init__(self) -> None:
+        self.poller = PollPoller(self)
+
+    def fork(self) -> int:
+        return 7
+
+    def waitpid(self) -> tuple[int, int]:
+        return 7, 0
 
 
 def test_a_signal_ends_the_poll_and_another_one_the_next() -> None:
-    poller = PollPoller(SimpleNamespace())
+    options = Options()
     read, write = os.pipe()
-    poller.register_readable(read)
-    restart_promptly(SimpleNamespace(waitpid=lambda: (0, 0), poller=poller))
+    options.poller.register_readable(read)
+    restart_promptly(options)
+    assert options.poller.poll(60_000) == ([], [])
     before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
         for _ in range(2):
             threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
             began = time.monotonic()
-            assert poller.poll(60_000) == ([], [])
+            assert options.poller.poll(60_000) == ([], [])
             assert time.monotonic() - began < 30
         os.write(write, b"x")
-        assert poller.poll(60_000) == ([read], [])
+        assert options.poller.poll(60_000) == ([read], [])
     finally:
         signal.signal(signal.SIGUSR1, before)
+        os.close(read)
+        os.close(write)
+
+
+def test_the_closed_output_of_what_ended_at_once_does_not_end_its_pause() -> None:
+    options = Options()
+    restart_promptly(options)
+    options.poller.poll(1)
+    read, write = os.pipe()
+    os.close(write)
+    options.poller.register_readable(read)
+    try:
+        assert (options.fork(), options.waitpid()) == (7, (7, 0))
+        began = time.monotonic()
+        assert options.poller.poll(0.3) == ([], [])
+        assert time.monotonic() - began >= 0.3
+        options.poller.register_readable(read)
+        options.mood = SupervisorStates.SHUTDOWN
+        assert options.poller.poll(60_000) == ([read], [])
+    finally:
+        os.close(read)
+
+
+def test_after_a_reload_no_signal_is_written_into_a_file_that_has_the_number_of_the_closed_pipe() -> None:
+    restart_promptly(Options())
+    closed = prompt_restarts._pipe[:2]
+    for fd in closed:
+        os.close(fd)
+    read, write = os.pipe()  # as supervisord's log and sockets after it
+    try:
+        assert {read, write} == set(closed)
+        options = Options()
+        restart_promptly(options)
+        options.poller.poll(0)
+        before = signal.signal(signal.SIGUSR1, lambda *_: None)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.signal(signal.SIGUSR1, before)
+        os.set_blocking(read, False)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+        assert options.poller.poll(60_000) == ([], [])
+    finally:
         os.close(read)
         os.close(write)
