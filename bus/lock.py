@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.process_identity import identity_of, is_running
+from bus.lock_holder import Holder, read_holder
+from shared.process_identity import identity_of
 
 LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
@@ -28,16 +29,6 @@ class Start:
 
     at: float
     delay: float
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A running process that holds a lock: its id, its identity (`shared.process_identity`), and the generation of the
-    supervisord that started it ("" = none)."""
-
-    pid: int
-    process: str
-    supervisord: str
 
 
 def start_delay(starts: Sequence[Start], now: float) -> float:
@@ -117,12 +108,7 @@ class ServiceLock:
 
     def held_by(self) -> Holder | None:
         """The process that took the lock last, if it runs and did not release it."""
-        try:
-            record = json.loads(self.path.read_bytes())
-            holder = Holder(int(record["pid"]), str(record["process"]), str(record["supervisord"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return holder if is_running(holder.process) else None
+        return read_holder(self.path)
 
     def holder(self) -> int | None:
         """The id of that process."""

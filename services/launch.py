@@ -31,7 +31,7 @@ from services.awaiting import ConfigurationWait
 from services.exit_codes import REFUSED
 from services.generation import supervisor_generation, supervisord_runs
 from services.signals import Signals
-from services.takeover import signal_orphans, supervisord_watched, take_over
+from services.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
@@ -201,7 +201,7 @@ class _Frame:
     async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
         """Whether the service is ours to run. Told to end before that, we still end the orphan we were to follow."""
         try:
-            ours = await take_over(lock, self._generation)
+            ours = await take_over(lock, self._generation, SHORT_GRACE if self._front_door else GRACE)
         except OperatorError:
             if signals.ending.is_set():
                 return False

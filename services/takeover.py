@@ -1,8 +1,8 @@
 """One process per service, of the newest supervisord: takes the service's lock, from an orphan where one holds it.
 
 An orphan is a process whose supervisord has ended. It gets HAND_OVER, and SIGKILL when it still holds the lock after
-`GRACE`. A holder whose supervisord runs belongs to another agent. A process whose own supervisord has ended takes over
-from none: the next supervisord's is newer.
+its grace; HAND_OVER ends one of the last release at once. A holder whose supervisord runs belongs to another agent. A
+process whose own supervisord has ended takes over from none: the next supervisord's is newer.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from bus.lock import Holder, ServiceLock
+from bus.lock import ServiceLock
+from bus.lock_holder import Holder
 from services.generation import same_supervisord, supervisord_runs
 from services.signals import HAND_OVER
 from shared.errors import OperatorError
@@ -20,19 +21,20 @@ from shared.process_identity import identity_of
 
 log = logging.getLogger(__name__)
 
-GRACE = 1.5  # seconds an orphan has to release the lock
+GRACE = 1.0  # seconds an orphan has to release the lock
+SHORT_GRACE = 0.4  # for an orphaned bootstrap, which has no sessions: the other services wait for its successor
 
 
-async def take_over(lock: ServiceLock, generation: str) -> bool:
+async def take_over(lock: ServiceLock, generation: str, grace: float = GRACE) -> bool:
     """Hold the lock and return True; return False when our own supervisord has ended.
 
-    `generation` is ours, "" without a supervisord. Raises OperatorError when another agent's process holds the lock, or
-    an orphan may not be signalled.
+    `generation` is ours, "" without a supervisord; `grace` is in seconds. Raises OperatorError when another agent's
+    process holds the lock, or an orphan may not be signalled.
     """
     if _may_begin(generation) and lock.try_acquire():
         return True
     acquiring = asyncio.ensure_future(lock.acquire())
-    signalled = ""
+    signalled, reported = "", False
     try:
         while _may_begin(generation):
             holder = lock.held_by()
@@ -42,10 +44,15 @@ async def take_over(lock: ServiceLock, generation: str) -> bool:
                 log.warning("%s: process %s is an orphan: %s", lock.path.stem, holder.pid, number.name)
                 send_signal(holder, number)
                 signalled = holder.process
-            await asyncio.wait({acquiring}, timeout=GRACE)
+            await asyncio.wait({acquiring}, timeout=grace)
             if acquiring.done():
                 acquiring.result()
                 return True
+            if holder is None and lock.held_by() is None and not reported:
+                reported = True
+                log.warning(
+                    "%s: %s is held by an unknown process (end it: `fuser` names it)", lock.path.stem, lock.path
+                )
     finally:
         acquiring.cancel()
     log.warning("%s: the supervisord that started this process has ended: ending", lock.path.stem)

@@ -6,7 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from bus.lock import Holder, ServiceLock
+from bus.lock import ServiceLock
+from bus.lock_holder import Holder
 from services.takeover import signal_orphans
 
 _PATIENCE = 10.0  # seconds they get to end, as supervisord gives its own; a killed one gets a tenth

@@ -3,6 +3,7 @@
 Replaced, with the recorded files beside it, when the next release is made.
 """
 
+import json
 from typing import Any
 
 STATES = ("sync", "terminating", "terminated", "finished")
@@ -102,3 +103,9 @@ def conditions(data: dict[str, Any]) -> list[dict[str, str]]:
 def agent(data: dict[str, Any], generation: str) -> bool | None:
     """Whether the Node was last seen cordoned; None for the record of another start of the agent."""
     return data.get("unschedulable") is True if data.get("generation") == generation else None
+
+
+def lock(content: bytes) -> tuple[int, list[tuple[float, float]]]:
+    """The process that holds the lock, and the starts it counts. Raises KeyError, TypeError, ValueError."""
+    record = json.loads(content[:1024])
+    return int(record["pid"]), [(float(at), float(delay)) for at, delay in record["starts"]]

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from bus.lock import Holder, ServiceLock
+from bus.lock import ServiceLock
+from bus.lock_holder import Holder
 from services import takeover
 from services.draining import places, take_place
 from services.generation import generation_of
 from services.signals import HAND_OVER
-from services.takeover import send_signal, signal_orphans, supervisord_watched, take_over
+from services.takeover import GRACE, SHORT_GRACE, send_signal, signal_orphans, supervisord_watched, take_over
 from shared.errors import OperatorError
 from shared.process_identity import identity_of
 
@@ -112,16 +113,13 @@ async def test_an_orphan_hands_over(machine: Machine) -> None:
     assert held == Holder(os.getpid(), identity_of(os.getpid()), generation)
 
 
-async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(takeover, "GRACE", 0.1)
+async def test_an_orphan_that_does_not_hand_over_in_time_is_killed(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("ignore"), machine.supervisord()
-    assert await take_over(machine.lock(generation), generation)
+    assert await take_over(machine.lock(generation), generation, 0.1)
     assert orphan.wait(10) == -signal.SIGKILL
 
 
-async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine) -> None:
     orphan = machine.orphan("release")
     for _ in range(3):  # a second and a third takeover leave it alone
         supervisord, generation = machine.supervisord()
@@ -132,11 +130,10 @@ async def test_an_orphan_that_releases_the_lock_goes_on(machine: Machine, monkey
     assert orphan.poll() is None
 
 
-async def test_a_stopped_orphan_is_replaced(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "GRACE", 0.1)
+async def test_a_stopped_orphan_is_replaced(machine: Machine) -> None:
     orphan, (_, generation) = machine.orphan("release"), machine.supervisord()
     orphan.send_signal(signal.SIGSTOP)
-    assert await take_over(machine.lock(generation), generation)
+    assert await take_over(machine.lock(generation), generation, 0.1)
     assert orphan.wait(10) == -signal.SIGKILL
 
 
@@ -151,14 +148,34 @@ async def test_the_process_of_a_running_agent_is_left_alone_and_named(machine: M
     assert holder.poll() is None
 
 
+def test_a_generation_of_hung_orphans_costs_less_than_two_seconds() -> None:
+    assert SHORT_GRACE + GRACE <= 1.5, "the services begin to wait when bootstrap has taken over"
+
+
 async def test_an_older_process_that_waits_never_ends_a_newer_one(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(takeover, "GRACE", 0.1)
     orphan, (older, generation) = machine.orphan("ignore"), machine.supervisord()
     monkeypatch.setattr(takeover, "send_signal", lambda holder, number: end(older))
-    assert not await take_over(machine.lock(generation), generation)
+    assert not await take_over(machine.lock(generation), generation, 0.1)
     assert orphan.poll() is None
+
+
+async def test_a_holder_that_is_not_known_is_reported_once_and_waited_for(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder, (_, generation) = machine.holder(""), machine.supervisord()
+    lock = machine.lock(generation)
+    lock.path.write_text("?")
+    waiting = asyncio.ensure_future(take_over(lock, generation, 0.05))
+    done, _ = await asyncio.wait({waiting}, timeout=0.5)
+    assert not done and holder.poll() is None
+    assert [record.message for record in caplog.records] == [
+        f"server: {lock.path} is held by an unknown process (end it: `fuser` names it)"
+    ]
+    end(holder)
+    async with asyncio.timeout(20):
+        assert await waiting
 
 
 def test_whoever_has_the_id_of_an_ended_process_is_not_signalled(machine: Machine) -> None:
