@@ -61,13 +61,22 @@ async def process_end(process: int) -> None:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:
         return
+    try:
+        await end_of(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def end_of(descriptor: int) -> None:
+    """Wait until the process of this pidfd has ended; any number may wait. Raises OSError without free descriptors."""
+    own = os.dup(descriptor)  # a loop has one reader for each
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     try:
-        loop.add_reader(descriptor, ended.set)
+        loop.add_reader(own, ended.set)
         await ended.wait()
     finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
+        loop.remove_reader(own)
+        os.close(own)
 
 
 def _start(command: Sequence[str], request: bytes, environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":

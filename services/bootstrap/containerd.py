@@ -1,8 +1,9 @@
 """The program `containerd` of supervisord: the one keeper of the embedded containerd.
 
-Takes the lock `containerd` and watches the containerd that runs, or starts one. Killed, or followed by the keeper of a
-newer supervisord, it leaves containerd running. TERM ends containerd, not its shims, and so not the pods; HUP ends it
-for supervisord to start the keeper anew, with the files bootstrap wrote. Exits 0, which supervisord takes for good,
+Takes the lock `containerd` and watches the containerd that runs, or starts one and notes its identity in the run
+directory. Killed, or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd,
+by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper anew, with
+the files bootstrap wrote. Exits 0, which supervisord takes for good,
 only where no containerd is configured.
 """
 
@@ -11,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -47,10 +48,12 @@ async def keep(service_log: LogFile) -> int:
     if not await take_over(lock, generation):
         return 1
     embedded = config.embedded_containerd
-    running = ContainerdProcess.find(str(run_dir / "containerd" / "config.toml"))
+    running = ContainerdProcess.find(str(run_dir / "containerd" / "config.toml"), embedded.path if embedded else "")
     if embedded is None:
         log.info("the configuration asks for no embedded containerd")
-        await _end(running)
+        if running is not None:
+            with closing(running):
+                await _end(running)
         return 0
     if delay := lock.record_start(time.monotonic()):
         log.warning("containerd ended too often of late: waiting %.0f s", delay)
@@ -61,18 +64,22 @@ async def keep(service_log: LogFile) -> int:
     process = await _one(running, embedded, output, signals)
     if process is None:
         return 1
-    signals.on_hangup = process.terminate
-    ended = asyncio.ensure_future(process.wait())
-    ending = asyncio.ensure_future(signals.ending.wait())
-    while not ended.done() and not ending.done():
-        await asyncio.wait({ended, ending}, timeout=_LOOK_AT_OUTPUT, return_when=asyncio.FIRST_COMPLETED)
+    with closing(process):
+        return await _watch(process, output, signals, lock)
+
+
+async def _watch(process: ContainerdProcess, output: Path, signals: Signals, lock: ServiceLock) -> int:
+    reload = asyncio.Event()
+    signals.on_hangup = reload.set
+    ended, *ends = [asyncio.ensure_future(work) for work in (process.wait(), signals.ending.wait(), reload.wait())]
+    while not any(work.done() for work in (ended, *ends)):
+        await asyncio.wait({ended, *ends}, timeout=_LOOK_AT_OUTPUT, return_when=asyncio.FIRST_COMPLETED)
         _limit(output)
     if signals.handing_over.is_set():
         log.info("containerd runs on as process %s; the next supervisord's keeper watches it", process.pid)
         return 1
-    if ending.done() and not ended.done():
-        log.info("containerd is ending; its containers stay as they are")
-        process.terminate()
+    if not ended.done():
+        await _end(process)
     code = await ended
     told_to_end = signals.ending.is_set()
     if told_to_end:
@@ -91,7 +98,9 @@ async def _one(
     if process is not None and process.runs_by(embedded) and not signals.ending.is_set():
         log.info("containerd runs already as process %s: keeping it", process.pid)
         return process
-    await _end(process)
+    if process is not None:
+        with closing(process):
+            await _end(process)
     if signals.ending.is_set():
         return None
     process = ContainerdProcess.start(embedded, output)
@@ -99,11 +108,9 @@ async def _one(
     return process
 
 
-async def _end(process: ContainerdProcess | None) -> None:
-    if process is not None:
-        log.info("containerd, process %s, is ending; its containers stay as they are", process.pid)
-        process.terminate()
-        await process.wait()
+async def _end(process: ContainerdProcess) -> None:
+    log.info("containerd, process %s, is ending; its containers stay as they are", process.pid)
+    await process.end()
 
 
 def _load(run_dir: Path) -> EffectiveConfig:

@@ -74,6 +74,16 @@ def test_ended_by_anybody_it_comes_back_as_one(agent: Agent, victim: str, number
     assert (after == before) is killed_keeper, "the next keeper finds the containerd that runs"
 
 
+def test_a_keeper_killed_before_it_has_noted_its_containerd_leaves_it_to_the_next_one(agent: Agent) -> None:
+    crash = agent.home / "crash"
+    crash.write_text("containerd.started")
+    agent.environment["CRASH_AT"] = f"@{crash}"
+    agent.start()
+    containerd = child(agent)
+    assert not crash.exists(), "the first keeper was killed"
+    agent.logged("containerd", f"containerd runs already as process {containerd}")
+
+
 def test_the_keeper_of_a_new_supervisord_keeps_the_containerd_that_runs(agent: Agent) -> None:
     agent.start()
     containerd, keeper = child(agent), agent.holder("containerd")

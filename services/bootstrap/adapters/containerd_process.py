@@ -1,10 +1,12 @@
-"""The embedded containerd as a process: started, found again by its command line, watched and ended by pidfd.
+"""The embedded containerd as a process: started, found again, watched and ended by pidfd.
 
-It is tied to no parent: whoever started it may be killed and followed by another, and its pods' sessions go on. In its
-environment it has the digest of the configuration it was started with.
+It is tied to no parent: whoever started it may be killed and followed by another, and its pods' sessions go on. Beside
+its configuration is a file with its identity, in its environment the digest of the configuration it was started with.
 """
 
+import asyncio
 import hashlib
+import logging
 import os
 import shutil
 import signal
@@ -13,20 +15,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from shared.child_process import process_end
+from shared.child_process import end_of
 from shared.config.effective import EmbeddedContainerd
+from shared.crash import crash_point
 from shared.errors import OperatorError
-from shared.process_identity import identity_of
+from shared.files import write_atomically
+from shared.process_identity import identity_of, is_running
+
+log = logging.getLogger(__name__)
 
 _DIGEST = "BULKHEAD_CONTAINERD_CONFIG"
+_IDENTITY = "process"  # beside the configuration file
+_NAMESPACES = ("mnt", "pid", "user")
+_PATIENCE = 15.0  # seconds it gets to end; supervisord gives the keeper 30
 
 
 class ContainerdProcess:
-    """One that runs: a child of ours, or one that an earlier process of ours has started."""
+    """One that runs: a child of ours, or one that an earlier process of ours has started. To be closed."""
 
-    def __init__(self, pid: int, child: "subprocess.Popen[bytes] | None" = None) -> None:
-        self.pid, self._child = pid, child
-        self._descriptor = os.pidfd_open(pid)
+    def __init__(self, pid: int, descriptor: int, child: "subprocess.Popen[bytes] | None" = None) -> None:
+        self.pid, self._descriptor, self._child = pid, descriptor, child
 
     @classmethod
     def start(cls, embedded: EmbeddedContainerd, output: Path) -> Self:
@@ -40,20 +48,31 @@ class ContainerdProcess:
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             child = subprocess.Popen(  # the umask: containerd sets modes where they matter, and expects the usual one
-                [binary, "--config", embedded.config_file],
+                [binary, *_arguments(embedded.config_file)],
                 stdin=subprocess.DEVNULL, stdout=fd, stderr=fd, env=environment, umask=0o022,
             )  # fmt: skip
         finally:
             os.close(fd)
-        return cls(child.pid, child)
+        crash_point("containerd.started")
+        _note(embedded.config_file, child.pid)
+        return cls(child.pid, os.pidfd_open(child.pid), child)
 
     @classmethod
-    def find(cls, config_file: str) -> Self | None:
-        """The one that runs with this configuration file, if there is one."""
-        pid = find_containerd(config_file)
+    def find(cls, config_file: str, binary: str = "") -> Self | None:
+        """The one that runs with this configuration file, if there is one; for the arguments see `find_containerd`."""
+        pid = find_containerd(config_file, binary)
+        identity = identity_of(pid) if pid else ""
         with suppress(ProcessLookupError):
-            return cls(pid) if pid else None
+            if identity:
+                descriptor = os.pidfd_open(pid)
+                if identity_of(pid) == identity:  # opened first, compared then: the descriptor is of this one
+                    return cls(pid, descriptor)
+                os.close(descriptor)
         return None
+
+    def close(self) -> None:
+        """Give the descriptor back; the process goes on."""
+        os.close(self._descriptor)
 
     def runs_by(self, embedded: EmbeddedContainerd) -> bool:
         """Whether its configuration file still says what it said when it was started."""
@@ -63,28 +82,68 @@ class ContainerdProcess:
             return False
         return f"{_DIGEST}={_digest(embedded)}".encode() in environment
 
-    def terminate(self) -> None:
-        """Tell it to end; its shims stay."""
-        with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+    async def end(self, patience: float = _PATIENCE) -> None:
+        """End it, by SIGTERM, and by SIGKILL when it runs `patience` seconds later; wait for that. Its shims stay."""
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(patience):
+                await self.wait()
+        except TimeoutError:
+            log.error("containerd, process %s, did not end within %.0f s: it is killed", self.pid, patience)
+            self._signal(signal.SIGKILL)
+            await self.wait()
 
     async def wait(self) -> int | None:
         """Wait for its end; the exit code, None where it was no child of ours."""
-        await process_end(self.pid)
+        await end_of(self._descriptor)
         return self._child.wait() if self._child else None
 
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, number)
 
-def find_containerd(config_file: str) -> int:
-    """The id of the containerd that runs with this configuration file; 0 where there is none."""
+
+def find_containerd(config_file: str, binary: str = "") -> int:
+    """The id of the containerd that a keeper started with this configuration file; 0 where there is none.
+
+    It is the one whose identity was noted. A keeper that was killed between start and note leaves one that is found by
+    its command line, executable (`binary`, "" = any), user and namespaces: a container's process has others.
+    """
+    with suppress(OSError, ValueError):
+        identity = Path(config_file).with_name(_IDENTITY).read_text(encoding="utf-8")
+        if is_running(identity):
+            return int(identity.split("/")[1])
     found: list[tuple[int, int]] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with suppress(OSError):
-                if (entry / "cmdline").read_bytes().split(b"\0")[1:] == [b"--config", os.fsencode(config_file), b""]:
+                if _is_ours(entry, config_file, shutil.which(binary) if binary else None):
                     identity = identity_of(int(entry.name))
                     if identity:
                         found.append((int(identity.rpartition("/")[2]), int(entry.name)))
     return min(found, default=(0, 0))[1]  # the oldest: a child of it has the same command line until it executes
+
+
+def _arguments(config_file: str) -> list[str]:
+    return ["--config", config_file]
+
+
+def _is_ours(process: Path, config_file: str, executable: str | None) -> bool:
+    if (process / "cmdline").read_bytes().split(b"\0")[1:-1] != list(map(os.fsencode, _arguments(config_file))):
+        return False
+    ours = Path("/proc/self")
+    return (
+        process.stat().st_uid == os.geteuid()
+        and all((process / "ns" / name).readlink() == (ours / "ns" / name).readlink() for name in _NAMESPACES)
+        and (executable is None or (process / "exe").samefile(executable))
+    )
+
+
+def _note(config_file: str, pid: int) -> None:
+    try:
+        write_atomically(Path(config_file).with_name(_IDENTITY), identity_of(pid).encode())
+    except OSError as error:  # the next keeper looks at all processes
+        log.warning("%s: which process containerd is cannot be noted: %s", Path(config_file).parent, error.strerror)
 
 
 def _digest(embedded: EmbeddedContainerd) -> str:
