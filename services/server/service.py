@@ -5,15 +5,18 @@ import logging
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from typing import Any
+
+from aiohttp import web
 
 from bus.beat import next_beat_in
-from bus.interface import Change, Deleted, Put
+from bus.interface import Change, Deleted, FollowedStream, Put
 from bus.messages.beat import Beat
 from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS, SERVICES
 from services.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.endpoints import Endpoints, Streams, health_handler
-from services.server.adapters.front import Authorizer, Front, Gate, TokenReviewer
+from services.server.adapters.front import Authorizer, EndpointHandler, Front, Gate, TokenReviewer
 from services.server.adapters.http_limits import LONGEST, Handler
 from services.server.adapters.listeners import Listener, listen, listen_until_open, why
 from services.server.adapters.reviews import Reviews
@@ -33,6 +36,7 @@ from shared.model.runtime import RuntimePod
 _LOG = logging.getLogger(__name__)
 
 _LOG_THREADS = 8  # log files read at the same time
+_PODS_KNOWN_WITHIN = 3.0  # seconds after the start that a request waits for; then it is answered by what is known
 _FLUSH = 60.0  # seconds between flushes of our own log, by which the `log` check is judged
 
 
@@ -49,11 +53,12 @@ class ServerService:
         self.health = Health(others, self._config.sync_frequency, self._clock.monotonic())
         self._watch = DirectoryWatch()
         self._threads = ThreadPoolExecutor(_LOG_THREADS, thread_name_prefix="logs")
-        streams = Streams(
-            self._bus.follow(PODS_DESIRED),
-            self._bus.follow(PODS_STATUS),
+        self._pods_known = asyncio.Event()  # once the streams have been in step, or it has taken too long
+        self._streams = streams = Streams(
+            self._bus.follow(PODS_DESIRED, self._stream_changed),
+            self._bus.follow(PODS_STATUS, self._stream_changed),
             self._bus.follow(RUNTIME_PODS, self._runtime_changed),
-            self._bus.follow(PODS_MIRRORS),
+            self._bus.follow(PODS_MIRRORS, self._stream_changed),
         )
         self._bus.on_beat(self._heard)
         self.endpoints = Endpoints(self._config, streams, self._clock, self._threads, self._watch)
@@ -69,6 +74,9 @@ class ServerService:
             stack.push_async_callback(self._runtime.close)
             stack.push_async_callback(self._reviews.close)
             stack.push_async_callback(self._close)
+            self._stream_changed(None)
+            waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN, self._pods_known.set)
+            stack.callback(waiting.cancel)
             tls = await self._open()
             self.opened.set()
             try:
@@ -84,11 +92,10 @@ class ServerService:
 
     async def _open(self) -> ServingTls | None:
         config = self._config
-        handlers = {
-            **self.endpoints.handlers,
-            **self._stream_endpoints.handlers,
-            Endpoint.HEALTHZ: health_handler(self._checks),
-        }
+        handlers = {**self.endpoints.handlers, **self._stream_endpoints.handlers}
+        for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
+            handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])
+        handlers[Endpoint.HEALTHZ] = health_handler(self._checks)
         tls: ServingTls | None = None
         if config.enable_server:
             tls = ServingTls(config)
@@ -107,6 +114,15 @@ class ServerService:
             opening = listen(config.address, config.read_only_port, front, connections.READ_ONLY)
             self.listeners["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
         return tls
+
+    def _once_pods_are_known(self, handler: EndpointHandler) -> EndpointHandler:
+        """A server that was just started would answer that a running pod does not exist."""
+
+        async def answer(request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
+            await self._pods_known.wait()
+            return await handler(request, parameters)
+
+        return answer
 
     def _authorizer(self) -> Authorizer:
         async def always_allow(_question: Attributes, _address: str) -> bool:
@@ -166,7 +182,15 @@ class ServerService:
     def _heard(self, beat: Beat) -> None:
         self.health.note_beat(beat.service, beat.progress, self._clock.monotonic())
 
+    def _stream_changed(self, _: object) -> None:
+        streams: list[FollowedStream[Any]] = [self._streams.desired, self._streams.status, self._streams.runtime]
+        if self._config.joins_cluster:  # without a cluster there are no mirror pods
+            streams.append(self._streams.mirrors)
+        if all(stream.complete and not stream.stale for stream in streams):
+            self._pods_known.set()
+
     def _runtime_changed(self, change: Change[RuntimePod]) -> None:
+        self._stream_changed(change)
         if isinstance(change, Put | Deleted):
             self.endpoints.wakers.wake(change.key)
 

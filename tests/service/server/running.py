@@ -61,7 +61,8 @@ def configuration(directory: Path, **more: Any) -> EffectiveConfig:
 class Node:
     """The other services, as far as the server can tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, complete: bool = True) -> None:
+        self.complete = complete  # what the services publish is complete from the start
         self.network = MemoryNetwork()
         self.buses: dict[str, MemoryBus] = {}
         self.cri = FakeRuntime(self.network.clock)
@@ -82,6 +83,13 @@ class Node:
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
             await bus.start()
+            if self.complete:
+                self.mark_complete(service)
+
+    def mark_complete(self, service: str) -> None:
+        """What this service publishes of pods is all there is."""
+        for name in {"sources": ("desired", "mirrors"), "podsync": ("status",), "pleg": ("runtime",)}.get(service, ()):
+            getattr(self, name).mark_complete()
 
     async def run_pod(self, log_path: Path | str = "", state: ContainerState = ContainerState.RUNNING) -> None:
         """The pod is desired, its container is running by podsync's word, and in `state` by the runtime's."""
@@ -140,9 +148,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(config: EffectiveConfig) -> AsyncIterator[Running]:
+async def running(config: EffectiveConfig, node: Node | None = None) -> AsyncIterator[Running]:
     """Run a server with every other service present until the block ends."""
-    node = Node()
+    node = node or Node()
     await node.start("bootstrap", "sources", "podsync", "volume", "pleg", "status")
     bus = node.network.bus("server")
     context = Context(service="server", config=config, bus=bus, clock=node.network.clock, stopping=asyncio.Event())

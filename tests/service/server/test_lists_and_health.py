@@ -46,6 +46,7 @@ async def test_restarting_services_do_not_blank_the_answer(server: Running) -> N
         server.node.network.kill(service)
     await server.node.network.advance(10)
     assert await names(server) == [POD]
+    server.node.complete = False
     await server.node.start("sources", "podsync", "pleg")
     await server.node.network.advance(2)
     assert await names(server) == [POD]  # a new sources that has not listed everything yet proves nothing
