@@ -17,16 +17,26 @@ _PASSES = 16  # over one directory that is never empty afterwards: another proce
 
 @dataclass
 class Removed:
-    """How many entries a removal has taken away so far; another thread may read it."""
+    """How many entries a removal has taken away so far, and whether it is to pause; another thread may read the one and
+    set the other."""
 
     entries: int = 0
+    pause: bool = False
+
+    def ask_to_pause(self) -> None:
+        """The removal ends before its next entry, with RemovalPausedError."""
+        self.pause = True
+
+
+class RemovalPausedError(Exception):
+    """It was asked to pause. Another call goes on."""
 
 
 def remove_tree(path: Path, removed: Removed | None = None) -> None:
     """Remove a directory with all it holds; absent is fine. Never follows a symlink, never leaves the filesystem.
 
-    `removed` counts the entries. Raises OSError, for a mount point inside with the kubelet's text; what is left can be
-    removed by calling again.
+    `removed` counts the entries. Raises OSError, for a mount point inside with the kubelet's text, and
+    RemovalPausedError where `removed` asks for that; what is left can be removed by calling again.
     """
     try:
         top = os.open(path, _DIRECTORY)
@@ -72,6 +82,8 @@ class _Removal:
         device = os.fstat(directory).st_dev
         with os.scandir(directory) as entries:
             for entry in entries:
+                if self._removed.pause:
+                    raise RemovalPausedError
                 try:
                     self._take(entry, directory, device)
                 except FileNotFoundError:

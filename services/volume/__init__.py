@@ -34,11 +34,16 @@ On restart
     Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
 
 What one pod may cost
-    Operations have threads by kind: work below the root directory, looks at hostPaths, removals, subpaths, looks at
-    directories. A look at a hostPath that does not return (a network file system whose server is away) keeps one thread
-    for its path; after 10 s it is an error of the pods that wait for it, and a trouble that names path and pod. When
-    16 paths hang, looks at further ones are refused at once; nothing else waits for them. An exception in the decision
-    or in an operation for one pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
+    Operations have threads by kind: work below the root directory, looks at hostPaths, removals, subpaths of hostPaths,
+    other subpaths, their release, looks at directories. A look at a hostPath that does not return (a network file
+    system whose server is away) keeps one thread for its path; after 10 s it is an error of the pods that wait for it,
+    and a trouble that names path and pod. When 16 paths hang, looks at further ones are refused at once; nothing else
+    waits for them. Subpaths of hostPaths are bounded in the same way, after 4 s.
+    A removal has one thread for each pod and goes on in turns of 2 s, so that four long ones delay the others by
+    seconds. One that does not return (an unmount) is a trouble and an error of its volume after 10 s; 16 such threads
+    take no place of other removals.
+    An exception in the decision or in an operation for one pod is logged once, is a trouble that names the pod, and is
+    tried again with a back-off.
 
 When a UID comes back
     A static pod keeps its UID when its manifest goes and returns, so a removal may be decided for one life of a pod and

@@ -31,8 +31,8 @@ class Actions:
         self.subpaths = Subpaths(directories)
 
     def perform(self, operation: Operation, gathered: Gathered, removed: Removed | None = None) -> str:
-        """The host path of what was mounted, else "". `removed` counts the entries of a removal. Raises OSError, and
-        ContentError where files are missing."""
+        """The host path of what was mounted, else "". `removed` counts the entries of a removal. Raises OSError,
+        ContentError where files are missing, and RemovalPausedError."""
         match operation:
             case MakePodDirectories(uid) | MountVolume(uid, _, Image()):
                 self._directories.make(uid)
@@ -51,6 +51,10 @@ class Actions:
             case RemovePodDirectory(uid):
                 self._directories.remove(uid, removed)
         return ""
+
+    def directory(self, uid: str) -> str:
+        """`pods/<uid>`. Raises OSError for a name that leads elsewhere."""
+        return str(self._directories.pod(uid))
 
     def found(self, uid: str) -> list[FoundVolume]:
         """Every volume of the pod that has a directory, or of which something is bound, after a restart."""

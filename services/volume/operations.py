@@ -23,13 +23,18 @@ from shared.clock import Clock
 from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on
 from shared.pod_failures import PodFailures
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalPausedError, Removed
 
 _log = logging.getLogger(__name__)
 
 PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 16, Kind.REMOVAL: 4}  # operations of each kind at once
 HOST_PATH_PATIENCE = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
+REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
+REMOVAL_PATIENCE = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
+SPARE_REMOVALS = 16  # that do not return, and have a thread and no place
 SUBPATH_PLACES = 8
+HOST_SUBPATH_PLACES = 16
+RELEASE_PLACES = 4
 SUBPATH_PATIENCE = 4.0  # seconds; less than podsync waits for the answer
 LOOK_PLACES = 2
 SLOW = 30.0  # seconds after which a call that is still under way is reported
@@ -53,12 +58,19 @@ class Operations:
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
         # then.
-        patience = {Kind.HOST_PATH: HOST_PATH_PATIENCE}
-        self._threads = {kind: Threads(kind, places, clock, patience.get(kind)) for kind, places in PLACES.items()}
+        patience = {Kind.HOST_PATH: HOST_PATH_PATIENCE, Kind.REMOVAL: REMOVAL_PATIENCE}
+        spare = {Kind.REMOVAL: SPARE_REMOVALS}
+        self._threads = {
+            kind: Threads(kind, places, clock, patience.get(kind), spare.get(kind, 0))
+            for kind, places in PLACES.items()
+        }
         self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
+        self.host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
+        self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_PATIENCE)
         self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathering: dict[MountVolume, asyncio.Task[Gathered]] = {}
+        self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
 
     def start(self, operation: Operation) -> None:
         """Begin; the reconciler counts it as under way already."""
@@ -74,9 +86,10 @@ class Operations:
                 gathering.cancel()
 
     def slow(self) -> list[str]:
-        """One text for each call that is still under way after `SLOW` seconds, or has hung, oldest first."""
+        """One text for each call or removal that is still under way after `SLOW` seconds, or has hung, oldest first."""
         now = self._clock.monotonic()
-        calls = sorted(self._calls(), key=lambda call: call[1].began)
+        removals = [(SLOW, call) for call in self._removals.values()]
+        calls = sorted([*self._calls(), *removals], key=lambda call: call[1].began)
         return [_slow_text(call) for limit, call in calls if now - call.began >= limit]
 
     async def close(self) -> None:
@@ -88,7 +101,7 @@ class Operations:
             threads.close()
 
     def _every_threads(self) -> list[Threads]:
-        return [*self._threads.values(), self.subpaths, self.looks]
+        return [*self._threads.values(), self.subpaths, self.host_subpaths, self.releases, self.looks]
 
     def _calls(self) -> Iterator[tuple[float, Call]]:
         for threads in self._every_threads():
@@ -120,14 +133,15 @@ class Operations:
         if isinstance(operation, MountVolume) and isinstance(operation.source, Files):
             gathered = await self._gather(operation, operation.source)
         try:
-            async with self._turn(operation) as turn:
-                if gathered is None or not self._is_due(operation):
-                    _log.info("%s is not wanted any more", _name(operation))
-                    self._reconciler.abandoned(operation)
-                    return None
-                outcome = await self._perform(operation, gathered, turn)
+            done = await self._in_turns(operation, gathered)
+            if done is None:
+                _log.info("%s is not wanted any more", _name(operation))
+                self._reconciler.abandoned(operation)
+                return None
+            outcome = done
         except HungError as hung:
-            outcome = Outcome(error=f"hostPath type check failed: {hung}")
+            check = "hostPath type check failed: " if kind_of(operation) is Kind.HOST_PATH else ""
+            outcome = Outcome(error=f"{check}{hung}")
         except ContentError as failure:
             outcome = Outcome(error=str(failure), patience=failure.patience)
         except OSError as failure:
@@ -139,9 +153,33 @@ class Operations:
             self._failures.ended(operation.uid, _what(operation))
         return self._ended(operation, outcome)
 
+    async def _in_turns(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
+        """Perform it; a long removal takes turns with others. None = it is not wanted any more. What an unmount has
+        begun to take away it takes away to the end; the directory of a pod may be a new one at the next turn."""
+        removed, begun = Removed(), False
+        try:
+            while True:
+                async with self._turn(operation) as turn:
+                    goes_on = begun and isinstance(operation, UnmountVolume)
+                    if gathered is None or not (goes_on or self._is_due(operation)):
+                        return None
+                    begun = True
+                    try:
+                        return await self._perform(operation, gathered, removed, turn)
+                    except RemovalPausedError:
+                        removed.pause = False
+        finally:
+            self._removals.pop(operation, None)
+
     def _turn(self, operation: Operation) -> AbstractAsyncContextManager[Turn]:
-        kind = kind_of(operation)
-        return self._threads[kind].turn(_path(operation) if kind is Kind.HOST_PATH else "")
+        match kind := kind_of(operation):
+            case Kind.LOCAL:
+                path = ""
+            case Kind.HOST_PATH:
+                path = _path(operation)
+            case Kind.REMOVAL:
+                path = self.actions.directory(operation.uid)
+        return self._threads[kind].turn(path)
 
     async def _gather(self, operation: MountVolume, source: Files) -> Gathered | None:
         """What others know of the content, asked without a turn: it may take long. None = given up."""
@@ -153,18 +191,24 @@ class Operations:
             gathering.cancel()
         return None if gathering.cancelled() else gathering.result()
 
-    async def _perform(self, operation: Operation, gathered: Gathered, turn: Turn) -> Outcome:
+    async def _perform(self, operation: Operation, gathered: Gathered, removed: Removed, turn: Turn) -> Outcome:
         crash_point(f"volume.calling.{type(operation).__name__}")
-        removed = Removed()
-        path = await turn.call(
-            f"{_what(operation)} of pod {self._described(operation.uid)}",
-            self.actions.perform,
-            operation,
-            gathered,
-            removed,
-            removed=removed,
-            late=lambda: self._returned(operation),
-        )
+        what = f"{_what(operation)} of pod {self._described(operation.uid)}"
+        if kind_of(operation) is Kind.REMOVAL:
+            self._removals.setdefault(operation, Call(what, "", self._clock.monotonic(), removed))
+        pausing = asyncio.get_running_loop().call_later(REMOVAL_TURN, removed.ask_to_pause)
+        try:
+            path = await turn.call(
+                what,
+                self.actions.perform,
+                operation,
+                gathered,
+                removed,
+                removed=removed,
+                late=lambda: self._returned(operation),
+            )
+        finally:
+            pausing.cancel()
         crash_point(f"volume.acted.{type(operation).__name__}")
         if removed.entries >= _COUNT:
             _log.info("%s removed %d entries", _name(operation), removed.entries)

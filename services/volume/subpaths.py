@@ -6,12 +6,14 @@ What a client of the API may read says only which mount it was; the reason is fo
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
-from services.volume.adapters.threads import HungError
+from services.volume.adapters.threads import HungError, Turn
 from services.volume.core.reconciler import Reconciler
+from services.volume.core.volume_source import HostPath
 from services.volume.operations import Operations
 
 _log = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ class SubpathRequests:
             return PreparedSubpath(error=text)
         where = (request.uid, request.volume, request.container, request.index)
         try:
-            async with self._operations.subpaths.turn(root) as turn:
+            async with self._turn(request, root) as turn:
                 what = f"subPath of volume {request.volume} of pod {request.uid}"
                 path = await turn.call(what, self._operations.actions.subpaths.prepare, *where, root, request.path)
         except (SubpathError, HungError) as error:
@@ -61,13 +63,20 @@ class SubpathRequests:
             self._on_end()
         return PreparedSubpath(host_path=path)
 
+    def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[Turn]:
+        """A hostPath may hang: it has threads of its own, one for each path. Other volumes have one for each pod."""
+        pod = self._reconciler.desired.pods.get(request.uid)
+        if pod is not None and isinstance(pod.volumes.get(request.volume), HostPath):
+            return self._operations.host_subpaths.turn(root)
+        return self._operations.subpaths.turn(self._operations.actions.directory(request.uid))
+
     async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         """Answer ReleaseSubpaths. What cannot be taken away now goes when its volume goes."""
         return await self._to_the_end(self._release(request))
 
     async def _release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         try:
-            async with self._operations.subpaths.turn(f"volume-subpaths of pod {request.uid}") as turn:
+            async with self._operations.releases.turn(f"volume-subpaths of pod {request.uid}") as turn:
                 what = f"release of the subPaths of container {request.container}"
                 await turn.call(what, self._operations.actions.subpaths.release, request.uid, request.container)
         except OSError as error:

@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -21,6 +22,7 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
 _PREPARE, _CREATE = "prepare subPath", "create subPath directory"
+LOCK_PATIENCE = 1.0  # seconds
 _TRIES = 5  # the files of a volume may be exchanged for new ones between two steps
 
 
@@ -57,9 +59,10 @@ class Subpaths:
             target = self._directories.subpath(uid, volume, container, index)
             source = _opened(root, path)
             try:
+                wanted = os.fstat(source)
                 crash_point("volume.subpath.opened")
-                with self._lock(uid):
-                    _bind(source, target)
+                with self._locked(uid):
+                    _bind(source, wanted, target)
             finally:
                 os.close(source)
         except OSError as error:
@@ -70,7 +73,7 @@ class Subpaths:
     def release(self, uid: str, container: str) -> None:
         """Take away what was bound for one container; absent is fine. Raises OSError."""
         top = self._directories.subpaths(uid)
-        with self._lock(uid):
+        with self._locked(uid):
             for volume in _entries(top):
                 _clear(top / volume, container)
             _remove_empty(top)
@@ -79,7 +82,7 @@ class Subpaths:
         """Take away what was bound of one volume; absent is fine. Raises OSError."""
         top = self._directories.subpaths(uid)
         place = self._directories.subpath(uid, volume, "any", 0).parent.parent
-        with self._lock(uid):
+        with self._locked(uid):
             for container in _entries(place):
                 _clear(place, container)
             _remove_empty(place)
@@ -89,9 +92,17 @@ class Subpaths:
         """The volumes of the pod of which something may be bound."""
         return _entries(self._directories.subpaths(uid))
 
-    def _lock(self, uid: str) -> threading.Lock:
+    @contextlib.contextmanager
+    def _locked(self, uid: str) -> Iterator[None]:
+        """One at a time for each pod. One that hangs holds no other thread for long. Raises OSError."""
         with self._finding:
-            return self._locks.setdefault(uid, threading.Lock())
+            lock = self._locks.setdefault(uid, threading.Lock())
+        if not lock.acquire(timeout=LOCK_PATIENCE):
+            raise OSError(errno.EBUSY, "waits for another subPath of the pod that does not return")
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 def _opened(root: str, path: str) -> int:
@@ -183,8 +194,7 @@ def _make_one(parent: int, name: str, mode: int) -> int:
     return os.open(name, _STEP | os.O_DIRECTORY, dir_fd=parent)
 
 
-def _bind(source: int, target: Path) -> None:
-    wanted = os.fstat(source)
+def _bind(source: int, wanted: os.stat_result, target: Path) -> None:
     for directory in (target.parent.parent.parent, target.parent.parent, target.parent):
         make_directory(directory, _DIRECTORY_MODE)
     with contextlib.suppress(FileNotFoundError):

@@ -47,18 +47,21 @@ class _Place:
     path: str
     lock: asyncio.Lock | None
     running: "asyncio.Future[object] | None" = None
+    aside: bool = False  # it has a spare thread; its place is another's
     late: Callable[[], None] = field(default=lambda: None)
 
 
 class Threads:
     """At most `places` calls at once, and one at a time for each path. `patience` (seconds, None = endless) is how long
-    a caller waits for a place, and then for the call."""
+    a caller waits for a place, and then for the call. `spare`: so many calls that do not return in time keep a thread
+    and give their place to others; a caller then waits for a place as long as it takes."""
 
-    def __init__(self, name: str, places: int, clock: Clock, patience: float | None = None) -> None:
-        self.patience = patience
+    def __init__(self, name: str, places: int, clock: Clock, patience: float | None = None, spare: int = 0) -> None:
+        self.patience, self._spare = patience, spare
+        self._patience_for_a_place = None if spare else patience
         self.calls: dict[object, Call] = {}  # in their threads now
         self._places, self._clock = places, clock
-        self._executor = ThreadPoolExecutor(places, thread_name_prefix=f"volume {name}")
+        self._executor = ThreadPoolExecutor(places + spare, thread_name_prefix=f"volume {name}")
         self._free = asyncio.Semaphore(places)
         self._paths: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -68,7 +71,7 @@ class Threads:
         lock = self._paths.setdefault(path, asyncio.Lock()) if path else None
         try:
             with waiting_for("a free thread"):
-                async with asyncio.timeout(self.patience):
+                async with asyncio.timeout(self._patience_for_a_place):
                     await self._take(lock)
         except TimeoutError:
             raise HungError(self._why(path)) from None
@@ -100,8 +103,18 @@ class Threads:
                 lock.release()
             raise
 
+    def _set_aside(self, place: _Place) -> None:
+        """Its call does not return: others get its place, as long as there are spare threads."""
+        if self._spare:
+            self._spare -= 1
+            place.aside = True
+            self._free.release()
+
     def _give_back(self, place: _Place) -> None:
-        self._free.release()
+        if place.aside:
+            self._spare += 1
+        else:
+            self._free.release()
         if place.lock is not None:
             place.lock.release()
 
@@ -150,4 +163,5 @@ class Turn:
         except TimeoutError:
             if not limit.expired():
                 raise  # the call's own
+            threads._set_aside(place)
             raise HungError(threads._why(place.path)) from None

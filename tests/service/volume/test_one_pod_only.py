@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.volume import VolumeState
+from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
 from services.volume import operations, service
 from services.volume.actions import Actions
-from services.volume.adapters import empty_dir, host_path
-from services.volume.core.operations import Kind, MountVolume, Operation
+from services.volume.adapters import empty_dir, host_path, subpaths
+from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_source import HostPath, VolumeSource, volume_source
+from shared import tree_removal
 from shared.model.objects import Object
-from shared.tree_removal import Removed
+from shared.tree_removal import RemovalPausedError, Removed
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
 
@@ -39,18 +41,28 @@ class DeadServer:
 
     def __init__(self) -> None:
         self.answers, self.under_way, self.most = threading.Event(), 0, 0
-        self._set_up, self._lock = host_path.set_up, threading.Lock()
+        self._set_up, self._opened, self._lock = host_path.set_up, subpaths._opened, threading.Lock()
 
     def set_up(self, source: HostPath) -> str:
-        if not source.path.startswith("/dead"):
+        if not source.type or not source.path.startswith("/dead"):
             return self._set_up(source)
+        self.wait()
+        return source.path
+
+    def opened(self, root: str, path: str) -> int:
+        """The first step of a subPath."""
+        if root.startswith("/dead"):
+            self.wait()
+        return self._opened(root, path)
+
+    def wait(self) -> None:
+        """Until it answers."""
         with self._lock:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
         assert self.answers.wait(PATIENCE)
         with self._lock:
             self.under_way -= 1
-        return source.path
 
 
 @pytest.fixture
@@ -58,6 +70,9 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead = DeadServer()
     monkeypatch.setattr(operations, "HOST_PATH_PATIENCE", 0.05)
     monkeypatch.setattr(host_path, "set_up", dead.set_up)
+    monkeypatch.setattr(subpaths, "_opened", dead.opened)
+    monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
+    monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
     yield dead
     dead.answers.set()
 
@@ -82,6 +97,29 @@ async def test_paths_that_hang_are_named_and_stop_no_other_volume(node: Node, de
         dead.answers.set()
         await node.mounted.until(lambda _: all(mounted(node, f"hung-{number:02}") for number in range(HUNG)))
         await node.until_troubles()
+
+
+def subpath(node: Node, uid: str, volume: str) -> "asyncio.Task[PreparedSubpath]":
+    request = PrepareSubpath(uid=uid, volume=volume, container="c", index=0, path="part")
+    return asyncio.create_task(node.podsync.ask("volume", request, PreparedSubpath))
+
+
+async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, dead: DeadServer) -> None:
+    for number in range(HUNG):
+        node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}"}})
+        node.admit(f"hung-{number:02}", f"nfs-{number}")
+    async with node.volume():
+        hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
+        async with asyncio.timeout(PATIENCE):
+            while dead.under_way < min(HUNG, operations.HOST_SUBPATH_PLACES):
+                await asyncio.sleep(0)
+        node.admit("fine", "cache")
+        assert (await subpath(node, "fine", "cache")).host_path
+        released = await node.podsync.ask("volume", ReleaseSubpaths(uid="fine", container="c"), PreparedSubpath)
+        assert not released.error
+        assert not (node.directory("fine") / "volume-subpaths").exists()
+        dead.answers.set()
+        await asyncio.gather(*hung)
 
 
 async def test_many_pods_on_one_path_that_hangs_take_one_thread(node: Node, dead: DeadServer) -> None:
@@ -130,6 +168,102 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
         go_on.set()
         await node.mounted.until(lambda state: "u" not in state)
         await node.until_troubles()
+
+
+LONG = 4  # removals; as many as there are places
+
+
+async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    going, turns = threading.Event(), dict.fromkeys((f"long-{number}" for number in range(LONG)), 0)
+    remove_tree = tree_removal.remove_tree
+
+    def remove(path: Path, removed: Removed | None = None) -> None:
+        uid = path.parent.parent.parent.name
+        if uid in turns and removed is not None and not going.is_set():
+            turns[uid] += 1
+            while not removed.pause:
+                time.sleep(0.001)
+            raise RemovalPausedError
+        remove_tree(path, removed)
+
+    monkeypatch.setattr(empty_dir, "remove_tree", remove)
+    monkeypatch.setattr(operations, "REMOVAL_TURN", 0.05)
+    async with node.volume():
+        for uid in (*turns, "fifth"):
+            node.admit(uid, "cache")
+        await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*turns, "fifth")))
+        for uid in turns:
+            node.admit(uid, state=PodState.FINISHED)
+        async with asyncio.timeout(PATIENCE):
+            while not all(turns.values()):
+                await asyncio.sleep(0)
+        node.admit("fifth", state=PodState.FINISHED)
+        await node.until_gone("fifth")
+        assert all(node.empty_dir(uid, "cache").is_dir() for uid in turns)
+        going.set()
+        for uid in turns:
+            await node.until_gone(uid)
+
+
+async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, perform = threading.Event(), Actions.perform
+
+    def hanging(actions: Actions, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+        if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
+            assert answers.wait(PATIENCE)
+        return perform(actions, operation, gathered, removed)
+
+    monkeypatch.setattr(Actions, "perform", hanging)
+    monkeypatch.setattr(operations, "REMOVAL_PATIENCE", 0.5)
+    hung = [f"hung-{number}" for number in range(LONG)]
+    async with node.volume():
+        for uid in (*hung, "fifth"):
+            node.admit(uid, "cache")
+        await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*hung, "fifth")))
+        for uid in (*hung, "fifth"):
+            node.admit(uid, state=PodState.FINISHED)
+        await node.until_gone("fifth")
+        unmount = "UnmountVolume cache of pod default/web"
+        await node.until_troubles(
+            "; ".join(f"{unmount} ({uid}): {node.directory(uid)} does not answer" for uid in hung)
+        )
+        state = await node.mounted.until(lambda state: bool(state["hung-0"].volumes["cache"].error))
+        assert state["hung-0"].volumes["cache"].error.endswith("/pods/hung-0 does not answer within 0.5 s")
+        answers.set()
+        for uid in hung:
+            await node.until_gone(uid)
+        await node.until_troubles()
+
+
+async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns, remove_tree = 0, tree_removal.remove_tree
+
+    def remove(path: Path, removed: Removed | None = None) -> None:
+        nonlocal turns
+        turns += removed is not None and path.exists()
+        if removed is not None and turns == 1:
+            (path / "file-1").unlink()
+            while not removed.pause:
+                time.sleep(0.001)
+            raise RemovalPausedError
+        remove_tree(path, removed)
+
+    monkeypatch.setattr(empty_dir, "remove_tree", remove)
+    monkeypatch.setattr(operations, "REMOVAL_TURN", 0.2)
+    node.admit("u", "cache")
+    async with node.volume():
+        await node.mounted.until(lambda _: mounted(node, "u"))
+        for number in range(3):
+            (node.empty_dir("u", "cache") / f"file-{number}").touch()
+        node.admit("u", state=PodState.FINISHED)
+        async with asyncio.timeout(PATIENCE):
+            while not turns:
+                await asyncio.sleep(0)
+        node.admit("u", "cache")
+        await node.mounted.until(lambda _: turns > 1 and mounted(node, "u"))
+        assert list(node.empty_dir("u", "cache").iterdir()) == []
 
 
 async def test_a_name_that_is_not_utf8_in_a_volume_that_cannot_be_removed_is_an_error_of_its_pod(

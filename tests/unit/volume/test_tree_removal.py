@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared import tree_removal
-from shared.tree_removal import Removed, remove_tree
+from shared.tree_removal import RemovalPausedError, Removed, remove_tree
 
 FEW = 8  # moved directories that are remembered, where a test sets it
 
@@ -49,6 +49,35 @@ def test_a_tree_deeper_than_any_path_is_removed(tmp_path: Path) -> None:
     remove_tree(victim, removed)
     assert not victim.exists()
     assert removed.entries == 1500
+
+
+@pytest.mark.parametrize("every", [1, 7, 50])
+def test_a_removal_that_pauses_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    monkeypatch.setattr(tree_removal, "REMEMBERED", FEW)
+    victim = tmp_path / "victim"
+    for number in range(5):
+        make_files(victim / f"inner-{number}" / "deeper", 20)
+        make_directories(victim / f"inner-{number}", 20)
+
+    class Pausing(Removed):
+        """Asks for a pause whenever `every` entries are gone."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "entries" and self.entries and self.entries % every == 0:
+                self.ask_to_pause()
+
+    removed, pauses = Pausing(), 0
+    while victim.exists():
+        try:
+            remove_tree(victim, removed)
+        except RemovalPausedError:
+            pauses += 1
+            removed.pause = False
+    assert removed.entries == 5 * (20 + 20 + 2)
+    assert pauses >= 3
 
 
 def test_links_are_removed_and_never_followed(tmp_path: Path) -> None:
