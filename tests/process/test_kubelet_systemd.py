@@ -83,7 +83,7 @@ def test_the_next_one_is_ready_with_the_services_of_a_killed_one(kubelet: Kubele
     manager.wait("READY=1", 30)
     manager.wait("WATCHDOG=1", 2 * WATCHDOG_SECONDS)
     for name, pid in holders.items():
-        kubelet.said(f"{name} is running as process {pid}: standing by")
+        kubelet.said(f"{name}: process {pid} is an orphan")
     assert kubelet.end() == 0
 
 

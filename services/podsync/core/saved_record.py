@@ -78,6 +78,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
     fields["state"] = PodState(fields["state"])
     fields["crash_backoff"] = _backoffs(CrashBackoff, fields.get("crash_backoff", {}))
     fields["image_backoff"] = _backoffs(ImageBackoff, fields.get("image_backoff", {}))
+    fields["pre_stops"] = {name: at for name, at in fields.get("pre_stops", {}).items() if isinstance(at, float | int)}
     record = PodRecord(**fields)
     record.restored = True
     record.saved = essential(record)

@@ -69,7 +69,7 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
     play = Play()
     play.want(a_pod())
     del play.disk["u1"]["image_backoff"]
-    play.disk["u1"] |= {"something_new": [1], "crash_backoff": {"c": 1}}
+    play.disk["u1"] |= {"something_new": [1], "crash_backoff": {"c": 1}, "pre_stops": {"c1": {"begun": 1.0}}}
     play.start()
     play.run()
     assert play.core.known.unreadable == {}
