@@ -1,7 +1,7 @@
 """The frame every service runs in: lock, manifest, configuration, log, bus, beats, watchdog, signals.
 
 A service's `__main__` calls `launch("<name>", build)`; `build` gets a `Context` and returns the service, whose `run`
-is the one loop of the process, cancelled when the process is told to end.
+is the one loop of the process, cancelled by the first signal to end.
 """
 
 import asyncio
@@ -105,7 +105,7 @@ class FrontDoor(Protocol):
 
 
 def launch(service: str, build: Callable[[Context], Service], front_door: FrontDoor | None = None) -> NoReturn:
-    """Run one service until SIGTERM; exits the process: 0 when told to end, 1 on any failure or a second signal.
+    """Run one service until SIGTERM; exits the process: 0 after a signal to end, 1 on any failure or a second signal.
 
     Only bootstrap gives a `front_door`; the others wait for the configuration it writes.
     """
@@ -199,7 +199,7 @@ class _Frame:
         configured.append(await asyncio.to_thread(self._front_door.configure))
 
     async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
-        """Whether the service is ours to run. Told to end before that, we still end the orphan we were to follow."""
+        """Whether the service is ours to run. Signalled to end before that, the process still ends the orphan."""
         try:
             ours = await take_over(lock, self._generation, SHORT_GRACE if self._front_door else GRACE)
         except OperatorError:
@@ -210,8 +210,8 @@ class _Frame:
 
     async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: Signals) -> int:
         self._open_log(config)
-        told = logging.WARNING if self._front_door else logging.DEBUG  # what holds for one holds for all seven
-        protect_process(config.oom_score_adj, config.max_open_files, told)
+        level = logging.WARNING if self._front_door else logging.DEBUG  # the limits are the same for all seven
+        protect_process(config.oom_score_adj, config.max_open_files, level)
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
         manifest: Manifest = read_manifest(self._run_dir)
         clock = SystemClock()
@@ -261,7 +261,7 @@ class _Frame:
         drained.cancel()
 
     async def _hang_up(self, bus: NodeBus) -> None:
-        """Nothing in there may keep a process whose work is over: while it holds the lock nobody takes over."""
+        """Bounded: while a process that has no work left holds the lock, no other can take over."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
         await asyncio.wait({hanging_up}, timeout=_BUS_PATIENCE)
         if not hanging_up.done():
@@ -282,7 +282,7 @@ class _Frame:
         return 0 if told_to_end else 1
 
     def _open_log_early(self) -> None:
-        """Where an earlier configuration says; a service that has none yet keeps its lines until it has."""
+        """Into the directory of an earlier configuration; without one the lines are kept until there is one."""
         try:
             config = load_effective(str(self._run_dir))
         except (OSError, OperatorError):
@@ -307,7 +307,7 @@ class _Frame:
         end_when_busy()
 
     def _hung(self, reason: str, loop: asyncio.AbstractEventLoop) -> None:
-        """In the watchdog's thread. The stacks say where the tasks wait, and what the threads do."""
+        """In the watchdog's thread. Logs where the tasks wait, and what the threads do."""
         log.critical("%s: %s; it ends, and its stacks follow", self._service, reason)
         try:
             log.critical("tasks of %s:\n%s", self._service, task_stacks(loop))
@@ -318,12 +318,12 @@ class _Frame:
         os._exit(1)
 
     def _end_at_once(self) -> None:
-        log.warning("%s: told to end a second time", self._service)
+        log.warning("%s: a second signal to end: ending at once", self._service)
         self.leave(1)
 
 
 async def _unless_ending(work: Awaitable[T], ending: asyncio.Event) -> bool:
-    """Do the work; False when the process was told to end first. Raises what the work raises."""
+    """Do the work; False when the process was signalled to end first. Raises what the work raises."""
     task, end = asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())
     await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
     end.cancel()

@@ -61,7 +61,7 @@ class Preloading:
 
     def __call__(self, file: str, argv: list[str], env: Mapping[str, str]) -> None:
         """Become the program. Returns never; raises OSError as execve does where it cannot be executed."""
-        _forget_signals()  # first of all: until then a signal for the program goes into a list that nobody reads
+        _forget_signals()  # first of all: until then a signal for the program goes into a list that is not read
         if self._generation:
             env = {**env, SUPERVISORD: self._generation}
         module = module_of(file, argv)
@@ -130,7 +130,7 @@ def import_modules(modules: Sequence[str] = _MODULES, stop: Callable[[], bool] =
 
 
 def _prepare() -> None:
-    """What every service would build for itself; where that fails, each will, and say so in its log."""
+    """What every service would build for itself; where that fails, each tries it again and logs the failure."""
     with contextlib.suppress(Exception):
         importlib.import_module("bus.prepared").prepare()
         log = importlib.import_module("shared.log")
@@ -161,7 +161,7 @@ def _stamp(file: str) -> _Stamp | None:
 
 
 def _was_touched_since(began: int, file: str) -> bool:
-    """So that nobody knows whether what was imported is what stands there now."""
+    """Then it is not known whether the module that was imported is the one in the file now."""
     try:
         return os.stat(file).st_ctime_ns >= began  # noqa: PTH116  as above
     except OSError:
@@ -187,7 +187,7 @@ def _take_the_environment(env: Mapping[str, str]) -> None:
 
 
 def _close_all_but(kept: frozenset[int]) -> None:
-    """supervisord closes the descriptors below its limit; an exec would close the others, which nobody inherits."""
+    """supervisord closes the descriptors below its limit; an exec would close the others."""
     for number in sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
         if number >= _FIRST_FD and number not in kept:
             try:
@@ -205,7 +205,7 @@ def _open_streams() -> None:
 
 def _flush_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # nobody reads
+        with contextlib.suppress(Exception):  # the other end of the pipe is closed
             stream.flush()
 
 

@@ -31,7 +31,7 @@ from shared.log import LogFile, configure_log, start_log
 log = logging.getLogger(__name__)
 
 _LARGEST_OUTPUT = 16 * 2**20
-_LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, and tells nobody how much it is
+_LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, nor report how much it is
 
 
 async def keep(service_log: LogFile) -> int:
@@ -93,7 +93,7 @@ async def _one(
 ) -> ContainerdProcess | None:
     """The containerd to keep: the running one, unless its configuration has changed, else a new one.
 
-    None when this process was told to end meanwhile; a running containerd has ended then, too.
+    None when this process was signalled to end meanwhile; a running containerd has ended then, too.
     """
     if process is not None and process.runs_by(embedded) and not signals.ending.is_set():
         log.info("containerd runs already as process %s: keeping it", process.pid)
@@ -131,7 +131,7 @@ def _limit(output: Path) -> None:
 
 
 def main() -> NoReturn:
-    """Run until containerd ends or we are told to; exits the process."""
+    """Run until containerd ends or a signal comes; exits the process."""
     os.umask(0o077)
     service_log = start_log("containerd")
     code = 1

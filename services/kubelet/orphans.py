@@ -1,4 +1,4 @@
-"""Ends what a killed kubelet left working, where the next one is told to stop before its services have taken over."""
+"""Ends what a killed kubelet left working, where the next one is stopped before its services have taken over."""
 
 import os
 import select

@@ -305,7 +305,7 @@ def test_a_second_signal_ends_a_service_that_does_not(agent: Agent) -> None:
     agent.logged("status", "dummy was cancelled")
     (agent.home / "dummy").write_text("")
     os.kill(pid, signal.SIGTERM)
-    agent.logged("status", "told to end a second time")
+    agent.logged("status", "a second signal to end: ending at once")
     eventually(lambda: not alive(pid), "it ends at once", seconds=4)
     agent.logged("status", "dummy runs:  on")
 

@@ -75,7 +75,7 @@ class ContainerdProcess:
         os.close(self._descriptor)
 
     def runs_by(self, embedded: EmbeddedContainerd) -> bool:
-        """Whether its configuration file still says what it said when it was started."""
+        """Whether its configuration is the one it was started with."""
         try:
             environment = Path(f"/proc/{self.pid}/environ").read_bytes().split(b"\0")
         except OSError:
