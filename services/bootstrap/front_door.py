@@ -141,10 +141,12 @@ class BootstrapDoor:
         config = evaluation.resolved.config
         self._write(config)
         _remark(evaluation)
+        if self._services_work():
+            self._restart_all()
         return config
 
     def _go_on_with(self, config: EffectiveConfig) -> None:
-        """Work by a configuration that was evaluated earlier; `refused` says what has become bad since."""
+        """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
         self._prepare(config)
         self.pair = settle_in_child(pair_request(config))
         try:
@@ -172,12 +174,12 @@ class BootstrapDoor:
         self.credentials.begin(config)
 
     def refuse(self, lines: tuple[str, ...]) -> bool:
-        """Show the lines once and end supervisord, for a crash loop would say the same every second; whether we did.
+        """Show the lines once and end supervisord, for a crash loop would repeat them every second; whether we did.
 
         Where services work by an earlier configuration they are left alone, and we try again with back-off.
         """
         parent = supervisord.Supervisord.of_environment()
-        if parent is None or self._last_good() is not None:
+        if parent is None or self._last_good() is not None or self._services_work():
             return False
         if "BULKHEAD_STDERR_FD" not in os.environ:  # where there is one, the log has shown them
             supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
@@ -211,18 +213,18 @@ class BootstrapDoor:
         """config.json and manifest.json."""
         return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
 
-    def mend_files(self) -> list[str]:
-        """Write those of our files anew that are gone or no longer say what is in force. Returns their names.
+    def restore_files(self) -> list[str]:
+        """Write those of our files anew that are gone or were changed. Returns their names.
 
         Raises OSError.
         """
         assert self._in_force is not None
         config, content = self._in_force
         config_file, _ = self.own_files()
-        mended = []
+        restored = []
         if not config_file.exists() or config_file.read_bytes() != content:
             write_atomically(config_file, content)
-            mended.append(CONFIG_NAME)
+            restored.append(CONFIG_NAME)
         manifest = self._manifest(config)
         try:
             good = read_manifest(self._run_dir) == manifest
@@ -230,8 +232,8 @@ class BootstrapDoor:
             good = False
         if not good:
             write_manifest(manifest)
-            mended.append(MANIFEST_FILE)
-        return mended
+            restored.append(MANIFEST_FILE)
+        return restored
 
     def _last_good(self) -> EffectiveConfig | None:
         """The configuration in force, if it was given under our supervisord or others still work by it."""
@@ -244,6 +246,20 @@ class BootstrapDoor:
         except (OSError, OperatorError):
             return None
         return config if self._generation and holds(generation) else None
+
+    def _services_work(self) -> bool:
+        """Whether a service of our own generation runs, which so had a configuration before."""
+        holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES if service != "bootstrap")
+        return bool(self._generation) and any(holder and holder.supervisord == self._generation for holder in holders)
+
+    def _restart_all(self) -> None:
+        """config.json was removed while bootstrap did not run: the others may work by another configuration."""
+        log.error("%s was removed: all services are restarted", self._run_dir / CONFIG_NAME)
+        if parent := supervisord.Supervisord.of_environment():
+            try:
+                parent.restart()
+            except supervisord.SupervisordError as error:
+                log.error("%s (restart the agent by hand)", error)
 
     def _orphans_work(self) -> bool:
         """Whether a service runs that an earlier supervisord started."""

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 _TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress can be judged
 _SETTLE = 0.2  # seconds without a further change before an edit is looked at
 _ASK_RETRY = 5.0  # seconds; nothing reports that supervisord can start a program again
-_MEND_RETRY = 5.0  # seconds; nothing tells us that a disk has room again
+_RESTORE_RETRY = 5.0  # seconds; nothing reports that a disk has room again
 _COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
 
@@ -124,11 +124,11 @@ class Bootstrap:
             await self._files_changed.wait()
             self._files_changed.clear()
             try:
-                for name in await asyncio.to_thread(self._door.mend_files):
+                for name in await asyncio.to_thread(self._door.restore_files):
                     log.warning("%s was removed or changed by somebody else: written anew", self._run_dir / name)
             except OSError as error:
                 self._context.bus.trouble("files", f"{self._run_dir}: cannot be written: {error.strerror}")
-                await asyncio.sleep(_MEND_RETRY)
+                await asyncio.sleep(_RESTORE_RETRY)
                 self._files_changed.set()
             else:
                 self._context.bus.trouble("files", None)

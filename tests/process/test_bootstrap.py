@@ -162,6 +162,25 @@ def test_a_reload_with_a_bad_configuration_restarts_all_services_with_the_last_g
     assert found["generation"] != good["generation"]
 
 
+@pytest.mark.parametrize("edit", ["maxPods: 7\n", "maxPods: many\n"])
+def test_without_its_file_bootstrap_takes_up_an_edit_for_all_services_or_for_none(agent: Agent, edit: str) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    bootstrap, status = agent.holder("bootstrap"), agent.holder("status")
+    os.kill(bootstrap, signal.SIGSTOP)
+    agent.configure(edit)
+    (agent.run_dir / "config.json").unlink()
+    os.kill(bootstrap, signal.SIGKILL)
+    if "many" in edit:
+        agent.logged("bootstrap", "maxPods: is")
+        assert agent.holder("status") == status, "it goes on"
+        agent.configure("maxPods: 7\n")
+    agent.holder("status", besides=status)
+    eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "the services are restarted")
+    found = json.loads((agent.run_dir / "config.json").read_bytes())
+    assert found["config"]["max_pods"] == 7 and found["generation"].endswith("/2")
+
+
 def _reload(agent: Agent, runs: int) -> None:
     assert agent.supervisord
     agent.supervisord.send_signal(signal.SIGHUP)

@@ -42,6 +42,10 @@ class Supervisord:
         """Start a program that is not started by itself; running already is fine. Raises SupervisordError."""
         self._call(lambda server: server.supervisor.startProcess(name, False))
 
+    def restart(self) -> None:
+        """Have it read its own configuration anew and start everything it runs again. Raises SupervisordError."""
+        self._call(lambda server: server.supervisor.restart())
+
     def shut_down(self) -> None:
         """End supervisord and everything it runs. Raises SupervisordError."""
         self._call(lambda server: server.supervisor.shutdown())
