@@ -15,16 +15,15 @@ from typing import Any
 RUNNING = 1  # supervisor.states.SupervisorStates.RUNNING; less while it restarts or ends
 _AT_MOST_EVERY = 1.0  # seconds between two starts of a program, where it ends at once
 
-_pipe = [-1, -1, 0]  # to read, to write, its inode; one for the process, also after a reload
-
 
 def restart_promptly(options: Any, clock: Callable[[], float] = time.monotonic) -> None:
     """Let supervisord's poll end with each signal, and at once in its first turn and after a child was collected.
 
-    `options`: supervisord's ServerOptions, not yet in use. `clock` gives seconds.
+    `options`: supervisord's ServerOptions, not yet in use; a reload makes others. `clock` gives seconds.
     """
-    fork, collect, poller = options.fork, options.waitpid, options.poller
-    poll, woken = poller.poll, _wakeup()
+    fork, collect, poller, clean_up = options.fork, options.waitpid, options.poller, options.cleanup
+    poll = poller.poll
+    woken, written = _wakeup()
     started: dict[int, float] = {}  # by process id
     turn_at_once, pause_until = True, 0.0
 
@@ -59,27 +58,25 @@ def restart_promptly(options: Any, clock: Callable[[], float] = time.monotonic) 
             for fd in readable:  # until the next turn: one whose child has ended is always readable
                 poller.unregister_readable(fd)
 
+    def closing_cleanup() -> None:
+        """Before a reload, in which supervisord closes every descriptor and opens others under their numbers."""
+        signal.set_wakeup_fd(-1)
+        os.close(woken)
+        os.close(written)
+        clean_up()
+
     options.fork, options.waitpid, poller.poll = noted_fork, noted_collect, prompt_poll
+    options.cleanup = closing_cleanup
 
 
-def _wakeup() -> int:
-    """The end to read of a pipe that every signal writes to. At a reload supervisord closes descriptors unasked."""
-    if not _is_open():
-        read, write = os.pipe()
-        os.set_blocking(read, False)
-        os.set_blocking(write, False)
-        _pipe[:] = read, write, os.fstat(read).st_ino
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    return _pipe[0]
+def _wakeup() -> tuple[int, int]:
+    """Both ends of a pipe that every signal writes to: the one to read, and the other."""
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read, write
 
 
 def _is_pipe(fd: int) -> bool:
     return stat.S_ISFIFO(os.fstat(fd).st_mode)
-
-
-def _is_open() -> bool:
-    read, write, inode = _pipe
-    try:
-        return os.fstat(read).st_ino == os.fstat(write).st_ino == inode
-    except OSError:
-        return False

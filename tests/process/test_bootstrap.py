@@ -181,6 +181,20 @@ def test_without_its_file_bootstrap_takes_up_an_edit_for_all_services_or_for_non
     assert found["config"]["max_pods"] == 7 and found["generation"].endswith("/2")
 
 
+def test_after_each_of_five_reloads_supervisord_answers_and_the_services_run(agent: Agent) -> None:
+    agent.start()
+    agent.logged("status", "dummy runs")
+    for reloads in range(1, 6):
+        if reloads % 2:
+            _reload(agent, runs=reloads + 1)
+        else:
+            agent.rpc("restart")
+            eventually(lambda: agent.logged("status", "").count("dummy runs") == reloads + 1, "restarted")  # noqa: B023
+        for _ in range(20):  # each on a connection of its own
+            states = {program["name"]: program["statename"] for program in agent.rpc("getAllProcessInfo")}
+            assert states == {"bootstrap": "RUNNING", "status": "RUNNING"}
+
+
 def _reload(agent: Agent, runs: int) -> None:
     assert agent.supervisord
     agent.supervisord.send_signal(signal.SIGHUP)

@@ -16,13 +16,20 @@ from services.prompt_restarts import RUNNING, restart_promptly
 
 
 @pytest.fixture(autouse=True)
-def _no_wakeup_remains() -> Iterator[None]:
-    yield
-    signal.set_wakeup_fd(-1)
-    for fd in prompt_restarts._pipe[:2]:
-        if fd >= 0:
+def pipes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, int]]]:
+    """The pipes that were made; the last one is closed where no cleanup has done so."""
+    made: list[tuple[int, int]] = []
+    wakeup = prompt_restarts._wakeup
+
+    def noted() -> tuple[int, int]:
+        made.append(wakeup())
+        return made[-1]
+
+    monkeypatch.setattr(prompt_restarts, "_wakeup", noted)
+    yield made
+    if signal.set_wakeup_fd(-1) >= 0:
+        for fd in made[-1]:
             os.close(fd)
-    prompt_restarts._pipe[:] = -1, -1, 0
 
 
 class Supervisord:
@@ -43,6 +50,9 @@ class Supervisord:
     def waitpid(self) -> tuple[int | None, int | None]:
         return (self._ended.pop(0), 9) if self._ended else (None, None)
 
+    def cleanup(self) -> None:
+        pass
+
     def register_readable(self, fd: int) -> None:
         self.woken = fd
 
@@ -50,7 +60,9 @@ class Supervisord:
         if self.signals and self.signals[0][0] <= self.now + timeout:
             at, number = self.signals.pop(0)
             self.now = max(self.now, at)
-            os.write(prompt_restarts._pipe[1], bytes([number]))
+            wakeup = signal.set_wakeup_fd(-1)
+            os.write(wakeup, bytes([number]))
+            signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
             return [self.woken], []
         self.now += timeout
         return [], []
@@ -122,6 +134,9 @@ class Options:
     def waitpid(self) -> tuple[int, int]:
         return 7, 0
 
+    def cleanup(self) -> None:
+        self.poller.close()
+
 
 def test_a_signal_ends_the_poll_and_another_one_the_next() -> None:
     options = Options()
@@ -163,24 +178,28 @@ def test_the_closed_output_of_what_ended_at_once_does_not_end_its_pause() -> Non
         os.close(read)
 
 
-def test_after_a_reload_no_signal_is_written_into_a_file_that_has_the_number_of_the_closed_pipe() -> None:
-    restart_promptly(Options())
-    closed = prompt_restarts._pipe[:2]
-    for fd in closed:
-        os.close(fd)
+def test_from_the_cleanup_before_a_reload_on_no_signal_is_written_into_what_has_the_number_of_the_pipe(
+    pipes: list[tuple[int, int]],
+) -> None:
+    first = Options()
+    restart_promptly(first)
+    first.cleanup()
     read, write = os.pipe()  # as supervisord's log and sockets after it
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        assert {read, write} == set(closed)
-        options = Options()
-        restart_promptly(options)
-        options.poller.poll(0)
-        before = signal.signal(signal.SIGUSR1, lambda *_: None)
-        os.kill(os.getpid(), signal.SIGUSR1)
-        signal.signal(signal.SIGUSR1, before)
+        assert {read, write} == set(pipes[0])
         os.set_blocking(read, False)
+        os.kill(os.getpid(), signal.SIGUSR1)
         with pytest.raises(BlockingIOError):
             os.read(read, 1)
-        assert options.poller.poll(60_000) == ([], [])
+        second = Options()
+        restart_promptly(second)
+        second.poller.poll(0)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        with pytest.raises(BlockingIOError):
+            os.read(read, 1)
+        assert second.poller.poll(60_000) == ([], [])
     finally:
+        signal.signal(signal.SIGUSR1, before)
         os.close(read)
         os.close(write)
