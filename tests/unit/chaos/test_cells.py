@@ -25,8 +25,10 @@ from tests.chaos.cells import (
 )
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-# Reached only while certificates are asked for, which tests/process/test_csr_kills.py does, or credentials change.
+# Reached only while certificates are asked for, which tests/process/test_csr_kills.py does, or credentials change, or
+# while the embedded containerd starts, which tests/process/test_embedded_containerd.py does.
 OF_OTHER_TESTS = (
+    "containerd.started",
     *("bootstrap.request", "bootstrap.key", "bootstrap.certificate", "bootstrap.kubeconfig"),
     *("podsync.image.", "podsync.logs.", "volume.subpath."),
 )

@@ -58,6 +58,7 @@ def full_record() -> PodRecord:
             setattr(record, name, copy.deepcopy(samples[type(default)]))
     record.state, record.judged, record.pod = PodState.TERMINATING, False, POD
     record.attempts, record.planned = {"c": 3}, {"c": 4}
+    record.pre_stops = {"i1": 12.5}
     record.crash_backoff = {"c": CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")}
     record.image_backoff = {"busybox:1": ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")}
     return record
