@@ -125,6 +125,7 @@ class BootstrapDoor:
         if (begun := self._saved(lambda generation: generation == self._generation)) is not None:
             self._go_on_with(begun)
             return begun
+        removed = self._services_work()  # looked at now: once the file is written, they begin
         self.evaluated_at = time.time()
         try:
             evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
@@ -141,7 +142,7 @@ class BootstrapDoor:
         config = evaluation.resolved.config
         self._write(config)
         _remark(evaluation)
-        if self._services_work():
+        if removed:
             self._restart_all()
         return config
 

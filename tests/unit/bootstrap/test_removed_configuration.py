@@ -1,0 +1,56 @@
+"""bootstrap evaluates anew while services of its own supervisord work: all are restarted; at a start none is."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bus.lock import ServiceLock
+from services.bootstrap import front_door
+from services.bootstrap.adapters.serving_pair import PairReport
+from services.bootstrap.front_door import BootstrapDoor
+from services.generation import SUPERVISORD, generation_of
+
+
+class Door(BootstrapDoor):
+    """A door that writes nothing; a service takes its lock as soon as the configuration is there."""
+
+    def __init__(self, status: ServiceLock) -> None:
+        super().__init__()
+        self.status, self.restarts = status, 0
+
+    def _settle_credentials(self, config: Any) -> None:
+        pass
+
+    def _write(self, config: Any) -> None:
+        assert self.status.try_acquire()
+
+    def _restart_all(self) -> None:
+        self.restarts += 1
+
+
+@pytest.fixture
+def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    generation = generation_of(os.getppid())
+    monkeypatch.setenv("BULKHEAD_HOME", str(tmp_path))
+    monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
+    monkeypatch.setenv(SUPERVISORD, generation)
+    evaluation = SimpleNamespace(resolved=SimpleNamespace(config=None, found=(), without_effect=()), pair=PairReport())
+    monkeypatch.setattr(front_door, "evaluate_all", lambda *_, **__: evaluation)
+    lock = ServiceLock(tmp_path / "run", "status", generation)
+    yield Door(lock)
+    lock.release()
+
+
+def test_a_service_that_begins_with_the_new_configuration_is_not_restarted(door: Door) -> None:
+    door.configure()
+    assert door.restarts == 0
+
+
+def test_a_service_that_worked_before_is(door: Door) -> None:
+    assert door.status.try_acquire()
+    door.configure()
+    assert door.restarts == 1
