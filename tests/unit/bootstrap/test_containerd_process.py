@@ -44,8 +44,10 @@ class Machine:
 
     def other(self) -> int:
         """Another process with that command line."""
-        process = subprocess.Popen(["tenant", *self.arguments(self.config_file)], executable=sys.executable)
+        command = ["tenant", *self.arguments(self.config_file)]
+        process = subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE)
         self.processes.append(process)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
         return process.pid
 
 
@@ -57,6 +59,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine
     for process in machine.processes:
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def descriptors() -> int:
