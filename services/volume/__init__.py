@@ -37,8 +37,10 @@ What one pod may cost
     Operations have threads by kind: work below the root directory, looks at hostPaths, removals, subpaths of hostPaths,
     other subpaths, their release, looks at directories. A look at a hostPath that does not return (a network file
     system whose server is away) keeps one thread for its path; after 10 s it is an error of the pods that wait for it,
-    and a trouble that names path and pod. When 16 paths hang, looks at further ones are refused at once; nothing else
-    waits for them. Subpaths of hostPaths are bounded in the same way, after 4 s.
+    and a trouble that names path and pod. Of the 64 threads a mount has at most two, "/" and mounts of local file
+    systems 16: while they hang, further looks below that mount are refused after 10 s, and those elsewhere go on. The
+    mount is found by the text of the path; a link counts at the mount it is in. Subpaths of hostPaths are bounded in
+    the same way, after 4 s.
     A removal has one thread for each pod and goes on in turns of 2 s, so that four long ones delay the others by
     seconds. One that does not return (an unmount) is a trouble and an error of its volume after 10 s; 16 such threads
     take no place of other removals.

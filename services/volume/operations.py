@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from bus.messages.event import KubeEvent
 from services.volume.actions import Actions, error_text
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
 from services.volume.core.files_source import Files
 from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume, kind_of
@@ -27,13 +28,15 @@ from shared.tree_removal import RemovalPausedError, Removed
 
 _log = logging.getLogger(__name__)
 
-PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 16, Kind.REMOVAL: 4}  # operations of each kind at once
+# Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
+# (core/mount_shares.py), so as many mounts may hang as have shares together.
+PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.REMOVAL: 4}
 HOST_PATH_PATIENCE = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
 REMOVAL_PATIENCE = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
 SPARE_REMOVALS = 16  # that do not return, and have a thread and no place
 SUBPATH_PLACES = 8
-HOST_SUBPATH_PLACES = 16
+HOST_SUBPATH_PLACES = 64
 RELEASE_PLACES = 4
 SUBPATH_PATIENCE = 4.0  # seconds; less than podsync waits for the answer
 LOOK_PLACES = 2
@@ -64,8 +67,9 @@ class Operations:
             kind: Threads(kind, places, clock, patience.get(kind), spare.get(kind, 0))
             for kind, places in PLACES.items()
         }
+        self._mounts = RecentMounts(clock)
         self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
-        self.host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
+        self._host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
         self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_PATIENCE)
         self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -78,6 +82,10 @@ class Operations:
         task = asyncio.create_task(self._run(operation), name=f"{type(operation).__name__} {operation.uid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def host_subpath_turn(self, root: str) -> AbstractAsyncContextManager[Turn]:
+        """A turn for a subPath of the hostPath `root`, which may hang."""
+        return self._host_subpaths.turn(root, self._mounts.share(root))
 
     def give_up_what_is_not_due(self) -> None:
         """Nobody waits for an answer about a volume that is not wanted any more, least of all its teardown."""
@@ -101,7 +109,7 @@ class Operations:
             threads.close()
 
     def _every_threads(self) -> list[Threads]:
-        return [*self._threads.values(), self.subpaths, self.host_subpaths, self.releases, self.looks]
+        return [*self._threads.values(), self.subpaths, self._host_subpaths, self.releases, self.looks]
 
     def _calls(self) -> Iterator[tuple[float, Call]]:
         for threads in self._every_threads():
@@ -172,14 +180,15 @@ class Operations:
             self._removals.pop(operation, None)
 
     def _turn(self, operation: Operation) -> AbstractAsyncContextManager[Turn]:
-        match kind := kind_of(operation):
+        threads = self._threads[kind := kind_of(operation)]
+        match kind:
             case Kind.LOCAL:
-                path = ""
+                return threads.turn()
             case Kind.HOST_PATH:
                 path = _path(operation)
+                return threads.turn(path, self._mounts.share(path))
             case Kind.REMOVAL:
-                path = self.actions.directory(operation.uid)
-        return self._threads[kind].turn(path)
+                return threads.turn(self.actions.directory(operation.uid))
 
     async def _gather(self, operation: MountVolume, source: Files) -> Gathered | None:
         """What others know of the content, asked without a turn: it may take long. None = given up."""

@@ -67,7 +67,7 @@ class SubpathRequests:
         """A hostPath may hang: it has threads of its own, one for each path. Other volumes have one for each pod."""
         pod = self._reconciler.desired.pods.get(request.uid)
         if pod is not None and isinstance(pod.volumes.get(request.volume), HostPath):
-            return self._operations.host_subpaths.turn(root)
+            return self._operations.host_subpath_turn(root)
         return self._operations.subpaths.turn(self._operations.actions.directory(request.uid))
 
     async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:

@@ -1,6 +1,7 @@
 """Threads for blocking calls of one kind: a call that never returns keeps its place, and stops no call of another kind.
 
-A thread inside a system call cannot be cancelled, so places are few, and calls on one path take one place in all.
+A thread inside a system call cannot be cancelled, so places are few, and calls on one path take one place in all; those
+below one mount take at most the places of its share.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, TypeVarTuple
 from weakref import WeakValueDictionary
 
+from services.volume.core.mount_shares import Share
 from shared.clock import Clock
 from shared.deadlines import waiting_for
 from shared.tree_removal import Removed
@@ -32,12 +34,14 @@ class HungError(OSError):
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call in its thread: what it does, since when (monotonic seconds), how many entries it has removed."""
+    """One call in its thread: what it does, since when (monotonic seconds), how many entries it has removed; `mount`:
+    below which mount point, "" where that does not count."""
 
     what: str
     path: str
     began: float
     removed: Removed
+    mount: str = ""
 
 
 @dataclass(eq=False)
@@ -45,7 +49,8 @@ class _Place:
     """What a call holds until its thread is through with it."""
 
     path: str
-    lock: asyncio.Lock | None
+    mount: str
+    held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
     running: "asyncio.Future[object] | None" = None
     aside: bool = False  # it has a spare thread; its place is another's
     late: Callable[[], None] = field(default=lambda: None)
@@ -64,18 +69,18 @@ class Threads:
         self._executor = ThreadPoolExecutor(places + spare, thread_name_prefix=f"volume {name}")
         self._free = asyncio.Semaphore(places)
         self._paths: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._mounts: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def turn(self, path: str = "") -> AsyncIterator["Turn"]:
-        """Wait for a place; for calls that may hang on a path, name it. Raises HungError."""
-        lock = self._paths.setdefault(path, asyncio.Lock()) if path else None
+    async def turn(self, path: str = "", share: Share | None = None) -> AsyncIterator["Turn"]:
+        """Wait for a place; for calls that may hang on a path, name it, and its mount's share. Raises HungError."""
+        place = _Place(path, share.mount if share else "")
         try:
             with waiting_for("a free thread"):
                 async with asyncio.timeout(self._patience_for_a_place):
-                    await self._take(lock)
+                    await self._take(place, share)
         except TimeoutError:
-            raise HungError(self._why(path)) from None
-        place = _Place(path, lock)
+            raise HungError(self._why(place)) from None
         try:
             yield Turn(self, place)
         finally:
@@ -93,14 +98,18 @@ class Threads:
         """Begin no more calls; those under way are left alone."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _take(self, lock: asyncio.Lock | None) -> None:
-        if lock is not None:
-            await lock.acquire()
+    async def _take(self, place: _Place, share: Share | None) -> None:
+        needed: list[asyncio.Lock | asyncio.Semaphore] = [self._free]
+        if share:
+            needed.insert(0, self._mounts.setdefault(share.mount, asyncio.Semaphore(share.places)))
+        if place.path:
+            needed.insert(0, self._paths.setdefault(place.path, asyncio.Lock()))
         try:
-            await self._free.acquire()
+            for each in needed:
+                await each.acquire()
+                place.held.append(each)
         except BaseException:
-            if lock is not None:
-                lock.release()
+            self._give_back(place)
             raise
 
     def _set_aside(self, place: _Place) -> None:
@@ -108,15 +117,14 @@ class Threads:
         if self._spare:
             self._spare -= 1
             place.aside = True
+            place.held.remove(self._free)
             self._free.release()
 
     def _give_back(self, place: _Place) -> None:
         if place.aside:
             self._spare += 1
-        else:
-            self._free.release()
-        if place.lock is not None:
-            place.lock.release()
+        while place.held:
+            place.held.pop().release()
 
     def _returned_late(self, place: _Place) -> None:
         assert place.running is not None
@@ -125,13 +133,15 @@ class Threads:
         self._give_back(place)
         place.late()
 
-    def _why(self, path: str) -> str:
-        if not path or any(call.path == path for call in self.calls.values()):
+    def _why(self, place: _Place) -> str:
+        path, calls = place.path, self.calls.values()
+        if not path or any(call.path == path for call in calls):
             return f"{path} does not answer within {self.patience:g} s"
-        others = sorted({call.path for call in self.calls.values()})
-        return (
-            f"{path} was not looked at: {len(others)} other paths do not answer, {others[0] if others else ''} is one"
-        )
+        mount = self._mounts.get(place.mount)
+        full = mount is not None and mount.locked()
+        others = sorted({call.path for call in calls if call.mount == place.mount or not full})
+        where = f"{len(others)} other paths{f' below {place.mount}' if full else ''}"
+        return f"{path} was not looked at: {where} do not answer, {others[0] if others else ''} is one"
 
 
 class Turn:
@@ -154,7 +164,7 @@ class Turn:
         place.late = late
         running = asyncio.get_running_loop().run_in_executor(threads._executor, function, *arguments)
         place.running = running  # type: ignore[assignment]
-        threads.calls[place] = Call(what, place.path, threads._clock.monotonic(), removed or Removed())
+        threads.calls[place] = Call(what, place.path, threads._clock.monotonic(), removed or Removed(), place.mount)
         running.add_done_callback(lambda _: threads.calls.pop(place, None))
         try:
             with waiting_for("a blocking call"):
@@ -164,4 +174,4 @@ class Turn:
             if not limit.expired():
                 raise  # the call's own
             threads._set_aside(place)
-            raise HungError(threads._why(place.path)) from None
+            raise HungError(threads._why(place)) from None

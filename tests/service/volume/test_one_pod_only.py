@@ -1,31 +1,28 @@
-"""What goes wrong for one pod costs that pod only: paths that hang, names that are not text, mistakes of ours."""
+"""What goes wrong for one pod costs that pod only: removals that hang, names that are not text, mistakes of ours."""
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
-from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
+from bus.messages.volume import VolumeState
 from services.volume import operations, service
 from services.volume.actions import Actions
-from services.volume.adapters import empty_dir, host_path, subpaths
-from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume
+from services.volume.adapters import empty_dir
+from services.volume.core.operations import MountVolume, Operation, UnmountVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_source import HostPath, VolumeSource, volume_source
+from services.volume.core.volume_source import VolumeSource, volume_source
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, Removed
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
-
-HUNG = 20  # paths; more than there are places for looks at hostPaths
 
 
 @pytest.fixture
@@ -36,113 +33,9 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return node
 
 
-class DeadServer:
-    """Paths below `/dead` hang until it answers; other looks at hostPaths are real."""
-
-    def __init__(self) -> None:
-        self.answers, self.under_way, self.most = threading.Event(), 0, 0
-        self._set_up, self._opened, self._lock = host_path.set_up, subpaths._opened, threading.Lock()
-
-    def set_up(self, source: HostPath) -> str:
-        if not source.type or not source.path.startswith("/dead"):
-            return self._set_up(source)
-        self.wait()
-        return source.path
-
-    def opened(self, root: str, path: str) -> int:
-        """The first step of a subPath."""
-        if root.startswith("/dead"):
-            self.wait()
-        return self._opened(root, path)
-
-    def wait(self) -> None:
-        """Until it answers."""
-        with self._lock:
-            self.under_way += 1
-            self.most = max(self.most, self.under_way)
-        assert self.answers.wait(PATIENCE)
-        with self._lock:
-            self.under_way -= 1
-
-
-@pytest.fixture
-def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
-    dead = DeadServer()
-    monkeypatch.setattr(operations, "HOST_PATH_PATIENCE", 0.05)
-    monkeypatch.setattr(host_path, "set_up", dead.set_up)
-    monkeypatch.setattr(subpaths, "_opened", dead.opened)
-    monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
-    monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
-    yield dead
-    dead.answers.set()
-
-
 def mounted(node: Node, uid: str) -> bool:
     shown = node.mounted.state.get(uid)
     return shown is not None and all(v.state is VolumeState.MOUNTED for v in shown.volumes.values())
-
-
-async def test_paths_that_hang_are_named_and_stop_no_other_volume(node: Node, dead: DeadServer) -> None:
-    for number in range(HUNG):
-        node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})
-        node.admit(f"hung-{number:02}", f"nfs-{number}")
-    async with node.volume():
-        await node.mounted.until(lambda state: sum("hung" in uid for uid in state) == HUNG)
-        node.admit("fine", "cache", "logs")
-        await node.mounted.until(lambda _: mounted(node, "fine"))
-        await node.until_troubles("MountVolume nfs-0 of pod default/web (hung-00): /dead/0 does not answer")
-        assert dead.most == operations.PLACES[Kind.HOST_PATH]
-        error = node.mounted.state["hung-00"].volumes["nfs-0"].error
-        assert error.startswith('MountVolume.SetUp failed for volume "nfs-0" : hostPath type check failed: /dead/0 ')
-        dead.answers.set()
-        await node.mounted.until(lambda _: all(mounted(node, f"hung-{number:02}") for number in range(HUNG)))
-        await node.until_troubles()
-
-
-def subpath(node: Node, uid: str, volume: str) -> "asyncio.Task[PreparedSubpath]":
-    request = PrepareSubpath(uid=uid, volume=volume, container="c", index=0, path="part")
-    return asyncio.create_task(node.podsync.ask("volume", request, PreparedSubpath))
-
-
-async def test_subpaths_that_hang_stop_no_subpath_of_another_volume(node: Node, dead: DeadServer) -> None:
-    for number in range(HUNG):
-        node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}"}})
-        node.admit(f"hung-{number:02}", f"nfs-{number}")
-    async with node.volume():
-        hung = [subpath(node, f"hung-{number:02}", f"nfs-{number}") for number in range(HUNG)]
-        async with asyncio.timeout(PATIENCE):
-            while dead.under_way < min(HUNG, operations.HOST_SUBPATH_PLACES):
-                await asyncio.sleep(0)
-        node.admit("fine", "cache")
-        assert (await subpath(node, "fine", "cache")).host_path
-        released = await node.podsync.ask("volume", ReleaseSubpaths(uid="fine", container="c"), PreparedSubpath)
-        assert not released.error
-        assert not (node.directory("fine") / "volume-subpaths").exists()
-        dead.answers.set()
-        await asyncio.gather(*hung)
-
-
-async def test_many_pods_on_one_path_that_hangs_take_one_thread(node: Node, dead: DeadServer) -> None:
-    node.volumes.append({"name": "nfs", "hostPath": {"path": "/dead/share", "type": "Directory"}})
-    for number in range(HUNG):
-        node.admit(f"hung-{number}", "nfs")
-    node.admit("fine", "host")
-    async with node.volume():
-        await node.mounted.until(lambda state: len(state) == HUNG + 1 and mounted(node, "fine"))
-        assert dead.most == 1
-        errors = {node.mounted.state[f"hung-{number}"].volumes["nfs"].error for number in range(HUNG)}
-        text = "hostPath type check failed: /dead/share does not answer within 0.05 s"
-        assert errors == {f'MountVolume.SetUp failed for volume "nfs" : {text}'}
-
-
-async def test_a_pod_whose_path_hangs_can_be_removed(node: Node, dead: DeadServer) -> None:
-    node.volumes.append({"name": "nfs", "hostPath": {"path": "/dead/share", "type": "Directory"}})
-    node.admit("hung", "nfs", "cache")
-    async with node.volume():
-        await node.mounted.until(bool)
-        node.admit("hung", state=PodState.FINISHED)
-        await node.until_gone("hung")
-        assert dead.under_way == 1
 
 
 async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(

@@ -7,6 +7,7 @@ import pytest
 from services.podsync.adapters import env_files
 from services.podsync.adapters.pull_credentials import MOST_SECRETS
 from services.podsync.core import admission, container_mounts, docker_config, images
+from services.volume.core.mount_shares import AT_A_LOCAL_MOUNT, AT_A_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
 from shared.podspec.references import MOST_REFERENCES
@@ -34,6 +35,14 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",
             f"{LARGEST_PAYLOAD >> 20} MiB",
+        ),
+        (
+            "looks at hostPaths below one mount at once; of a local file system, or `/`",
+            f"{AT_A_MOUNT}; {AT_A_LOCAL_MOUNT}",
+        ),
+        (
+            "subPaths of hostPaths below one mount at once; of a local file system, or `/`",
+            f"{AT_A_MOUNT}; {AT_A_LOCAL_MOUNT}",
         ),
     ],
 )
