@@ -103,6 +103,10 @@ class VolumeActions:
                 shutil.rmtree(self._volumes.root / "pods" / uid, ignore_errors=True)
         return ""
 
+    def directory(self, uid: str) -> str:
+        """As the real one."""
+        return str(self._volumes.root / "pods" / uid)
+
     def found(self, uid: str) -> list[FoundVolume]:
         """Every volume of the pod, after a restart."""
         here = self._volumes.mounted.get(uid, {})
