@@ -149,9 +149,15 @@ class Connection(web.RequestHandler):
                 sock.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
         return self._authorized
 
+    def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
+        """Called when an upgrade was let through: from here on the stream's own flow control bounds what is held."""
+        self._server.connections_open.settle(self.number, 0)
+        super().set_parser(parser, data_received_cb)
+
     def data_received(self, data: bytes) -> None:
         """Called by the transport, and by aiohttp with nothing when there is room for another request."""
-        if self._refused or (data and not self._authorized and not self._hold(len(data))):
+        counted = bool(data) and not self._authorized and self._payload_parser is None
+        if self._refused or (counted and not self._hold(len(data))):
             return
         before = self._request_count
         super().data_received(data)
