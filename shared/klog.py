@@ -1,4 +1,4 @@
-"""klog's line formats, pure: one record as a text line or a JSON object (reference config.md 5.13).
+"""klog's line formats, pure: one record as a text line or a JSON object (config.md 5.13).
 
 `structured` makes a message with fields: a `str` that is the text body, and carries the fields for the JSON form.
 Whatever message and values say, nobody can forge a record: in text each further line is indented, in JSON there is

@@ -1,4 +1,4 @@
-"""Process limits the kubelet sets for itself (reference config.md 5.8). What we may not do is a warning."""
+"""Process limits the kubelet sets for itself (config.md 5.8). What we may not do is a warning."""
 
 import logging
 import resource

@@ -1,4 +1,4 @@
-"""Talks to systemd: READY=1 and WATCHDOG=1 to `$NOTIFY_SOCKET` (reference config.md 5.11).
+"""Talks to systemd: READY=1 and WATCHDOG=1 to `$NOTIFY_SOCKET` (config.md 5.11).
 
 Says when a ping is due and sends it; whether the agent is well is the caller's judgement.
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class PodState(StrEnum):
-    """Lifecycle of a pod on this node (reference pods.md 4.1). Never goes backwards for one UID."""
+    """Lifecycle of a pod on this node (pods.md 4.1). Never goes backwards for one UID."""
 
     SYNC = "sync"
     TERMINATING = "terminating"
@@ -56,14 +56,14 @@ class PodStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConditions:
-    """Stream `node.conditions`, key `node`: pressure conditions judged by podsync (reference node.md 1.7, 5)."""
+    """Stream `node.conditions`, key `node`: pressure conditions judged by podsync (node.md 1.7, 5)."""
 
     conditions: tuple[dict[str, str], ...]  # {type, status, reason, message, lastTransitionTime}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResources:
-    """Stream `node.resources`, key `node`: what this node has and what pods may have of it (reference node.md 1.6).
+    """Stream `node.resources`, key `node`: what this node has and what pods may have of it (node.md 1.6).
 
     Resource name -> quantity text: cpu, memory, pods, ephemeral-storage, hugepages-<size>.
     """

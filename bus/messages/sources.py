@@ -66,7 +66,7 @@ class FoundObject:
 
 @dataclass(frozen=True, kw_only=True)
 class GetServices:
-    """Request to sources: the Services whose variables a pod of this namespace may get (reference pods.md 6.3)."""
+    """Request to sources: the Services whose variables a pod of this namespace may get (pods.md 6.3)."""
 
     namespace: str
 

@@ -21,7 +21,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestToken:
-    """Request to status: a TokenRequest for a service account (reference volumes.md 10.1)."""
+    """Request to status: a TokenRequest for a service account (volumes.md 10.1)."""
 
     namespace: str
     service_account: str
@@ -41,7 +41,7 @@ class IssuedToken:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewToken:
-    """Request to status: whose bearer token is this? (TokenReview, reference server.md 2.) Never logged."""
+    """Request to status: whose bearer token is this? (TokenReview, server.md 2.) Never logged."""
 
     token: str = field(repr=False)
     audiences: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class ReviewToken:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewAccess:
-    """Request to status: may this user do this? (SubjectAccessReview, reference server.md 3.3.)"""
+    """Request to status: may this user do this? (SubjectAccessReview, server.md 3.3.)"""
 
     spec: dict[str, Any]  # SubjectAccessReviewSpec
 

@@ -34,7 +34,7 @@ class MountedVolumes:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareSubpath:
-    """Request to volume: make one subpath of a mounted volume ready for one container (reference pods.md 6.8). A
+    """Request to volume: make one subpath of a mounted volume ready for one container (pods.md 6.8). A
     request and no stream, for the path may have been expanded from a Secret. Answered with PreparedSubpath; the same
     request again gives the same answer."""
 

@@ -1,6 +1,6 @@
 """Keeps one certificate of the store valid: asks for the first one, and for the next at 70 to 90 % of its lifetime.
 
-Everything of reference config.md 5.3 and 5.4 that is not a rule: times come from the clock, keys from the forms, and
+Everything of config.md 5.3, 5.4 that is not a rule: times come from the clock, keys from the forms, and
 whom to ask as from the requester. Nothing here ends the process, whatever happens to the certificate.
 """
 

@@ -1,7 +1,7 @@
 """Without rotation: asks once for the client certificate with the bootstrap kubeconfig, then writes the kubeconfig.
 
 The key is kept in `<cert-dir>/kubelet-client.key.tmp` and the request's name follows from it, so that a kill at any
-point leads back to the same request (reference config.md 5.4). A kubelet does this before anything else; here it is in
+point leads back to the same request (config.md 5.4). A kubelet does this before anything else; here it is in
 the background, for static pods must not wait.
 """
 

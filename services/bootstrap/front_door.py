@@ -168,7 +168,7 @@ class BootstrapDoor:
         return self._places.log_dir
 
     def _prepare(self, config: EffectiveConfig) -> None:
-        """What comes before a kubelet writes or asks anything (reference config.md 5.1). Raises OperatorError."""
+        """What comes before a kubelet writes or asks anything (config.md 5.1). Raises OperatorError."""
         watchdog_interval(os.environ, self.supervisor_process)
         take_lock(config.lock_file)
         make_layout(config)

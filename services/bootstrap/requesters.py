@@ -27,7 +27,7 @@ Connect = Callable[[Path], ApiClient]  # run directory -> client
 
 
 def connect(run_dir: Path) -> ApiClient:
-    """A client with the library's own rate limit (reference config.md 6.1)."""
+    """A client with the library's own rate limit (config.md 6.1)."""
     return kube_client(run_dir, qps=0, burst=0, timeout=_TIMEOUT)
 
 

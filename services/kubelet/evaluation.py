@@ -1,6 +1,6 @@
 """Judges a kubelet's command line and prepares what supervisord needs; runs in a child that ends with it.
 
-Order and texts follow the reference, config.md 3.1 and 3.9: flags, help, version, configuration, then the lines a
+Order and texts follow config.md 3.1, 3.9: flags, help, version, configuration, then the lines a
 kubelet prints before it runs. Decides no value; that is `shared.config`.
 """
 

@@ -63,7 +63,7 @@ class ClusterPods:
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
     async def run(self, node_read: asyncio.Event) -> None:
-        """Until cancelled; asks for no pod before the node was read (reference pods.md 1.5)."""
+        """Until cancelled; asks for no pod before the node was read (pods.md 1.5)."""
         await self._remember()
         await node_read.wait()
         listing = asyncio.create_task(self._list_watch.run(), name="pods")

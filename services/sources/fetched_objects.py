@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (reference volumes.md 20), and
+"""Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (volumes.md 20), and
 what is too much to watch.
 
 Each object has at most one read under way and one waiting, whoever asks for it, so the queue is as long as the pods of

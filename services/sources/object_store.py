@@ -1,4 +1,4 @@
-"""What the strategies of reading Secrets and ConfigMaps have in common (reference volumes.md 20)."""
+"""What the strategies of reading Secrets and ConfigMaps have in common (volumes.md 20)."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps kept in step by one watch each: the strategy Watch (reference volumes.md 20).
+"""Secrets and ConfigMaps kept in step by one watch each: the strategy Watch (volumes.md 20).
 
 A watch nobody read through for a while is closed, and opened again by the next read; not that of an object which a
 volume shows, for its followers hear of a change only through the watch.

@@ -10,7 +10,7 @@ from shared.kube.interface import ApiClient
 
 @dataclass(frozen=True)
 class Clients:
-    """The kubelet's three clients (reference config.md 6.1), and what the other processes ask for apart from them.
+    """The kubelet's three clients (config.md 6.1), and what the other processes ask for apart from them.
     Each has its own connections; `tokens` shares the rate limit of `kube`, and `token_reviews` that of `reviews`, and
     comes after it."""
 

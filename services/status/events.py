@@ -1,6 +1,6 @@
 """Events on their way to the API server: correlated, queued, sent one at a time; they never hold up anything else.
 
-Reference pods.md 13.1. What a life of status leaves unsent is on the writers' streams, and the next one sends it under
+pods.md 13.1. What a life of status leaves unsent is on the writers' streams, and the next one sends it under
 the same names: a request that was repeated finds its object there, or counts it to where it is counted already. What
 happens again after a restart counts up the object of before, also where the streams no longer show that.
 """

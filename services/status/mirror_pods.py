@@ -1,4 +1,4 @@
-"""Mirror pods: created, replaced and deleted so that the API server shows every static pod (reference pods.md 2)."""
+"""Mirror pods: created, replaced and deleted so that the API server shows every static pod (pods.md 2)."""
 
 import logging
 

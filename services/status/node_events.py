@@ -1,4 +1,4 @@
-"""Events of the node that are no matter of its conditions: started, rebooted, cordoned (reference node.md 1.8)."""
+"""Events of the node that are no matter of its conditions: started, rebooted, cordoned (node.md 1.8)."""
 
 from collections.abc import Callable
 

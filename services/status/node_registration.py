@@ -1,4 +1,4 @@
-"""Creates our Node, or finds that somebody has: tried until it works (reference node.md 1.1)."""
+"""Creates our Node, or finds that somebody has: tried until it works (node.md 1.1)."""
 
 import asyncio
 from collections.abc import Callable

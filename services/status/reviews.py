@@ -1,4 +1,4 @@
-"""Reviews and tokens that the other processes need from the API server (reference server.md 2, 3.3; volumes.md 10.1).
+"""Reviews and tokens that the other processes need from the API server (server.md 2, 3.3; volumes.md 10.1).
 
 Tokens pass through and are neither logged nor kept. Every client of the server's port can cause reviews: they have
 clients and a rate limit of their own, and what is pending is bounded.

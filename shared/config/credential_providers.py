@@ -1,4 +1,4 @@
-"""Checks the configuration of image credential providers, a file or a directory (reference config.md 2.6).
+"""Checks the configuration of image credential providers, a file or a directory (config.md 2.6).
 
 Reads those files and looks whether the plugins are there; runs none. Says what is wrong, but never the values of a
 plugin's arguments and environment, which may be secrets; else what they name is returned.

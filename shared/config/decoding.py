@@ -1,4 +1,4 @@
-"""Holds plain data to the table of fields, as the kubelet's decoder does (reference config.md 2.1, 3.4, 3.5).
+"""Holds plain data to the table of fields, as the kubelet's decoder does (config.md 2.1, 3.4, 3.5).
 
 Decides what is unknown, misspelt, or of the wrong type, and makes of the rest data with the table's own spelling. What
 is unknown is strict: ignored, and told. What is of the wrong type refuses the configuration. Pure; knows no default.

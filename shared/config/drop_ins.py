@@ -1,4 +1,4 @@
-"""Finds and reads the drop-ins of `--config-dir` as the kubelet does (reference config.md 3.5).
+"""Finds and reads the drop-ins of `--config-dir` as the kubelet does (config.md 3.5).
 
 Decides which files count and in what order; what they say is merged in `layers`. Only reads.
 """

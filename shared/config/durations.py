@@ -9,7 +9,7 @@ _LONGEST = 200  # characters; nobody writes more
 
 
 def parse_nanoseconds(text: str) -> int:
-    """Nanoseconds of a Go duration such as `1m30s`, `100ms` or `0` (reference config.md 1.3). Raises ValueError."""
+    """Nanoseconds of a Go duration such as `1m30s`, `100ms` or `0` (config.md 1.3). Raises ValueError."""
     sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
     if rest == "0":
         return 0

@@ -2,7 +2,7 @@
 
 bootstrap writes it as `<run dir>/config.json` (0600, atomic); services load it and follow the file.
 Durations are seconds, sizes bytes. Only what some service uses stands here; the whole KubeletConfiguration as given is
-in `document`. Defaults are the kubelet's (reference config.md 2.2).
+in `document`. Defaults are the kubelet's (config.md 2.2).
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ class EmbeddedContainerd:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialProvider:
-    """A plugin that is asked for registry credentials (reference config.md 2.6)."""
+    """A plugin that is asked for registry credentials (config.md 2.6)."""
 
     name: str  # file name of the plugin
     match_images: tuple[str, ...]

@@ -37,7 +37,7 @@ Schema = Kind | ListOf | MapOf | dict[str, "Schema"]
 
 
 class FlagKind(StrEnum):
-    """The type of a flag: what its text may be and becomes (reference config.md 1.3)."""
+    """The type of a flag: what its text may be and becomes (config.md 1.3)."""
 
     BOOL = "bool"
     INT32 = "int32"
@@ -139,7 +139,7 @@ BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     },
 }  # fmt: skip
 
-# Paths given relative to the directory of the configuration file (reference config.md 2.1).
+# Paths given relative to the directory of the configuration file (config.md 2.1).
 RELATIVE_PATHS = (
     "staticPodPath", "authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile", "resolvConf",
     "volumePluginDir", "podLogsDir",

@@ -1,4 +1,4 @@
-"""Comma-separated values as Go reads those of a flag (reference config.md 1.3): strict about quotes. Pure."""
+"""Comma-separated values as Go reads those of a flag (config.md 1.3): strict about quotes. Pure."""
 
 
 def csv_fields(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the text of a flag becomes, for every type of flag (reference config.md 1.3): values as a file would have them.
+"""What the text of a flag becomes, for every type of flag (config.md 1.3): values as a file would have them.
 
 Pure. The messages are those of Go's flags, which operators search for; what to do about them is the caller's to say.
 """

@@ -1,4 +1,4 @@
-"""The grammar of the kubelet's command line (reference config.md 3.2): argv to values of configuration keys and flags.
+"""The grammar of the kubelet's command line (config.md 3.2): argv to values of configuration keys and flags.
 
 It is that of Go's pflag, whose messages it keeps, each with what to do about it. The first error wins. Which flags
 there are is `flag_table`'s to say, what a text becomes `flag_values`'. Knows no files and no defaults.
@@ -175,7 +175,7 @@ class _Reader:
             key = FLAGS[name].key
             if not key:
                 flags.own[name] = value
-            if name == "seccomp-default" and value:  # it can only switch on what the file may switch off (1.1)
+            if name == "seccomp-default" and value:  # true overrides the file, false does not (config.md 1.1)
                 key = "seccompDefault"
             if key:
                 flags.fields[key] = value

@@ -1,4 +1,4 @@
-"""Every feature gate of this release: stage, default, lock, dependencies (reference config.md 3.7), and whether a node
+"""Every feature gate of this release: stage, default, lock, dependencies (config.md 3.7), and whether a node
 declares the feature in its status (node.md 1.6). Data only.
 """
 

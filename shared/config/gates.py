@@ -1,4 +1,4 @@
-"""Settles every feature gate (reference config.md 3.7): explicit over AllAlpha and AllBeta over the default.
+"""Settles every feature gate (config.md 3.7): explicit over AllAlpha and AllBeta over the default.
 
 Pure: what was given in; every gate's value out, problems into the findings. Knows no file and no field.
 """

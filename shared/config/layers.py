@@ -1,4 +1,4 @@
-"""Lays defaults, configuration file, drop-ins and flags over one another (reference config.md 2.1, 2.2, 3.5, 3.6).
+"""Lays defaults, configuration file, drop-ins and flags over one another (config.md 2.1, 2.2, 3.5, 3.6).
 
 Decides every value of the effective KubeletConfiguration, and keeps for each where it came from. Pure: decoded data
 in, data and origins out; reads no file, checks no rule. The table of fields is the only source of defaults.

@@ -1,4 +1,4 @@
-"""What the machine must be for a configuration (reference config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
+"""What the machine must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
 
 `look_at_machine` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
 """

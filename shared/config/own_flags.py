@@ -1,4 +1,4 @@
-"""The settings that only flags can give: names, places, labels, addresses (reference config.md 1.1, 3.8). Pure."""
+"""The settings that only flags can give: names, places, labels, addresses (config.md 1.1, 3.8). Pure."""
 
 import posixpath
 from typing import Any

@@ -1,4 +1,4 @@
-"""Decides the effective configuration from documents, flags and machine (reference config.md 2, 3.1, 3.6, 5.7).
+"""Decides the effective configuration from documents, flags and machine (config.md 2, 3.1, 3.6, 5.7).
 
 Calls every check, so that all problems come out together. Reads no file and asks the machine nothing; what stands over
 what is `layers`' to say, and which values are wrong that of the rules.
@@ -30,7 +30,7 @@ from shared.config.rules import check_clients, check_listeners, check_open_acces
 from shared.config.settings import settings_of
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
-_BAD_GATES_IN_FILE = 2  # exit code (reference config.md 3.9)
+_BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)
 _ACTS = {one.key: one.acts for one in FIELDS}
 
 

@@ -1,4 +1,4 @@
-"""Values that are of the right type and still wrong (reference config.md 2.2, 2.3), and combinations that cannot be.
+"""Values that are of the right type and still wrong (config.md 2.2, 2.3), and combinations that cannot be.
 
 Pure: the effective document and the gates in, findings out; what the kubelet only logs is a warning. Knows neither
 defaults nor the machine. The plain limits are in FIELDS, the rest by area in `rules_*`.

@@ -34,7 +34,7 @@ from shared.cri.interface import (
 from shared.cri.observe import Observer
 from shared.model.runtime import Container, RuntimePod, Sandbox
 
-KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (reference pods.md 0.1)
+KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (pods.md 0.1)
 
 
 class CriRuntime:

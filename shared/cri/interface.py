@@ -113,7 +113,7 @@ class RuntimeEvent:
 
 
 class Runtime(Protocol):
-    """The calls. Every one raises RuntimeCallError; deadlines follow the kubelet (reference pods.md 0.1)."""
+    """The calls. Every one raises RuntimeCallError; deadlines follow the kubelet (pods.md 0.1)."""
 
     async def version(self) -> RuntimeVersion: ...
     async def status(self) -> tuple[RuntimeCondition, ...]: ...

@@ -241,7 +241,7 @@ def _assemble(found: _Found, seen: Mapping[str, Sandbox | Container], observed_a
         name=found.name,
         namespace=found.namespace,
         observed_at=observed_at,
-        # Newest sandbox: highest attempt, then latest creation (reference pods.md 5.2); newest container: latest
+        # Newest sandbox: highest attempt, then latest creation (pods.md 5.2); newest container: latest
         # creation, because attempts of different names do not compare.
         sandboxes=tuple(sorted(sandboxes, key=lambda s: (-s.attempt, -s.created_at, s.id))),
         containers=tuple(sorted(containers, key=lambda c: (-c.created_at, -c.attempt, c.id))),

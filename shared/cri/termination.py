@@ -1,4 +1,4 @@
-"""The termination message of an exited container: from its mounted file, else from its log (reference pods.md 9.3).
+"""The termination message of an exited container: from its mounted file, else from its log (pods.md 9.3).
 
 Reads host files that a container's processes wrote: never follows a link, never opens what is not a regular file,
 never reads more than the limits. Does not decide when; the observer asks once per exit.

@@ -1,6 +1,6 @@
 """The API client over HTTP: one rate limit, one time limit, JSON, and credentials followed as they change.
 
-Implements `shared.kube.interface.ApiClient`; reference config.md 6.1 and 6.2. Owns its connections and nothing else.
+Implements `shared.kube.interface.ApiClient`; config.md 6.1, 6.2. Owns its connections and nothing else.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from yarl import URL
 from shared.kube.credentials import Credentials
 from shared.kube.interface import ApiUnreachableError
 
-# The kubelet dials for 30 s and probes an idle connection every 30 s (reference config.md 6.2). What this agent does
+# The kubelet dials for 30 s and probes an idle connection every 30 s (config.md 6.2). What this agent does
 # must be right within ten seconds of an API server's return, also when its packets were dropped without a word: no dial
 # that began before, and no connection from before, may be waited for any longer. An idle connection is probed after 5,
 # 7 and 9 seconds, when the time for unconfirmed bytes is over, too.

@@ -4,7 +4,7 @@ _ROUNDING = 1e-9  # tokens: a sum of fractions is not quite what it should be
 
 
 class TokenBucket:
-    """`qps` tokens a second up to `burst` in store (reference config.md 6.1); a negative `qps` is no limit.
+    """`qps` tokens a second up to `burst` in store (config.md 6.1); a negative `qps` is no limit.
 
     Has no queue. A caller that keeps one calls `take` when `ready_in` is 0; `take` before that borrows the token and
     returns the seconds until it is there, which each further call prolongs.

@@ -1,4 +1,4 @@
-"""The types of the pod and node conditions that a kubelet writes (reference pods.md 9.4, node.md 1.7). Data only."""
+"""The types of the pod and node conditions that a kubelet writes (pods.md 9.4, node.md 1.7). Data only."""
 
 POD_SCHEDULED = "PodScheduled"
 DISRUPTION_TARGET = "DisruptionTarget"  # shared: controllers write it as well

@@ -1,4 +1,4 @@
-"""Which node condition each eviction signal sets, and the amount that a threshold stands for (reference node.md 5.1,
+"""Which node condition each eviction signal sets, and the amount that a threshold stands for (node.md 5.1,
 5.2). The default thresholds are those of evictionHard in `shared/config/field_table.py`.
 """
 

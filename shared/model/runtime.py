@@ -42,7 +42,7 @@ class Sandbox:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """One container of a pod, from CRI ContainerStatus and its annotations (reference pods.md 6.2)."""
+    """One container of a pod, from CRI ContainerStatus and its annotations (pods.md 6.2)."""
 
     id: str
     name: str

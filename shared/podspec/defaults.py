@@ -1,4 +1,4 @@
-"""The API's defaults for a pod, as the API server would fill them in (reference pods.md 1.2.1).
+"""The API's defaults for a pod, as the API server would fill them in (pods.md 1.2.1).
 
 Changes only what is absent. Expects the types `schema` checks. What admission plugins add (priority, service account,
 tolerations) is no default and stays out.

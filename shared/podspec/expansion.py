@@ -1,4 +1,4 @@
-"""$(VAR) in commands, arguments, environment values and subPathExpr (reference pods.md 6.3, B.5).
+"""$(VAR) in commands, arguments, environment values and subPathExpr (pods.md 6.3, B.5).
 
 One scan, in time linear to the text; a result longer than allowed is an error before it is built.
 """

@@ -1,4 +1,4 @@
-"""Values that fieldRef and resourceFieldRef name, for environments and downward volumes (reference pods.md 6.3).
+"""Values that fieldRef and resourceFieldRef name, for environments and downward volumes (pods.md 6.3).
 
 status.* fields are not read from the pod: what they are is known only to the caller.
 """

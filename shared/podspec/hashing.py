@@ -1,4 +1,4 @@
-"""Hashes that the kubelet writes where it, or another kubelet, reads them again (reference pods.md 6.2, 7.2)."""
+"""Hashes that the kubelet writes where it, or another kubelet, reads them again (pods.md 6.2, 7.2)."""
 
 import json
 from collections.abc import Mapping

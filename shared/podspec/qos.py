@@ -1,4 +1,4 @@
-"""A pod's QoS class from its resources (reference node.md 4.19). Looks at cpu and memory only."""
+"""A pod's QoS class from its resources (node.md 4.19). Looks at cpu and memory only."""
 
 from enum import StrEnum
 

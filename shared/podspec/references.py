@@ -1,4 +1,4 @@
-"""Which API objects a pod names. A static pod may name none: it must run without an API (reference pods.md 1.2.10)."""
+"""Which API objects a pod names. A static pod may name none: it must run without an API (pods.md 1.2.10)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Reference:
 
 
 def referenced_objects(pod: Object) -> dict[Reference, bool]:
-    """The Secrets and ConfigMaps of a pod whose known fields have the right types (reference volumes.md 20). True: a
+    """The Secrets and ConfigMaps of a pod whose known fields have the right types (volumes.md 20). True: a
     volume shows the object's content, so that its changes matter for as long as the pod runs. Last come those of debug
     containers alone, which are added to a pod that runs."""
     spec, space = pod.get("spec") or {}, str((pod.get("metadata") or {}).get("namespace") or "")

@@ -1,4 +1,4 @@
-"""What a pod asks for in total, and the kernel's units for it (reference node.md 4.2, 4.19).
+"""What a pod asks for in total, and the kernel's units for it (node.md 4.2, 4.19).
 
 Takes defaulted and validated pods: quantities that don't parse count as absent here, validation names them.
 """
@@ -148,7 +148,7 @@ def hugepage_size(resource: str) -> str:
 
 
 def status_resources(pod: Object) -> dict[str, Any]:
-    """The pod status's `resources` and, where something is requested, `allocatedResources` (reference pods.md 9.4):
+    """The pod status's `resources` and, where something is requested, `allocatedResources` (pods.md 9.4):
     the aggregates as allocated; what the runtime did with them is not asked."""
     requests, limits = pod_requests(pod), pod_limits(pod)
     both = {"limits": written(limits), "requests": written(requests)}

@@ -1,4 +1,4 @@
-"""Static pods: from a decoded manifest to the pod this node runs, with the identity it keeps (reference pods.md 1.2).
+"""Static pods: from a decoded manifest to the pod this node runs, with the identity it keeps (pods.md 1.2).
 
 Whoever reads the manifest decodes it first; whoever merges sources says when a pod was first seen.
 """

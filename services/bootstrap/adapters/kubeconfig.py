@@ -1,7 +1,7 @@
 """A kubeconfig resolved to credentials, in a short-lived child: `cryptography` checks, `kubernetes` runs exec plugins.
 
 The child answers on its standard output, a pipe; it writes nothing that lasts, so that a child whose bootstrap was
-killed leaves nothing behind. Plugins run in its session and end with it. Rules: reference config.md 6.2.
+killed leaves nothing behind. Plugins run in its session and end with it. Rules: config.md 6.2.
 """
 
 import base64

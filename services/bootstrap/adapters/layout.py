@@ -1,4 +1,4 @@
-"""The directories a kubelet makes at its start, with their modes (reference config.md 5.9), whatever the umask is.
+"""The directories a kubelet makes at its start, with their modes (config.md 5.9), whatever the umask is.
 
 What exists already keeps its mode, as with the kubelet. Everything below a pod's directory is podsync's and volume's.
 """

@@ -1,6 +1,6 @@
 """Which credentials the node has, may have and may ask with: kubeconfig, bootstrap kubeconfig and certificate store.
 
-Reads files, through a child, and writes the kubeconfig. Decides by `core.client_plan`. Rules: reference config.md 5.4.
+Reads files, through a child, and writes the kubeconfig. Decides by `core.client_plan`. Rules: config.md 5.4.
 """
 
 from dataclasses import dataclass, replace

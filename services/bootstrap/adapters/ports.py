@@ -14,7 +14,7 @@ def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tup
     """Problems and remarks, one line each. A port that our own server process holds is free;
     `server` says which process that is, asked when a port was found taken: it may have been restarted just now.
 
-    The health port is a remark only: the kubelet keeps trying for it (reference config.md 5.10).
+    The health port is a remark only: the kubelet keeps trying for it (config.md 5.10).
     """
     problems: list[str] = []
     remarks: list[str] = []

@@ -1,6 +1,6 @@
 """The serving certificate and the client CA, made or checked in a short-lived child that imports `cryptography`.
 
-Rules: reference config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a
+Rules: config.md 5.2. A readable pair is used as it is, even when expired or made for another host; half a
 pair is refused; only where both are absent, and only for the self-signed names, a pair is made. Seeds, which serve
 until the API server has issued a pair, may be absent. Key material never leaves the two files.
 """
@@ -161,7 +161,7 @@ def _finish_creation(certificate: Path, key: Path) -> None:
 
 
 def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
-    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as reference config.md 5.2 lays down."""
+    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as config.md 5.2 lays down."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import rsa

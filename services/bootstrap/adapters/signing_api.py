@@ -1,6 +1,6 @@
 """CertificateSigningRequests at the API server: created once, waited for by list and watch of the one name.
 
-Speaks through `shared.kube.interface`; decides nothing about certificates. Rules: reference config.md 5.4.
+Speaks through `shared.kube.interface`; decides nothing about certificates. Rules: config.md 5.4.
 """
 
 import asyncio

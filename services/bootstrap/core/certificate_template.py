@@ -1,6 +1,6 @@
 """What a certificate is to hold, and whether one does: names and usages as the control plane's signers want them.
 
-Rules: reference config.md 5.4 to 5.6. Pure; knows no key and no encoding.
+Rules: config.md 5.4-5.6. Pure; knows no key and no encoding.
 """
 
 import ipaddress

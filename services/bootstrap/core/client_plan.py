@@ -1,4 +1,4 @@
-"""What stands between a start and a client certificate: the table of reference config.md 5.4. Pure."""
+"""What stands between a start and a client certificate: the table of config.md 5.4. Pure."""
 
 from enum import StrEnum
 

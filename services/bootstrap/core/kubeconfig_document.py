@@ -1,4 +1,4 @@
-"""The kubeconfig that is written once there is a client certificate of our own (reference config.md 5.4). Pure."""
+"""The kubeconfig that is written once there is a client certificate of our own (config.md 5.4). Pure."""
 
 import posixpath
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""When a certificate is due to be replaced, and when to ask again after a failure (reference config.md 5.4). Pure.
+"""When a certificate is due to be replaced, and when to ask again after a failure (config.md 5.4). Pure.
 
 Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
 """

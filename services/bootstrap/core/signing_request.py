@@ -1,6 +1,6 @@
 """A CertificateSigningRequest: what is sent, what it is called, and what the object says later. Pure.
 
-Rules: reference config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
+Rules: config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
 """
 
 import base64

@@ -14,7 +14,7 @@ from shared.model.runtime import RuntimePod
 
 _log = logging.getLogger(__name__)
 
-LIST_SECONDS = 30.0  # reference node.md, image list cache
+LIST_SECONDS = 30.0  # node.md 0.1 "image list cache"
 
 
 class ImageReader:

@@ -12,7 +12,7 @@ from services.pleg.core.node import MachineReading, NodeFacts
 from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
-STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (reference pods.md 0.1)
+STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
 ANSWER_SECONDS = 10.0  # a runtime that takes longer to say how it is counts as not answering
 MachineReader = Callable[[str, str], MachineReading]  # (path on nodefs, path on imagefs)
 

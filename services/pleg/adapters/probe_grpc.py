@@ -1,4 +1,4 @@
-"""The grpc probe: the standard health check over a new plaintext connection (reference pods.md 10.3).
+"""The grpc probe: the standard health check over a new plaintext connection (pods.md 10.3).
 
 No gRPC library: one for one small call costs twice the CPU of h2. Loaded when the first such probe is tried.
 """

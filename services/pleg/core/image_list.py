@@ -15,7 +15,7 @@ class ImageList:
         self._asked: set[str] = set()
 
     def listed(self, images: Iterable[ImageStatus]) -> NodeImages:
-        """ListImages answered: what to publish, largest first, ties by id descending (reference node.md 1.6)."""
+        """ListImages answered: what to publish, largest first, ties by id descending (node.md 1.6)."""
         ordered = sorted(images, key=lambda image: (image.size, image.id), reverse=True)
         names = {name for image in ordered for name in (image.id, *image.repo_digests, *image.repo_tags)}
         self._names = frozenset(names)

@@ -1,4 +1,4 @@
-"""What one try of a probe came to, and the words for it that API clients see (reference pods.md 10.2, 10.3)."""
+"""What one try of a probe came to, and the words for it that API clients see (pods.md 10.2, 10.3)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""One probe of one container as a machine: when to try next, and what its results amount to (reference pods.md 10.2).
+"""One probe of one container as a machine: when to try next, and what its results amount to (pods.md 10.2).
 
 Times are CLOCK_MONOTONIC seconds; nothing here reads a clock, so that a step of the wall clock cannot reach it.
 """
@@ -86,26 +86,26 @@ class ProbeWorker:
     def observed(self, instance: Instance | None, now: float) -> bool:
         """The status or the runtime says something. Whether a try under way has become pointless: abandon it, and say
         so with `abandoned`."""
-        if instance is None:  # rule 1
+        if instance is None:  # pods.md 10.2.1
             self._eligible = False
             return self.probing
         before = (self.container_id, self._eligible)
         if instance.id != self.container_id or (instance.running and self._exited):
             self._new_instance(instance, now)
-        if self._held:  # rule 3
+        if self._held:  # pods.md 10.2.3
             return self.probing
-        if self._deletion_requested and self.spec.kind is not ProbeKind.READINESS:  # rule 5
+        if self._deletion_requested and self.spec.kind is not ProbeKind.READINESS:  # pods.md 10.2.5
             self.result = SUCCESS
             self._held = True
             return self.probing
         if not instance.running:
-            # Rule 4. An instance that is only created, or that the runtime has lost sight of, may still run later.
+            # pods.md 10.2.4: an instance that is created, or that the runtime does not list, may still run later.
             self._eligible = False
             if instance.exited:
                 self._exited = True
                 self.result = FAILURE
             return self.probing
-        self._eligible = instance.started is not (self.spec.kind is ProbeKind.STARTUP)  # rule 7
+        self._eligible = instance.started is not (self.spec.kind is ProbeKind.STARTUP)  # pods.md 10.2.7
         if self._eligible and not before[1] and instance.id == before[0] and self.spec.kind is ProbeKind.READINESS:
             self._due = min(self._due, max(now, instance.started_at + self.spec.initial_delay))
         return self.probing and (instance.id != before[0] or not self._eligible)
@@ -127,21 +127,22 @@ class ProbeWorker:
         if container_id != self.container_id or not self._eligible or self._held:
             return
         self.has_answered = True
-        if verdict is Verdict.ERROR:  # rule 8
+        if verdict is Verdict.ERROR:  # pods.md 10.2.8
             return
         result = FAILURE if verdict is Verdict.FAILURE else SUCCESS
         needed = self.spec.failure_threshold if result == FAILURE else self.spec.success_threshold
         self._in_a_row = min(self._in_a_row + 1, needed) if result == self._last else 1
         self._last = result
-        if self._in_a_row < needed:  # rule 9
+        if self._in_a_row < needed:  # pods.md 10.2.9
             return
         self.result = result
         if self.spec.kind is ProbeKind.STARTUP or (self.spec.kind is ProbeKind.LIVENESS and result == FAILURE):
-            self._held = True  # rule 10
+            self._held = True  # pods.md 10.2.10
             self._in_a_row = 0
 
     def _new_instance(self, instance: Instance, now: float) -> None:
-        """Rule 2, and when to try it first (10.1). What was counted of this instance before a restart of ours holds."""
+        """Set the initial result (pods.md 10.2.2) and the time of the first try (pods.md 10.1). Counts from before a
+        restart of this process stay valid."""
         memory, self._handed_over = self._handed_over, None
         if memory is not None and not memory.is_of(self.spec, instance.id):
             memory = None

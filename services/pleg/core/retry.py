@@ -1,6 +1,6 @@
 """How long to wait before the next try of something that failed."""
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.1, 5.0  # the kubelet's own for a runtime in trouble (reference pods.md 0.1)
+FIRST_SECONDS, LONGEST_SECONDS = 0.1, 5.0  # the kubelet's own for a runtime in trouble (pods.md 0.1)
 
 
 class Retry:

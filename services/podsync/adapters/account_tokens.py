@@ -1,4 +1,4 @@
-"""Service accounts and their tokens for credential plugins (reference pods.md 7.5): asked of sources and of status.
+"""Service accounts and their tokens for credential plugins (pods.md 7.5): asked of sources and of status.
 
 A token is kept in memory until four fifths of its life are over. Decides nothing about pulls.
 """

@@ -1,4 +1,4 @@
-"""Makes cgroups and writes their values, on v1, hybrid and v2 hosts (reference node.md 4.3).
+"""Makes cgroups and writes their values, on v1, hybrid and v2 hosts (node.md 4.3).
 
 Decides no value and no file (`core` does). Blocks for microseconds to milliseconds: call it in a thread.
 """

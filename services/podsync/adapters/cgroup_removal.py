@@ -1,4 +1,4 @@
-"""Kills what is left in a cgroup and removes it with everything below it (reference node.md 4.3, 4.9).
+"""Kills what is left in a cgroup and removes it with everything below it (node.md 4.3, 4.9).
 
 Blocks, in the worst case for seconds: call it in a thread.
 """

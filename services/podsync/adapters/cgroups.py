@@ -1,6 +1,6 @@
 """Where cgroups are on this machine: v1 hierarchies, the one of v2, or both (hybrid); which exist.
 
-Reference node.md 4.1. Reads only. Everything here blocks for microseconds to milliseconds.
+node.md 4.1. Reads only. Everything here blocks for microseconds to milliseconds.
 """
 
 import os

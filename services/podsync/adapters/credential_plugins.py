@@ -1,4 +1,4 @@
-"""Asks credential plugins for registry credentials, and keeps what they answer (reference pods.md 7.5).
+"""Asks credential plugins for registry credentials, and keeps what they answer (pods.md 7.5).
 
 A plugin that fails is told in the log and the pull goes on without it; what it wrote is never shown, for it may be a
 secret. One run serves all that ask the same at the same time.

@@ -1,4 +1,4 @@
-"""Carries out lifecycle hooks: exec, httpGet, sleep (reference pods.md 8.4). Bounds no time: whoever asks does.
+"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). Bounds no time: whoever asks does.
 
 A cancelled hook leaves nothing of ours running; what runs in the container is the runtime's to end.
 """

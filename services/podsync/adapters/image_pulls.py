@@ -1,4 +1,4 @@
-"""Images for pods: is one there, may the pod use it, and pull it (reference pods.md 7.3).
+"""Images for pods: is one there, may the pod use it, and pull it (pods.md 7.3).
 
 Pulls of the whole node take turns, one at a time or a bounded number, within registry QPS and burst. When a pull is
 tried, and what is shown of it, the core decides.

@@ -1,4 +1,4 @@
-"""The records of pulls on disk: `image_manager/{pulling,pulled}/sha256-<hex>` (reference pods.md 7.6).
+"""The records of pulls on disk: `image_manager/{pulling,pulled}/sha256-<hex>` (pods.md 7.6).
 
 A file that cannot be read as a record counts as none, and is told once. Writing raises OSError. Decides nothing.
 """

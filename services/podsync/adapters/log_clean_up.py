@@ -1,4 +1,4 @@
-"""Takes away log directories of pods that are gone, and links to logs that are (reference pods.md 11.4).
+"""Takes away log directories of pods that are gone, and links to logs that are (pods.md 11.4).
 
 The deletion of a pod takes its own directory; this finds what a kill, or another agent before us, left behind.
 """

@@ -1,4 +1,4 @@
-"""Rotates the logs of running containers (reference pods.md 6.10): files in threads, ReopenContainerLog in between.
+"""Rotates the logs of running containers (pods.md 6.10): files in threads, ReopenContainerLog in between.
 
 A kill at any step leaves what the next pass mends: a log that was renamed and not reopened is missing, and is opened
 anew; what was being packed is not packed yet. A full disk costs the packing, and never the rotation.

@@ -1,4 +1,4 @@
-"""Keeps the cgroups above the pods right, and takes away those of pods that are no more (reference node.md 4.5-4.9).
+"""Keeps the cgroups above the pods right, and takes away those of pods that are no more (node.md 4.5-4.9).
 
 kubepods gets node allocatable, tried each minute until it worked once; the QoS cgroups are written each minute; pod
 cgroups that nobody knows are looked for every two seconds, as far as all pods are known. Decides no value.

@@ -1,4 +1,4 @@
-"""The node's own registry credentials: docker's files, in the places where the kubelet looks (reference pods.md 7.4).
+"""The node's own registry credentials: docker's files, in the places where the kubelet looks (pods.md 7.4).
 
 Says which file cannot be used and why, never with anything that stands in it.
 """

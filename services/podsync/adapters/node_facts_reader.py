@@ -146,7 +146,7 @@ def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def with_host_files(facts: NodeFacts, resolv_conf: str) -> NodeFacts:
-    """The facts with the host's files as they are now; they are read again for every pod (reference pods.md 12.1)."""
+    """The facts with the host's files as they are now; they are read again for every pod (pods.md 12.1)."""
     hosts = _text("/etc/hosts")
     if not resolv_conf:
         return replace(facts, resolv_conf=None, hosts_file=hosts)

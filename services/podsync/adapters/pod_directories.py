@@ -1,6 +1,6 @@
 """Directories and small files podsync makes for a pod: log directories, termination message files, etc-hosts.
 
-Reference pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the event loop.
+pods.md 0.3, 6.8, 6.9; volumes.md 8.2-8.4. Blocks for microseconds: fine in the event loop.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
 
-Which containers, with which grace and after which others is the core's (reference pods.md 8.1-8.3). All of a call is
+Which containers, with which grace and after which others is the core's (pods.md 8.1-8.3). All of a call is
 tried before its first error is returned. A call given up leaves nothing running but preStop hooks, which run once: the
 next one waits for them.
 """

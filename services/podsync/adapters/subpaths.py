@@ -1,4 +1,4 @@
-"""Subpaths of mounted volumes, made ready by volume, which alone mounts (reference pods.md 6.8). Decides nothing."""
+"""Subpaths of mounted volumes, made ready by volume, which alone mounts (pods.md 6.8). Decides nothing."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Slices of systemd over D-Bus: started, given properties, stopped (reference node.md 4.3).
+"""Slices of systemd over D-Bus: started, given properties, stopped (node.md 4.3).
 
 Knows no pod. Imported, with the D-Bus library, only where the cgroup driver is systemd. One connection to the system
 bus, made when it is needed and again after it broke.

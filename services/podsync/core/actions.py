@@ -1,4 +1,4 @@
-"""What has to be done for a pod that should run: sandbox, containers to kill and to start (reference pods.md 5.2, 5.3).
+"""What has to be done for a pod that should run: sandbox, containers to kill and to start (pods.md 5.2, 5.3).
 
 Compares the spec with what the runtime has; decides nothing about order, back-off or images (that is `steps`).
 """
@@ -38,7 +38,7 @@ class PodActions:
 
 
 def decide_sandbox(record: PodRecord) -> SandboxDecision:
-    """The table of reference pods.md 5.2."""
+    """The table of pods.md 5.2."""
     if not record.sandboxes:
         return SandboxDecision(create=True, attempt=record.sandbox_attempt + 1)
     newest = record.sandboxes[0]
@@ -114,7 +114,7 @@ def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | No
 
 
 def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
-    """Everything of the old sandbox ends; what ran to its end for good is not run again (5.3, step 2)."""
+    """Everything of the old sandbox ends; what ran to its end for good is not run again (pods.md 5.3.2)."""
     started_once = {c.name for c in record.instances}
     policy = record.spec.get("restartPolicy", "Always")
     start = []

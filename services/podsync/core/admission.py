@@ -1,4 +1,4 @@
-"""Whether this node takes a pod on at all, and what of an admitted pod will have no effect (reference pods.md 3).
+"""Whether this node takes a pod on at all, and what of an admitted pod will have no effect (pods.md 3).
 
 The verdict is saved with the pod's record, so that a restart never rejects a running pod.
 """

@@ -1,4 +1,4 @@
-"""When a new pod is admitted or rejected, beside which other pods, and which of them it preempts (reference pods.md 3).
+"""When a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
 Waits for the facts that a verdict rests on; the verdict itself is `admission`'s. Changes records and does no more.
 """
@@ -90,7 +90,7 @@ class Admissions:
         return admit(record.pod, phase, view, [other.pod for other in others])
 
     def active(self) -> list[PodRecord]:
-        """The pods that count for admission, preemption and QoS cgroups (reference pods.md 3.1): admitted, not known to
+        """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
         have ended, and listed by a source. Until the sources are complete the checkpoint's pods count as listed."""
         return [record for record in self._pods.at_work() if _is_active(record) and self._may_be_listed(record)]
 

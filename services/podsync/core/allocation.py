@@ -1,4 +1,4 @@
-"""The resources a pod was admitted with: it keeps them, for no running pod is resized yet (reference pods.md 5.6).
+"""The resources a pod was admitted with: it keeps them, for no running pod is resized yet (pods.md 5.6).
 
 Everything that podsync makes, counts and shows of a pod takes these; what the source asks for instead is only compared.
 """

@@ -1,7 +1,7 @@
 """Names of cgroups as the two drivers write them, and back again: which pod a directory belongs to. Pure.
 
 `/kubepods/burstable/pod1a-2b` is, under systemd, the unit `kubepods-burstable-pod1a_2b.slice` inside the slices that
-its name is made of. Reference node.md 4.1.
+its name is made of. node.md 4.1.
 """
 
 from services.podsync.core.node_facts import NodeFacts

@@ -1,4 +1,4 @@
-"""The conditions of a pod's status: those the node owns, and the others' as they are (reference pods.md 9.4).
+"""The conditions of a pod's status: those the node owns, and the others' as they are (pods.md 9.4).
 
 Pure: `now` is wall seconds; a transition time moves with the condition's status only.
 """

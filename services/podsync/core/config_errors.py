@@ -3,7 +3,7 @@
 
 class ContainerConfigError(Exception):
     """The container can't be described to the runtime. `reason` is containerStatuses[].state.waiting.reason
-    (reference pods.md 7.1), `message` its message; nothing was done yet, so trying again later is safe."""
+    (pods.md 7.1), `message` its message; nothing was done yet, so trying again later is safe."""
 
     def __init__(self, message: str, reason: str = "CreateContainerConfigError") -> None:
         self.reason, self.message = reason, message
@@ -12,7 +12,7 @@ class ContainerConfigError(Exception):
 
 class SandboxConfigError(Exception):
     """The sandbox can't be described to the runtime; the text follows "Failed to create pod sandbox: " in the
-    event FailedCreatePodSandBox (reference pods.md 5.5)."""
+    event FailedCreatePodSandBox (pods.md 5.5)."""
 
     def __init__(self, message: str) -> None:
         self.message = message

@@ -1,4 +1,4 @@
-"""The CRI ContainerConfig of one container (reference pods.md 6.2). Decides the message; sends nothing."""
+"""The CRI ContainerConfig of one container (pods.md 6.2). Decides the message; sends nothing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

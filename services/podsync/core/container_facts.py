@@ -1,5 +1,5 @@
-"""What a container's status shows of its spec alone: mounts and resources (reference pods.md 9.2), and the same for the
-pod (9.4). Worked out once for each version of a pod; sources lets none pass whose containers or mounts lack a name."""
+"""What a container's status shows of its spec alone: mounts and resources (pods.md 9.2), and the same for the
+pod (pods.md 9.4). Computed once per version of a pod. sources accepts no pod with a nameless container or mount."""
 
 from dataclasses import dataclass
 from typing import Any

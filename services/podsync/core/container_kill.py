@@ -1,4 +1,4 @@
-"""Why a running container must not go on as it is, and how it is stopped (reference pods.md 5.3, 8.2, 8.3)."""
+"""Why a running container must not go on as it is, and how it is stopped (pods.md 5.3, 8.2, 8.3)."""
 
 from dataclasses import dataclass
 from itertools import pairwise

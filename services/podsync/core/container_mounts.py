@@ -1,4 +1,4 @@
-"""The mounts and block devices of one container (reference pods.md 6.2, 6.8): which, in what order, how. Touches no
+"""The mounts and block devices of one container (pods.md 6.2, 6.8): which, in what order, how. Touches no
 file."""
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ class MountedVolume:
 
 def needs_etc_hosts(pod: Object, container: Object, pod_ips: Sequence[str]) -> bool:
     """Whether the agent's own hosts file is mounted: no volumeMount targets /etc/hosts, and the pod's addresses are
-    known or it has the node's (6.8.1)."""
+    known or it has the node's (pods.md 6.8.1)."""
     if any(mount.get("mountPath") == ETC_HOSTS for mount in container.get("volumeMounts") or ()):
         return False
     return bool((pod.get("spec") or {}).get("hostNetwork") or pod_ips)

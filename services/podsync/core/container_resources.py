@@ -1,4 +1,4 @@
-"""CPU, memory and huge pages of containers and sandboxes in the kernel's units (reference pods.md 6.5, node.md 4.7)."""
+"""CPU, memory and huge pages of containers and sandboxes in the kernel's units (pods.md 6.5, node.md 4.7)."""
 
 from services.podsync.core.message import message
 from services.podsync.core.node_facts import NodeFacts

@@ -53,7 +53,7 @@ def lost(how: str) -> Json:
 
 
 def purged() -> Json:
-    """The `terminated` of a container that was taken away so that the whole pod starts anew (5.7)."""
+    """The `terminated` of a container that was taken away so that the whole pod starts anew (pods.md 5.7)."""
     return {
         "exitCode": KILLED,
         "reason": RESTARTING_ALL_REASON,

@@ -1,4 +1,4 @@
-"""The API statuses of a pod's containers, from the runtime's instances and the statuses before (reference pods.md 9.2).
+"""The API statuses of a pod's containers, from the runtime's instances and the statuses before (pods.md 9.2).
 
 Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
 """
@@ -161,7 +161,7 @@ class _One:
         return status
 
     def _purged(self, before: Json) -> Json:
-        """Taken away so that all containers start anew (5.7): counted once, for what is shown then has no instance."""
+        """The status of a container that RestartAllContainers removed (pods.md 5.7); its restart is counted once."""
         waiting = {"reason": RESTARTING_ALL_REASON, "message": RESTARTING_ALL_MESSAGE}
         return self._base() | {
             "state": {"waiting": waiting},
@@ -217,7 +217,7 @@ class _One:
 
     def _leaves_an_end(self, state: Json, newest: Container) -> bool:
         """Ended by us for another instance to start where the policy allows no restart: an end once shown could never
-        be left again (9.5)."""
+        be left again (pods.md 9.5)."""
         if "terminated" not in state or self.record.replacing.get(self.spec["name"]) != newest.id:
             return False
         return not restarts_after(self.record, self.spec, newest.exit_code)
@@ -228,8 +228,8 @@ class _One:
         return self.kind is ContainerKind.INIT and ended["exitCode"] == 0
 
     def _probed(self, instance: Container, before: Json) -> tuple[bool, bool]:
-        """Whether the instance has started, and is ready (9.2, 10.2). Where a probe has no result yet, what was shown
-        of this very instance before holds: neither a restart of ours nor one of the prober makes a pod flap."""
+        """Return (started, ready) of the instance (pods.md 9.2, 10.2). Without a probe result, the last
+        published values of the same instance stay valid, so that a restart of podsync or pleg changes no status."""
         if instance.state is not ContainerState.RUNNING:
             return False, False
         if self.kind is ContainerKind.INIT:
@@ -245,7 +245,7 @@ class _One:
         return started, found == "success" or (found == "" and bool(before.get("ready")))
 
     def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
-        """Show why the container is not started, where it should be: the state it had moves to lastState (7.1)."""
+        """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""
         reason = self.record.reasons.get(self.spec["name"])
         if reason is None or "running" in status["state"] or not self._should_start(newest):
             return status

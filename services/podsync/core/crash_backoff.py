@@ -1,4 +1,4 @@
-"""Crash-loop back-off: how long a container that has ended waits for its next start (reference pods.md 7.2, A.11).
+"""Crash-loop back-off: how long a container that has ended waits for its next start (pods.md 7.2, A.11).
 
 Every wait counts from an end. The kubelet starts what it has killed itself in the very sync that killed it, by a view
 from before: there the instance ended before that one counts, and only if that forbids the start the killed one, like

@@ -1,4 +1,4 @@
-"""What one plugin has answered and for how long it holds (reference pods.md 7.5). Times are CLOCK_MONOTONIC seconds."""
+"""What one plugin has answered and for how long it holds (pods.md 7.5). Times are CLOCK_MONOTONIC seconds."""
 
 from dataclasses import dataclass, field
 

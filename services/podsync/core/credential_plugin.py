@@ -1,4 +1,4 @@
-"""What is said to a credential plugin and what its answer means (reference pods.md 7.5). Runs nothing.
+"""What is said to a credential plugin and what its answer means (pods.md 7.5). Runs nothing.
 
 Tokens and passwords stay out of every message made here.
 """

@@ -1,4 +1,4 @@
-"""Name resolution of a pod (reference pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and what to warn of.
+"""Name resolution of a pod (pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and what to warn of.
 
 Reads the host's file as text out of the facts; asks nobody.
 """

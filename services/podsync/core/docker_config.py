@@ -1,4 +1,4 @@
-"""Reads registry credentials as docker writes them: `config.json` and the older `.dockercfg` (reference pods.md 7.4).
+"""Reads registry credentials as docker writes them: `config.json` and the older `.dockercfg` (pods.md 7.4).
 
 Whatever is wrong is told without showing any of it. Knows neither where a text is from nor which image asks.
 """

@@ -1,4 +1,4 @@
-"""What a file of environment variables sets (reference pods.md 6.3, fileKeyRef): a strict part of what a shell reads.
+"""What a file of environment variables sets (pods.md 6.3, fileKeyRef): a strict part of what a shell reads.
 
 `NAME='value'`, one after another; a value stands in single quotes, may span lines and is taken as it is. Blank lines
 and lines that begin with `#` are nothing. Pure.

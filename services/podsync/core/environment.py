@@ -1,4 +1,4 @@
-"""The environment of one container (reference pods.md 6.3).
+"""The environment of one container (pods.md 6.3).
 
 Values come from the pod, the node's facts, the services' variables, the ConfigMaps and Secrets (`Referenced`) and the
 files (`EnvFile`) given; nothing is read.

@@ -1,4 +1,4 @@
-"""A pod's host name, its domain and the text of its /etc/hosts (reference pods.md 12.4, 12.5)."""
+"""A pod's host name, its domain and the text of its /etc/hosts (pods.md 12.4, 12.5)."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
 """What is known after an image was looked for or pulled: the image, or why there is none and when to try again.
 
-Reference pods.md 7.1, 7.3. Changes the record only.
+pods.md 7.1, 7.3. Changes the record only.
 """
 
 from services.podsync.core.events import CallDone, CallFailed

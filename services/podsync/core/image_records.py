@@ -1,4 +1,4 @@
-"""Who may use an image that is already here: the records of pulls and what follows from them (reference pods.md 7.6).
+"""Who may use an image that is already here: the records of pulls and what follows from them (pods.md 7.6).
 
 Pure. A record never holds a credential, only its hash and the Secret or service account it was from. The documents are
 the kubelet's own, so that either agent goes on with what the other has written.

@@ -1,4 +1,4 @@
-"""The registry and repository that an image name stands for, and how such names meet patterns (reference pods.md 7.4).
+"""The registry and repository that an image name stands for, and how such names meet patterns (pods.md 7.4).
 
 Pure text; knows neither credentials nor whether anything is there.
 """

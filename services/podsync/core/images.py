@@ -1,4 +1,4 @@
-"""Image names, pull policy and pull back-off of one pod's containers and image volumes (reference pods.md 7.1, 7.3)."""
+"""Image names, pull policy and pull back-off of one pod's containers and image volumes (pods.md 7.1, 7.3)."""
 
 import re
 from typing import Any

@@ -95,7 +95,7 @@ class FetchNode(Call):
 @dataclass(frozen=True, kw_only=True)
 class PreparePod(Call):
     """Make the pod's directories and its cgroup with the QoS cgroups above it. `runs`: containers of it run, and a
-    cgroup that is missing is not made around what runs outside it, but told of (pods.md 5.1 step 7)."""
+    cgroup that is missing is not made around what runs outside it, but told of (pods.md 5.1.7)."""
 
     runs: bool = False
 

@@ -1,4 +1,4 @@
-"""Which credentials are tried for an image, and in which order (reference pods.md 7.4).
+"""Which credentials are tried for an image, and in which order (pods.md 7.4).
 
 Pure: where the entries come from is the adapters' matter. A credential keeps where it is from, for the record of the
 pull; its values are in nothing that is printed.

@@ -1,6 +1,6 @@
 """The life of a pod on this node: the legal edges between its states, and the arithmetic of its grace period.
 
-Reference pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
+pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
 
 from typing import Any
@@ -39,7 +39,7 @@ def has_ended(record: PodRecord) -> bool:
 
 
 def effective_grace(record: PodRecord, override: int | None = None) -> int:
-    """Grace seconds of a termination: it can only shrink, and is at least one second (reference pods.md 4.4)."""
+    """Grace seconds of a termination: it can only shrink, and is at least one second (pods.md 4.4)."""
     grace, given = record.grace_seconds, False
     metadata: dict[str, Any] = record.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):

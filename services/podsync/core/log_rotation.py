@@ -1,4 +1,4 @@
-"""What is to be done with the log files of containers, from names, sizes and times (reference pods.md 6.10, 11.4).
+"""What is to be done with the log files of containers, from names, sizes and times (pods.md 6.10, 11.4).
 
 `<attempt>.log` is what the runtime writes to; `<attempt>.log.<date>-<time>` was renamed to that at a rotation, and the
 next rotation packs it into `….gz`. Touches no file.

@@ -231,7 +231,7 @@ class PodSync:
         )
 
     def _patience_with_victims(self, record: PodRecord, now: float) -> float:
-        """Until when to wait for the pods preempted for this one; who takes longer is not waited for (3.5, 4.4)."""
+        """Return the latest time to wait for the pods preempted for this one (pods.md 3.5, 4.4)."""
         until = 0.0
         for uid in list(record.victims):
             victim = self.records.get(uid)
@@ -330,7 +330,7 @@ def _shown_from(record: PodRecord) -> tuple[object, ...]:
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:
-    """Of two pods of one full name, the one that was started, or is ending, goes first (reference pods.md 4.5)."""
+    """Of two pods of one full name, the one that was started, or is ending, goes first (pods.md 4.5)."""
     if other.state in (PodState.TERMINATING, PodState.TERMINATED):
         return True
     if other.state is not PodState.SYNC or record.instances:

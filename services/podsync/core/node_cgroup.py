@@ -1,4 +1,4 @@
-"""What kubepods, the cgroup above all pods, is given: node allocatable as it is enforced (reference node.md 4.5). Pure.
+"""What kubepods, the cgroup above all pods, is given: node allocatable as it is enforced (node.md 4.5). Pure.
 
 Unlike the allocatable that the Node shows, it keeps what eviction reserves: a pod may use it until eviction acts.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
     """One node at one moment. Sizes are bytes, periods microseconds. The host's files are re-read for every pod
-    (reference pods.md 12.1), so the caller replaces `resolv_conf` and `hosts_file` before it asks for messages."""
+    (pods.md 12.1), so the caller replaces `resolv_conf` and `hosts_file` before it asks for messages."""
 
     node_name: str
     node_ips: tuple[str, ...] = ()  # primary first; what hostNetwork pods report as their own

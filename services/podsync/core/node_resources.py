@@ -1,4 +1,4 @@
-"""What this node has, and what of it pods may have (reference node.md 1.6: capacity, allocatable). Pure."""
+"""What this node has, and what of it pods may have (node.md 1.6: capacity, allocatable). Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Does the node match what a pod demands of its labels? (reference pods.md 3.1; the API's NodeSelector.) Pure."""
+"""Does the node match what a pod demands of its labels? (pods.md 3.1; the API's NodeSelector.) Pure."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,6 +1,6 @@
 """The node as admission sees it: the Node object where the API server's is known, else as it would be registered.
 
-Reference pods.md 3.1, F29. Pure.
+pods.md 3.1, F.29. Pure.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def node_view(
 
 def node_addresses(node: Object | None) -> tuple[str, ...]:
     """The node's addresses for hostIPs: InternalIP before ExternalIP, at most one of each family, in the order the
-    Node has them (reference pods.md 9.4); () when it has none."""
+    Node has them (pods.md 9.4); () when it has none."""
     listed = [a for a in ((node or {}).get("status") or {}).get("addresses") or () if isinstance(a, dict)]
     for kind in ("InternalIP", "ExternalIP"):
         found: dict[bool, str] = {}

@@ -1,4 +1,4 @@
-"""The phase of a pod, from what its containers' statuses say (reference pods.md 9.1).
+"""The phase of a pod, from what its containers' statuses say (pods.md 9.1).
 
 A sidecar is an init container that restarts always. Whether a container starts again is `restart_rules`' to say.
 """
@@ -40,7 +40,7 @@ def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str
         return "Failed"
     phase = _from_containers(record, shown, over=over)
     if over and not record.is_static and phase not in TERMINAL_PHASES:
-        return "Failed"  # it was ended before it could come to an end itself (9.6)
+        return "Failed"  # it was ended before it could come to an end itself (pods.md 9.6)
     return phase
 
 

@@ -1,5 +1,5 @@
 """The addresses of a pod, for its status and its environment alike: its own, at most one of each family, and its
-node's (reference pods.md 9.4).
+node's (pods.md 9.4).
 
 Pure; addresses are texts.
 """

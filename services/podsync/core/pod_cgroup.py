@@ -1,4 +1,4 @@
-"""Names and values of the pod and QoS cgroups (reference pods.md 6.6, node.md 4.1-4.4). Writes none."""
+"""Names and values of the pod and QoS cgroups (pods.md 6.6, node.md 4.1-4.4). Writes none."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The API status of a pod, put together: containers, phase, conditions, addresses (reference pods.md 9).
+"""The API status of a pod, put together: containers, phase, conditions, addresses (pods.md 9).
 
 Pure: `now` is wall seconds; the newest status of the record is the baseline, so that transition times stay.
 """
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tuple[str, ...]) -> Json:
-    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (3.3)."""
+    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3)."""
     generation = (record.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(record)
     base: Json = {"observedGeneration": generation} if generation else {}

@@ -1,4 +1,4 @@
-"""When the start of a container is over: with its postStart hook, where it has one (reference pods.md 5.5, 8.4).
+"""When the start of a container is over: with its postStart hook, where it has one (pods.md 5.5, 8.4).
 
 The kubelet reads the runtime again after the sync that ran the hook, so until then it shows the container as it was.
 """

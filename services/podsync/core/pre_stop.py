@@ -1,4 +1,4 @@
-"""Runs a preStop hook once for each container instance, whatever interrupts its stop (reference pods.md 8.2, 8.4).
+"""Runs a preStop hook once for each container instance, whatever interrupts its stop (pods.md 8.2, 8.4).
 
 A stop is decided anew after a shorter grace period, a failed call or a restart of podsync. The kubelet then runs the
 hook again; here its begin is saved before the call that runs it. A call that is interrupted

@@ -1,4 +1,4 @@
-"""Whether a pod fits the node beside those it has: room, labels, name, ports, taints (reference pods.md 3.2). Pure."""
+"""Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which pods make room for a critical one that does not fit (reference pods.md 3.5). Pure."""
+"""Which pods make room for a critical one that does not fit (pods.md 3.5). Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

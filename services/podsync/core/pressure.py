@@ -1,4 +1,4 @@
-"""The node's pressure conditions, judged from the signals pleg reads (reference node.md 1.7, 5.1-5.3).
+"""The node's pressure conditions, judged from the signals pleg reads (node.md 1.7, 5.1-5.3).
 
 Memory and disk are compared with evictionHard; a condition stays for the transition period after its signal has gone.
 Nothing is evicted here.

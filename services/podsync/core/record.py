@@ -36,7 +36,7 @@ TERMINAL_PHASES = ("Succeeded", "Failed")
 
 @dataclass(kw_only=True)
 class CrashBackoff:
-    """Crash-loop back-off of one container (reference pods.md 7.2): the runtime can't tell it, so it is saved."""
+    """Crash-loop back-off of one container (pods.md 7.2): the runtime can't tell it, so it is saved."""
 
     key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
     seconds: float
@@ -46,7 +46,7 @@ class CrashBackoff:
 
 @dataclass(kw_only=True)
 class ImageBackoff:
-    """Pull back-off of one image of this pod (reference pods.md 7.3)."""
+    """Pull back-off of one image of this pod (pods.md 7.3)."""
 
     seconds: float
     updated: float  # steady seconds
@@ -186,7 +186,7 @@ class PodRecord:
 
     @property
     def is_static(self) -> bool:
-        """From any source but the API (reference pods.md 1.1)."""
+        """From any source but the API (pods.md 1.1)."""
         return self.source not in ("", "api")
 
     @property
@@ -224,7 +224,7 @@ class PodRecord:
         return [s for s in self.sandboxes if s.state is SandboxState.READY]
 
     def wanted_volumes(self) -> tuple[str, ...]:
-        """Volumes some container mounts; none once the containers are gone (reference pods.md 5.1 step 10)."""
+        """Volumes some container mounts; none once the containers are gone (pods.md 5.1.10)."""
         if self.rejected or not self.judged or self.state not in (PodState.SYNC, PodState.TERMINATING):
             return ()
         every = [spec for _, spec in every_container(self.pod)]

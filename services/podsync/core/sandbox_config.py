@@ -1,4 +1,4 @@
-"""The CRI PodSandboxConfig of a pod (reference pods.md 6.1). Decides the message; sends nothing."""
+"""The CRI PodSandboxConfig of a pod (pods.md 6.1). Decides the message; sends nothing."""
 
 from collections.abc import Sequence
 from typing import Any

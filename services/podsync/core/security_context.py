@@ -1,4 +1,4 @@
-"""Who a pod and its containers run as and what they may do (reference pods.md 6.1, 6.4): CRI security contexts."""
+"""Who a pod and its containers run as and what they may do (pods.md 6.1, 6.4): CRI security contexts."""
 
 from collections.abc import Sequence
 from typing import Any

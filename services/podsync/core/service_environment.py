@@ -1,4 +1,4 @@
-"""The variables that tell a container of the cluster's Services (reference pods.md 6.3 step 1, B.4). Pure."""
+"""The variables that tell a container of the cluster's Services (pods.md 6.3.1, B.4). Pure."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which changes of a pod's status may be shown, and what is shown of a pod that is over (reference pods.md 9.5, 9.6).
+"""Which changes of a pod's status may be shown, and what is shown of a pod that is over (pods.md 9.5, 9.6).
 
 Compares statuses; what they are made from is none of its business.
 """

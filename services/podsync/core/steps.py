@@ -1,7 +1,7 @@
 """The next step of one pod: the single call that brings the world nearer to what is wanted, or what it waits for.
 
 Called after every event that touches the pod, on what is known then; nothing is planned further ahead, so a crash
-between two steps loses no plan (reference pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
+between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
 """
 
 from bus.messages.podsync import PodState

@@ -1,6 +1,6 @@
 """How much of a pod is stopped, and in which order: all of it, one container, or every container to start all over.
 
-Reference pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
+pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
 """
 
 from bus.messages.podsync import PodState

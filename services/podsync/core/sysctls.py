@@ -1,4 +1,4 @@
-"""Which sysctls a pod may set (reference pods.md 3.4). Pure."""
+"""Which sysctls a pod may set (pods.md 3.4). Pure."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What systemd is told of a cgroup: properties of its slice, by D-Bus name, type and value (reference node.md 4.3).
+"""What systemd is told of a cgroup: properties of its slice, by D-Bus name, type and value (node.md 4.3).
 
 Pure; asks nobody. systemd would undo at its next reload what only the files were told.
 """

@@ -1,4 +1,4 @@
-"""Taints of the node and what a pod tolerates (reference pods.md 3.2). Pure."""
+"""Taints of the node and what a pod tolerates (pods.md 3.2). Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

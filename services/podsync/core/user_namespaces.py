@@ -1,4 +1,4 @@
-"""User namespaces of pods (reference pods.md 6.7): which block of host ids a pod gets, how its record reads, and what
+"""User namespaces of pods (pods.md 6.7): which block of host ids a pod gets, how its record reads, and what
 of it stands in CRI messages. Knows no file; what was given to whom comes in as an argument.
 """
 

@@ -1,4 +1,4 @@
-"""One exec or attach between a v5 WebSocket and the runtime's SPDY streams (server.md 13.1 to 13.3).
+"""One exec or attach between a v5 WebSocket and the runtime's SPDY streams (server.md 13.1-13.3).
 
 Back-pressure both ways: a slow client holds the command's output, a command that does not read the client's input.
 """

@@ -1,6 +1,6 @@
 """What a log request asks for: the query of /containerLogs, decoded and checked as the kubelet does.
 
-Reference server.md 10.1 and 10.2. Must not know pods or files.
+server.md 10.1, 10.2. Must not know pods or files.
 """
 
 import re

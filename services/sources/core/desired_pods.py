@@ -1,4 +1,4 @@
-"""The merge: the complete set of each source against what was desired before (reference pods.md 1.6).
+"""The merge: the complete set of each source against what was desired before (pods.md 1.6).
 
 Knows nothing of files or the API server; a source hands in everything it has, and gets the changes in the order they
 are to be told: removals first, so that a pod that comes back under a new UID finds its name free.

@@ -1,4 +1,4 @@
-"""One Secret or ConfigMap as last fetched, and whether it will do: strategy Cache; pure (reference volumes.md 20)."""
+"""One Secret or ConfigMap as last fetched, and whether it will do: strategy Cache; pure (volumes.md 20)."""
 
 from dataclasses import dataclass
 

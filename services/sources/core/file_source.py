@@ -1,4 +1,4 @@
-"""Which pod each manifest file stands for now, and what is wrong with which file (reference pods.md 1.3).
+"""Which pod each manifest file stands for now, and what is wrong with which file (pods.md 1.3).
 
 Knows contents and names only, not how files are found or read. Two rules go further than the Go kubelet: while a file
 exists, its last good pod stays, however often the path is listed; and a pod whose manifest moves to another file keeps

@@ -1,4 +1,4 @@
-"""Which Secrets and ConfigMaps the pods of this node refer to, counted by pod; pure (reference volumes.md 20)."""
+"""Which Secrets and ConfigMaps the pods of this node refer to, counted by pod; pure (volumes.md 20)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (reference pods.md C).
+"""What to ask the API server next to keep a copy of a list: list, watch, resume, or wait; pure (pods.md C).
 
 Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
 a pod that runs here, and absence from a list ends pods. A watch that ends or breaks resumes at the last version seen,

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import yaml
 
-MAX_BYTES = 10 * 1024 * 1024  # the kubelet's limit for manifests (reference pods.md 0.1)
+MAX_BYTES = 10 * 1024 * 1024  # the kubelet's limit for manifests (pods.md 0.1)
 MAX_DEPTH = 100
 MAX_EXPANDED = 2 * MAX_BYTES  # values and their characters, after aliases are expanded
 

@@ -1,4 +1,4 @@
-"""Reads which resources the kubelet's device plugin checkpoint names (reference node.md 4.14). Never writes it.
+"""Reads which resources the kubelet's device plugin checkpoint names (node.md 4.14). Never writes it.
 
 The file is an earlier kubelet's: its plugins have not registered with this agent, which has no device manager.
 """

@@ -68,7 +68,7 @@ class ThisHost:
 
 
 def read_machine(root: Path) -> MachineFacts:
-    """The facts below `root`; those that cannot be read are empty (reference node.md 1.6, nodeInfo sources)."""
+    """The facts below `root`; those that cannot be read are empty (node.md 1.6, nodeInfo sources)."""
     machine = platform.machine()
     return MachineFacts(
         machine_id=_first(root, _MACHINE_IDS),

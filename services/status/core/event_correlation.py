@@ -1,6 +1,6 @@
 """Which Event object an event becomes: combined with similar ones, counted with equal ones, dropped as spam.
 
-Pure; reference pods.md 13.1. The same events in the same order with the same times give the same objects again: that is
+Pure; pods.md 13.1. The same events in the same order with the same times give the same objects again: that is
 how a restarted status finds out what the life before had written. What is no longer on a stream it knows from that
 life's counts. `now` is wall seconds, the event's own time.
 """

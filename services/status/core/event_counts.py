@@ -1,7 +1,7 @@
 """How often each kind of event was recorded and as which object: the next life of status counts on from there. Pure.
 
 Counts only what is done with, so that what a life left unsent is counted when the next one takes it in. What is
-forgotten here begins anew, as all of it does with a Go kubelet's restart. Reference pods.md 13.1.
+forgotten here begins anew, as all of it does with a Go kubelet's restart. pods.md 13.1.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """The core/v1 Event as the API server gets it, and its name, the same for the same event in every life of status.
 
-Pure; reference pods.md 13.1, node.md 1.8.
+Pure; pods.md 13.1, node.md 1.8.
 """
 
 import hashlib

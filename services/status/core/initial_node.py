@@ -1,4 +1,4 @@
-"""The Node object we register, and what of an existing one a start sets right (reference node.md 1.2, 1.3)."""
+"""The Node object we register, and what of an existing one a start sets right (node.md 1.2, 1.3)."""
 
 import copy
 
@@ -54,7 +54,7 @@ def initial_node(facts: NodeFacts) -> Object:
         spec["providerID"] = identity.provider_id
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
     made = with_status(node, facts)[0]
-    made["status"].pop("declaredFeatures", None)  # of the updates alone (reference node.md 1.6)
+    made["status"].pop("declaredFeatures", None)  # of the updates alone (node.md 1.6)
     return made
 
 

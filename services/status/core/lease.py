@@ -1,4 +1,4 @@
-"""The node's Lease: what is written at its creation and at every renewal (reference node.md 2)."""
+"""The node's Lease: what is written at its creation and at every renewal (node.md 2)."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Mirror pods: what one looks like and what is to be done about it (reference pods.md 2, B.6). Pure."""
+"""Mirror pods: what one looks like and what is to be done about it (pods.md 2, B.6). Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum

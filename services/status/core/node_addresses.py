@@ -1,4 +1,4 @@
-"""Which addresses the Node has (reference node.md 1.6, "Addresses"): those given, or what name and routes tell."""
+"""Which addresses the Node has (node.md 1.6 "Addresses"): those given, or what name and routes tell."""
 
 import ipaddress
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Capacity and allocatable of the Node (reference node.md 1.6): podsync's figures over what others wrote.
+"""Capacity and allocatable of the Node (node.md 1.6): podsync's figures over what others wrote.
 
 Resources that podsync does not compute are foreign: an administrator's, or those of another agent's device plugins.
 """
@@ -58,7 +58,7 @@ def given_allocatable(
 
 
 def without_vanished_hugepages(status: Object, resources: NodeResources) -> None:
-    """Sizes of huge pages that the host no longer has go (reference node.md 1.3, 5): they change with a boot only."""
+    """Sizes of huge pages that the host no longer has go (node.md 1.3, 5): they change with a boot only."""
     for key in ("capacity", "allocatable"):
         kept = {
             name: amount

@@ -22,7 +22,7 @@ def kubelet_version(own: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """What stays while the process lives (reference node.md 1.6, nodeInfo sources)."""
+    """What stays while the process lives (node.md 1.6, nodeInfo sources)."""
 
     machine_id: str = ""
     system_uuid: str = ""

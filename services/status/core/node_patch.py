@@ -1,4 +1,4 @@
-"""The strategic merge patch that makes one Node another, and whether it is news (reference node.md 1.4, 1.5)."""
+"""The strategic merge patch that makes one Node another, and whether it is news (node.md 1.4, 1.5)."""
 
 from services.status.core.node_addresses import existing_addresses
 from services.status.core.node_status import OS_LABELS

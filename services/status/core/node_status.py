@@ -1,4 +1,4 @@
-"""The status setters of the Node, in the kubelet's order (reference node.md 1.6): an existing Node and the facts go in,
+"""The status setters of the Node, in the kubelet's order (node.md 1.6): an existing Node and the facts go in,
 the Node as it should be comes out. What is not known is left as it is; a setter that fails does not stop the others.
 """
 

@@ -1,4 +1,4 @@
-"""When the API object of a pod that is being deleted may go (reference pods.md 8.6). Pure."""
+"""When the API object of a pod that is being deleted may go (pods.md 8.6). Pure."""
 
 from bus.messages.podsync import AdmittedPod
 from services.status.core.pod_status_baseline import metadata

@@ -1,4 +1,4 @@
-"""What the API server should show of a pod: podsync's status laid over what others wrote (reference pods.md 9.4, 9.5).
+"""What the API server should show of a pod: podsync's status laid over what others wrote (pods.md 9.4, 9.5).
 
 Pure; statuses are raw PodStatus objects, and odd ones raise nothing.
 """

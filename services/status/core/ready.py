@@ -1,4 +1,4 @@
-"""Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (reference node.md 1.7), and one more
+"""Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (node.md 1.7), and one more
 for each process that the pods need and that has ended or hangs. All times are seconds of CLOCK_MONOTONIC.
 
 A process hangs when the one loop named for it in `MAIN_LOOPS` does not turn; that loop turns also when there is nothing

@@ -1,4 +1,4 @@
-"""When the node's status is due although nothing has changed (reference node.md 1.5). Seconds of a monotonic clock."""
+"""When the node's status is due although nothing has changed (node.md 1.5). Seconds of a monotonic clock."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The strategic merge patch between two objects, as small as it can be (reference pods.md B.3, node.md 2). Pure.
+"""The strategic merge patch between two objects, as small as it can be (pods.md B.3, node.md 2). Pure.
 
 Only what the server has to change is said, so that what others write to the same object meanwhile stays.
 """

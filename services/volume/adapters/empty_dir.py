@@ -1,4 +1,4 @@
-"""Sets up and tears down emptyDir volumes (reference volumes.md 13.1); blocking. Every step finds its own work done."""
+"""Sets up and tears down emptyDir volumes (volumes.md 13.1); blocking. Every step finds its own work done."""
 
 import contextlib
 import errno

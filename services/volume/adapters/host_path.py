@@ -1,4 +1,4 @@
-"""Checks hostPath volumes, and creates what their type says (reference volumes.md 13.2); blocking."""
+"""Checks hostPath volumes, and creates what their type says (volumes.md 13.2); blocking."""
 
 import errno
 import os

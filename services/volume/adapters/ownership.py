@@ -1,4 +1,4 @@
-"""Gives a volume to the pod's fsGroup (reference volumes.md 11); blocking."""
+"""Gives a volume to the pod's fsGroup (volumes.md 11); blocking."""
 
 import contextlib
 import os

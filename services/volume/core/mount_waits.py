@@ -1,4 +1,4 @@
-"""Which pods have waited so long for their volumes that an Event names what is missing (reference volumes.md 2.2).
+"""Which pods have waited so long for their volumes that an Event names what is missing (volumes.md 2.2).
 
 Pure. Times are seconds of one monotonic clock.
 """

@@ -38,7 +38,7 @@ class UnmountVolume:
 
 @dataclass(frozen=True)
 class RemovePodDirectory:
-    """Remove `pods/<uid>` by the rules for orphaned pod directories (reference volumes.md 7)."""
+    """Remove `pods/<uid>` by the rules for orphaned pod directories (volumes.md 7)."""
 
     uid: str
     volume: str = ""

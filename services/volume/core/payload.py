@@ -1,5 +1,5 @@
 """The files of a volume from what was found: keys, modes, owners, and the kubelet's words for what is missing
-(reference volumes.md 9). Pure. Content never shows in a text or a repr."""
+(volumes.md 9). Pure. Content never shows in a text or a repr."""
 
 import base64
 import binascii

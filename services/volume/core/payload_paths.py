@@ -1,4 +1,4 @@
-"""Which paths a payload may have, and what of a volume is not in step with it (reference volumes.md 9, steps 1-2)."""
+"""Which paths a payload may have, and what of a volume is not in step with it (volumes.md 9.1-9.2)."""
 
 from collections.abc import Iterable
 from posixpath import normpath

@@ -1,4 +1,4 @@
-"""When a service account token is asked for again, and what to do when that fails (reference volumes.md 10.1); pure.
+"""When a service account token is asked for again, and what to do when that fails (volumes.md 10.1); pure.
 
 Tokens are kept in memory only. Moments called `wall` are seconds since the epoch, `now` those of a monotonic clock:
 a clock that is set back must not let a token expire unnoticed.

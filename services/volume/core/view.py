@@ -9,7 +9,7 @@ from services.volume.core.volume_source import EmptyDir, Image, Refused, VolumeS
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
-    """The kubelet's line for a failed operation (reference volumes.md 5.3)."""
+    """The kubelet's line for a failed operation (volumes.md 5.3)."""
     return f'{step} failed for volume "{volume}" : {error}'
 
 
@@ -56,7 +56,7 @@ def _wanted(
 
 
 def _mounted(volume: ActualVolume, source: VolumeSource, *, read_only: bool) -> MountedVolume:
-    """What belongs to the pod alone may be relabelled: not a path of the node, nor an image (reference volumes.md
+    """What belongs to the pod alone may be relabelled: not a path of the node, nor an image (volumes.md
     12.1)."""
     return MountedVolume(
         state=VolumeState.MOUNTED,

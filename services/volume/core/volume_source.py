@@ -1,4 +1,4 @@
-"""What one entry of spec.volumes asks for, as far as this version can give it (reference volumes.md 9, 13.1, 13.2)."""
+"""What one entry of spec.volumes asks for, as far as this version can give it (volumes.md 9, 13.1, 13.2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,5 @@
 """How one call stops containers: preStop and its bound, what is left of the grace, who waits for whom, and what is
-left over when a call is given up (reference pods.md 8.2-8.4)."""
+left over when a call is given up (pods.md 8.2-8.4)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Which values the FLAG lines show (reference config.md 5.13)."""
+"""Which values the FLAG lines show (config.md 5.13)."""
 
 from pathlib import Path
 

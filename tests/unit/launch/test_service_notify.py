@@ -1,4 +1,4 @@
-"""What the service manager asked for, and the datagrams it gets (reference config.md 5.11)."""
+"""What the service manager asked for, and the datagrams it gets (config.md 5.11)."""
 
 import asyncio
 import socket

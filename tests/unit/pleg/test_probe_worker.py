@@ -40,7 +40,7 @@ def tried(worker: ProbeWorker, *verdicts: Verdict) -> list[str]:
     return results
 
 
-# -- rules 1 to 5: which instance, and whether it is probed ----------------------------------------------------------
+# -- pods.md 10.2.1-10.2.5: which instance, and whether it is probed --------------------------------------------------
 
 
 def test_without_an_instance_it_waits() -> None:
@@ -101,7 +101,7 @@ def test_of_a_pod_found_being_deleted_only_readiness_is_probed(kind: ProbeKind, 
     assert worker.result == result and (worker.due < inf) is (kind is READINESS)
 
 
-# -- rules 6 and 7: when ---------------------------------------------------------------------------------------------
+# -- pods.md 10.2.6-10.2.7: when -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(ProbeKind))
@@ -147,7 +147,7 @@ def test_tries_come_a_period_apart_and_a_long_one_delays_the_next_only_as_far_as
     assert worker.due == NOW + 65
 
 
-# -- rules 8 to 10: results ------------------------------------------------------------------------------------------
+# -- pods.md 10.2.8-10.2.10: results ---------------------------------------------------------------------------------
 
 S, F, W, E = Verdict.SUCCESS, Verdict.FAILURE, Verdict.WARNING, Verdict.ERROR
 

@@ -1,4 +1,4 @@
-"""The conditions of a pod, row by row, by hand from reference pods.md 9.4 and 5.7."""
+"""The conditions of a pod, row by row, by hand from pods.md 9.4, 5.7."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The status of one container through its life, by hand from reference pods.md 9.2, 9.3 and 7.1."""
+"""The status of one container through its life, by hand from pods.md 9.2, 9.3, 7.1."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Ephemeral containers on the core alone: added to a pod that runs, started once and never again (pods.md 5.3, F18)."""
+"""Ephemeral containers in the core: added to a running pod, started once, never restarted (pods.md 5.3, F.18)."""
 
 from typing import Any
 

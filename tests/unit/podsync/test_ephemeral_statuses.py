@@ -1,4 +1,4 @@
-"""The statuses of ephemeral containers, by hand from reference pods.md 9.2 and F14, F18."""
+"""The statuses of ephemeral containers, by hand from pods.md 9.2, F.14, F.18."""
 
 from services.podsync.core.api_baseline import sound_status
 from tests.unit.podsync.status_shapes import a_record, instance, see, shown, spec, status_now

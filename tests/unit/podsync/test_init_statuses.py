@@ -1,4 +1,4 @@
-"""The statuses of init containers and sidecars, by hand from reference pods.md 9.2, 5.7 and 7.1."""
+"""The statuses of init containers and sidecars, by hand from pods.md 9.2, 5.7, 7.1."""
 
 from bus.messages.pleg import ProbeResults
 from tests.unit.podsync.status_shapes import a_record, a_sandbox, instance, see, shown, sidecar, spec, status_now

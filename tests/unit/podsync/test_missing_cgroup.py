@@ -1,5 +1,5 @@
-"""A pod that runs and whose cgroup is missing is stopped before the cgroup is made, and starts anew in it (pods.md 5.1
-step 7)."""
+"""A pod that runs and whose cgroup is missing is stopped before the cgroup is made, and starts anew in it (pods.md
+5.1.7)."""
 
 import pytest
 

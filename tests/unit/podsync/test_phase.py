@@ -1,4 +1,4 @@
-"""Every rule of a pod's phase, row by row (reference pods.md 9.1): what its containers' statuses say, what follows."""
+"""Every rule of a pod's phase, row by row (pods.md 9.1): what its containers' statuses say, what follows."""
 
 from dataclasses import dataclass, field
 from typing import Any

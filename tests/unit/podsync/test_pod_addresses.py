@@ -1,4 +1,4 @@
-"""The addresses of a pod's status, by hand from reference pods.md 9.4."""
+"""The addresses of a pod's status, by hand from pods.md 9.4."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Restart policies and rules of single containers (reference pods.md 5.3, "Restart rules"; worked by hand)."""
+"""Restart policies and rules of single containers (pods.md 5.3 "Restart rules"; worked by hand)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What may be shown of a change, and the containers of a pod that is over, by hand from reference pods.md 9.5, 9.6."""
+"""What may be shown of a change, and the containers of a pod that is over, by hand from pods.md 9.5, 9.6."""
 
 from typing import Any
 

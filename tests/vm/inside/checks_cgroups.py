@@ -1,4 +1,4 @@
-"""What the unified hierarchy shows of the node's pods, under either driver (reference node.md 4.1 to 4.7, v2)."""
+"""What the unified hierarchy shows of the node's pods, under either driver (node.md 4.1-4.7, v2)."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
 """That pods run, and what becomes of them when services end, the machine boots anew or its power is cut.
 
-References: pods.md A.6 (the agent starts anew), A.7 (the node has booted), 6.7 (user namespaces).
+pods.md A.6 (the agent starts anew), A.7 (the node has booted), 6.7 (user namespaces).
 """
 
 import os

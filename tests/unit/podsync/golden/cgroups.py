@@ -1,4 +1,4 @@
-"""Reference pods.md 6.6, node.md 4.4: a pod's cgroup: its name under both drivers, and what it is given.
+"""pods.md 6.6, node.md 4.4: a pod's cgroup: its name under both drivers, and what it is given.
 
 Values: (shares, quota, period, memory, pids, huge pages); None = that file is not written.
 """

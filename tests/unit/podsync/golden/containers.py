@@ -1,4 +1,4 @@
-"""Reference pods.md 6.2: the container's own fields and annotations."""
+"""pods.md 6.2: the container's own fields and annotations."""
 
 from services.podsync.core.container_mounts import MountedVolume
 from shared.cri.interface import ImageStatus

@@ -1,4 +1,4 @@
-"""Reference pods.md 6.3 and B.5: the environment, from every source and in the right order."""
+"""pods.md 6.3, B.5: the environment, from every source and in the right order."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reference pods.md 6.8: mounts, in their order and with their ways."""
+"""pods.md 6.8: mounts, in their order and with their ways."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reference pods.md 12.1-12.4: name resolution and host names."""
+"""pods.md 12.1-12.4: name resolution and host names."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reference pods.md 6.1: which ports are mapped, and how they are noted on their container."""
+"""pods.md 6.1: which ports are mapped, and how they are noted on their container."""
 
 from tests.unit.podsync.golden.case import CONTAINER, NOTES, Case, another
 

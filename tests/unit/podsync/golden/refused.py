@@ -1,4 +1,4 @@
-"""What cannot be described, and the kubelet's words for it (reference pods.md 6.2-6.8, 12.1, 12.4): per container, the
+"""What cannot be described, and the kubelet's words for it (pods.md 6.2-6.8, 12.1, 12.4): per container, the
 text of CreateContainerConfigError; per sandbox, what follows "Failed to create pod sandbox: "."""
 
 from typing import Any

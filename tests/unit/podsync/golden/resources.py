@@ -1,4 +1,4 @@
-"""Reference pods.md 6.5, B.1, node.md 4.7, 4.13, 4.19: cpu, memory, swap, huge pages, who is killed first.
+"""pods.md 6.5, B.1, node.md 4.7, 4.13, 4.19: cpu, memory, swap, huge pages, who is killed first.
 
 The node has 16Gi of memory and 4Gi of swap.
 """

@@ -1,4 +1,4 @@
-"""Reference pods.md 6.1: what of a pod shows in its sandbox."""
+"""pods.md 6.1: what of a pod shows in its sandbox."""
 
 from tests.unit.podsync.golden.case import CONTAINER, NAMESPACES, NOTES, POD_LABELS, SECURITY, Case, another, named
 

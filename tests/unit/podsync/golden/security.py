@@ -1,4 +1,4 @@
-"""Reference pods.md 6.4: who a container runs as and what it may do."""
+"""pods.md 6.4: who a container runs as and what it may do."""
 
 from typing import Any
 

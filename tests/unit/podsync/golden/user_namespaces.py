@@ -1,4 +1,4 @@
-"""Reference pods.md 6.7: the ids of a pod with a user namespace of its own, in every place they stand in."""
+"""pods.md 6.7: the ids of a pod with a user namespace of its own, in every place they stand in."""
 
 from services.podsync.core.user_namespaces import Mappings
 from tests.unit.podsync.golden.case import SECURITY, Case, volume
