@@ -17,19 +17,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The uv on PATH, else one installed beside the venv (not into the system's Python, which may forbid it: PEP 668).
 UV = $$(command -v uv || echo $(CURDIR)/.uv/bin/uv)
+HAVE_UV = command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
 
 help:  ## list the commands
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*##/\t/' | expand -t 14
 
-venv: $(VENV)/.synced  ## create .venv from requirements.lock
+venv: $(VENV)/.synced  ## create .venv: what runs, and what tests and checks need
 
-$(VENV)/.synced: requirements.lock pyproject.toml
+# .synced: both lock files; .synced-run: what a node needs, which .synced contains.
+SYNC = "$(UV)" pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes
+INSTALL = "$(UV)" pip install --quiet --python $(BIN)/python --no-deps
+
+$(VENV)/.synced: requirements.lock requirements-dev.lock pyproject.toml | $(VENV)/.python
+	@echo "Installing what the two lock files name into $(VENV) ..."
+	@$(SYNC) requirements.lock requirements-dev.lock
+	@$(INSTALL) --no-build-isolation --editable .
+	@touch $@ $(VENV)/.synced-run
+
+$(VENV)/.synced-run: requirements.lock pyproject.toml | $(VENV)/.python
+	@if test -e $(VENV)/.synced; then $(MAKE) --no-print-directory $(VENV)/.synced; else \
+	echo "Installing what requirements.lock names into $(VENV) ..."; \
+	$(SYNC) requirements.lock && $(INSTALL) --build-constraints requirements-dev.lock --editable .; fi
+	@touch $@
+
+$(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "bulkhead: $(PYTHON) is older than 3.11; name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
+	@$(HAVE_UV)
 	@test -x $(BIN)/python || "$(UV)" venv --quiet --python "$$(command -v $(PYTHON))" $(VENV)
-	@echo "Installing what requirements.lock names into $(VENV) ..."
-	@"$(UV)" pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements.lock
-	@"$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 .uv/bin/uv:
@@ -37,10 +51,13 @@ $(VENV)/.synced: requirements.lock pyproject.toml
 	@echo "Installing uv into .uv ..."
 	@$(PYTHON) -m pip install --quiet --root-user-action=ignore --target .uv uv
 
-lock:  ## write requirements.lock anew from pyproject.toml
-	@command -v uv >/dev/null || test -x .uv/bin/uv || $(MAKE) --no-print-directory .uv/bin/uv
-	"$(UV)" pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
-	    --python-version 3.11 pyproject.toml --group dev -o requirements.lock
+COMPILE = "$(UV)" pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
+    --python-version 3.11
+
+lock:  ## write requirements.lock (what runs) and requirements-dev.lock (the rest) anew from pyproject.toml
+	@$(HAVE_UV)
+	$(COMPILE) pyproject.toml -o requirements.lock
+	$(COMPILE) --group dev -c requirements.lock -o requirements-dev.lock
 
 deps:  ## install what running needs and the machine lacks (containerd, runc, CNI plugins, busybox)
 	@tools/install-missing run
@@ -122,8 +139,8 @@ quick-unit quick-service:  # two halves at once: each is a single process that l
 	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture tests/simulation) \
 	    -m "not root and not long" --hypothesis-profile=quick
 
-run: venv deps  ## run the agent in the foreground with examples/ and show the example pod
+run: $(VENV)/.synced-run deps  ## run the agent in the foreground with examples/ and show the example pod
 	@$(BIN)/python -m tools.first_run
 
-clean: venv  ## remove everything `make run` made: pods, containers, mounts, cgroups, bridge, BULKHEAD_HOME
+clean: $(VENV)/.synced-run  ## remove everything `make run` made: pods, containers, mounts, cgroups, bridge, BULKHEAD_HOME
 	@$(BIN)/python -m tools.clean

@@ -6,7 +6,6 @@ containerd, watches the read-only port until the pods of the manifest directory 
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
@@ -138,24 +134,28 @@ def is_running(pod: dict[str, Any]) -> bool:
     return status.get("phase") == "Running" and bool(status.get("podIP"))
 
 
-def show(console: Console, agent: Agent, pods: list[dict[str, Any]], seconds: float) -> None:
-    """The table of pods, and where to look next."""
-    table = Table(title=f"After {seconds:.1f} s", title_justify="left")
-    for heading in ("Pod", "Phase", "IP", "Node", "Containers"):
-        table.add_column(heading, no_wrap=heading == "Pod")
+def show(agent: Agent, pods: list[dict[str, Any]], seconds: float) -> None:
+    """Print the table of pods, and where to look next."""
+    rows = [("POD", "PHASE", "IP", "NODE", "CONTAINERS")]
     for pod in pods:
         metadata, status = pod.get("metadata", {}), pod.get("status", {})
-        table.add_row(
-            f"{metadata.get('namespace')}/{metadata.get('name')}",
-            status.get("phase", "-"),
-            status.get("podIP", "-"),
-            pod.get("spec", {}).get("nodeName", agent.config.node_name),
-            ", ".join(_describe(container) for container in status.get("containerStatuses") or ()),
+        rows.append(
+            (
+                f"{metadata.get('namespace')}/{metadata.get('name')}",
+                status.get("phase", "-"),
+                status.get("podIP", "-"),
+                pod.get("spec", {}).get("nodeName", agent.config.node_name),
+                ", ".join(_describe(container) for container in status.get("containerStatuses") or ()),
+            )
         )
-    console.print(table)
+    print(f"After {seconds:.1f} s:\n")
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print()
     for words, command in where_to_look(agent, pods):
-        console.print(f"  [dim]{words:22}[/] {command}", highlight=False, soft_wrap=True)
-    console.print("\nCtrl-C stops the agent; the pods stay.", highlight=False)
+        print(f"  {words:22} {command}")
+    print("\nCtrl-C stops the agent; the pods stay.", flush=True)
 
 
 def _describe(container: dict[str, Any]) -> str:
@@ -186,31 +186,31 @@ def where_to_look(agent: Agent, pods: list[dict[str, Any]]) -> list[tuple[str, s
     return looks
 
 
-def explain_delay(console: Console, agent: Agent, expected: int, pods: list[dict[str, Any]]) -> None:
-    """Say what is known of pods that do not run yet."""
+def explain_delay(agent: Agent, expected: int, pods: list[dict[str, Any]]) -> None:
+    """Print what is known of pods that do not run yet."""
     missing = f"{sum(map(is_running, pods))} of {expected} pods run after {PODS_RUN_WITHIN:.0f} s"
-    console.print(f"[bold]{missing}[/]; the agent goes on trying.", highlight=False)
+    print(f"{missing}; the agent goes on trying.")
     if len(pods) < expected:
-        console.print(f"  not taken on: see {agent.home.log_dir}/sources.log and {agent.home.log_dir}/podsync.log")
+        print(f"  not taken on: see {agent.home.log_dir}/sources.log and {agent.home.log_dir}/podsync.log")
     for pod in pods:
         status = pod.get("status", {})
         for container in status.get("containerStatuses") or ():
             waiting = (container.get("state") or {}).get("waiting")
             if waiting:
-                console.print(f"  {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
+                print(f"  {container['name']}: {waiting.get('reason')}: {waiting.get('message', '')}")
         if message := status.get("message"):
-            console.print(f"  {pod['metadata']['name']}: {message}")
+            print(f"  {pod['metadata']['name']}: {message}")
 
 
-def say_goodbye(console: Console, agent: Agent) -> None:
+def say_goodbye(agent: Agent) -> None:
     """After the stop: what still runs, and how to get rid of it."""
     embedded = agent.config.embedded_containerd
     left = running_containers(Path(embedded.state)) if embedded else []
-    console.print("\nThe agent is stopped.", highlight=False)
+    print("\nThe agent is stopped.")
     if left:
         noun = "container" if len(left) == 1 else "containers"
-        console.print(f"Its pods are still running ({len(left)} {noun}), as they should.", highlight=False)
-    console.print("  [dim]take it up again [/] make run\n  [dim]remove everything[/] make clean", highlight=False)
+        print(f"Its pods are still running ({len(left)} {noun}), as they should.")
+    print("  start it again     make run\n  remove everything  make clean")
 
 
 def manifests_in(static_pod_path: str) -> list[Path]:
@@ -218,7 +218,7 @@ def manifests_in(static_pod_path: str) -> list[Path]:
     return [path for path in Path(static_pod_path).glob("[!.]*") if path.is_file()] if static_pod_path else []
 
 
-def run(home: Home, console: Console) -> None:
+def run(home: Home) -> None:
     """The whole first run; returns when the agent has ended."""
     check_machine(home)
     home.make()
@@ -226,8 +226,8 @@ def run(home: Home, console: Console) -> None:
     resolved = evaluate(find_arguments(find_places()))
     config = resolved.config
     for remark in resolved.remarks:
-        console.print(f"note: {remark}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"Starting the agent; all it writes is in {home.path}.", highlight=False)
+        print(f"note: {remark}")
+    print(f"Starting the agent; all it writes is in {home.path}.", flush=True)
     began = time.monotonic()
     agent = Agent.start(home, config)
     try:
@@ -236,13 +236,13 @@ def run(home: Home, console: Console) -> None:
         all_run = agent.wait_for(lambda: sum(map(is_running, agent.pods())) >= expected, PODS_RUN_WITHIN)
         pods = agent.pods()
         if not all_run:
-            explain_delay(console, agent, expected, pods)
-        show(console, agent, pods, time.monotonic() - began)
+            explain_delay(agent, expected, pods)
+        show(agent, pods, time.monotonic() - began)
         agent.supervisord.wait()
         raise agent.ended()
     except KeyboardInterrupt:
         agent.stop()
-        say_goodbye(console, agent)
+        say_goodbye(agent)
     finally:
         if agent.supervisord.poll() is None:
             agent.stop()
@@ -250,11 +250,10 @@ def run(home: Home, console: Console) -> None:
 
 def main() -> None:
     """Run with the home that BULKHEAD_HOME names; bad input is one line on stderr and exit 1."""
-    console = Console(width=max(100, shutil.get_terminal_size().columns))
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell without job control starts us with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     try:
-        run(Home(Path(os.environ.get("BULKHEAD_HOME") or "/var/lib/bulkhead").absolute()), console)
+        run(Home(Path(os.environ.get("BULKHEAD_HOME") or "/var/lib/bulkhead").absolute()))
     except (OperatorError, ConfigurationRefusedError) as error:
         print(f"bulkhead: {error}", file=sys.stderr)
         sys.exit(1)

@@ -16,7 +16,7 @@ PACKAGE_HOSTS = [
 ]
 MACHINE_PATHS = ["/" + "work/", "/root/" + "."]
 # A lock file of a thousand hashes and a licence are not ours to phrase.
-NOT_OURS = {"LICENSE", "requirements.lock"}
+NOT_OURS = {"LICENSE", "requirements.lock", "requirements-dev.lock"}
 
 
 def stream_table() -> dict[str, tuple[str, set[str]]]:

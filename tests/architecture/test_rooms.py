@@ -1,11 +1,10 @@
 """Each line stands in the room it belongs to: sizes, names, first lines, and who may import which package."""
 
 import re
-import sys
 
 import pytest
 
-from tests.architecture.checkout import CHECKOUT, imports_of, python_files, says_what_it_is_for, text_of, tracked_files
+from tests.architecture.checkout import imports_of, python_files, says_what_it_is_for, text_of, tracked_files
 from tools.file_sizes import report
 
 PRODUCT = ("bus", "services", "shared")
@@ -32,7 +31,6 @@ WHO_MAY_IMPORT = {
     "hyperframe": ("shared/http_get/http2.py",),
     "dbus_fast": ("services/podsync/adapters/systemd_units.py",),
     "click": ("services/bootstrap/commands",),
-    "rich": (),
 }
 # Inside bus, what decides and what describes touches no socket.
 BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/interface.py", "bus/memory.py")
@@ -84,17 +82,6 @@ def test_only_the_executable_forks_before_it_has_threads() -> None:
     before_any_thread = {"services/kubelet/command.py", "services/kubelet/supervision.py"}
     found = {name for name in python_files(*PRODUCT) if forking.search(text_of(name))}
     assert found == before_any_thread
-
-
-def test_every_third_party_package_is_a_declared_dependency_with_a_reason() -> None:
-    """ARCHITECTURE.md says of each package we import why it is there."""
-    ours = {"bus", "services", "shared"}
-    imported = {module.split(".")[0] for name in python_files(*PRODUCT) for module in imports_of(name)}
-    third_party = imported - ours - set(sys.stdlib_module_names)
-    named = {"yaml": "pyyaml", "zmq": "pyzmq", "grpc": "grpcio", "cri_api": "container-runtime-interface-api"}
-    named |= {"google": "protobuf", "dbus_fast": "dbus-fast"}
-    text = (CHECKOUT / "ARCHITECTURE.md").read_text()
-    assert not [package for package in third_party if f"`{named.get(package, package)}`" not in text]
 
 
 def test_every_module_begins_by_saying_what_it_is_for() -> None:
