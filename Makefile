@@ -2,7 +2,7 @@
 # in $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load vm night quick quick-unit quick-service run clean \
+.PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load vm night house quick quick-unit quick-service run clean \
     test-unit test-service test-e2e test-behaviour-process test-behaviour test-process test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # A registry answers slowly now and then; a Python is never downloaded.
@@ -68,12 +68,13 @@ test-deps:  ## the same, and what the tests need
 assets:  ## put a real control plane into the cache, for the tests (8 minutes the first time), and print its folder
 	@tools/control-plane || { [ "$$CI" != true ] && echo "bulkhead: the tests that need a control plane will be skipped" >&2; }
 
-check: venv  ## formatting, lint, types, import contracts, file sizes
+check: venv  ## formatting, lint, types, import contracts, file sizes, words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.file_sizes
+	$(BIN)/python -m tools.words
 
 coverage: venv  ## the two pure halves of the bus: every branch
 	$(BIN)/pytest tests/unit/bus --cov=bus.ledger --cov=bus.replica --cov-branch --cov-report=term-missing --cov-fail-under=100
@@ -120,6 +121,9 @@ soak: test-deps assets venv  ## MINUTES (120) of churn on a real cluster that mu
 
 probe-load: test-deps assets venv  ## 150 probes a second for 5 minutes on a real node: how late they come and what they cost
 	KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(BIN)/python -m tests.probe_load $(ARGS)
+
+house:  ## print the structure: rooms, the arrows between them, circles, sizes, the modules that most others import
+	@$(PYTHON) -m tools.house $(ARGS)
 
 vm: deps venv  ## an emulated machine of its own: cgroup v2, systemd as process 1, reboots, power cuts (an hour without KVM)
 	@tools/install-missing vm
