@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shared.process_identity import identity_of, is_running
 
-_SUPERVISORD = b"BULKHEAD_SUPERVISORD="  # as services.generation has it
+_SUPERVISORD = b"BULKHEAD_SUPERVISORD="  # as services.frame.generation has it
 _ENDED = "ended"  # a generation whose supervisord does not run; which one it was is not known
 
 

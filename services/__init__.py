@@ -1,4 +1,4 @@
-"""The seven compartments, one process each. They never import one another; what they share lies in `bus` and `shared`.
+"""The seven services, one process each, and around them `frame`, `kubelet` and `cli`.
 
-`launch` is the frame every one of them runs in.
+Services never import each other; what several of them need is in `bus` and `shared`.
 """

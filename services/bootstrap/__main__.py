@@ -4,7 +4,7 @@ from functools import partial
 
 from services.bootstrap.front_door import BootstrapDoor
 from services.bootstrap.service import build
-from services.launch import launch
+from services.frame.launch import launch
 
 if __name__ == "__main__":
     door = BootstrapDoor()

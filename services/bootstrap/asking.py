@@ -12,7 +12,7 @@ from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.pending_request import Pending
 from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
 from services.bootstrap.core.signing_request import Fate
-from services.launch import Context
+from services.frame.launch import Context
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError

@@ -23,7 +23,7 @@ from services.bootstrap.asking import FAILURES, Asking, Attempts, RefusedError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
 from services.bootstrap.core.rotation import REFUSED_PAUSE, deadline_of_new, is_due, rotation_deadline
 from services.bootstrap.core.signing_request import generated_name
-from services.launch import Context
+from services.frame.launch import Context
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.kube.interface import ApiClient, ApiStatusError

@@ -19,7 +19,7 @@ from services.bootstrap.core.client_plan import ClientPlan
 from services.bootstrap.credential_door import CredentialDoor
 from services.bootstrap.first_certificate import FirstCertificate
 from services.bootstrap.requesters import ClientRequester, OrdinaryRequester
-from services.launch import Context
+from services.frame.launch import Context
 from shared.timestamps import rfc3339
 
 _DNS_ONLY = "AllowDNSOnlyNodeCSR"

@@ -19,9 +19,9 @@ from typing import NoReturn
 from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
 from services.bootstrap.adapters.containerd_process import ContainerdProcess
-from services.generation import supervisor_generation
-from services.signals import Signals
-from services.takeover import take_over
+from services.frame.generation import supervisor_generation
+from services.frame.signals import Signals
+from services.frame.takeover import take_over
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
 from shared.config.places import find_places

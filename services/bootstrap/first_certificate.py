@@ -26,7 +26,7 @@ from services.bootstrap.certificate_keeper import Requester, inspect_issued, sto
 from services.bootstrap.core.certificate_template import client_template
 from services.bootstrap.core.rotation import REFUSED_PAUSE
 from services.bootstrap.core.signing_request import deterministic_name, request_text, signer_of
-from services.launch import Context
+from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
 from shared.files import write_atomically

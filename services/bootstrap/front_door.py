@@ -21,8 +21,8 @@ from services.bootstrap.adapters.lock_file import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.bootstrap.credential_door import CredentialDoor
-from services.generation import same_supervisord, supervisor_generation, supervisor_process
-from services.takeover import is_orphan
+from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
+from services.frame.takeover import is_orphan
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
@@ -104,7 +104,7 @@ def _is_self_signed(config: EffectiveConfig) -> bool:
 
 
 class BootstrapDoor:
-    """`services.launch.FrontDoor` of bootstrap; afterwards `pair` and `refused` tell the service what came out."""
+    """`services.frame.launch.FrontDoor` of bootstrap; `pair` and `refused` then hold the results."""
 
     def __init__(self) -> None:
         self._places: Places = find_places()

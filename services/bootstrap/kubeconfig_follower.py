@@ -20,7 +20,7 @@ from services.bootstrap.adapters.node_credentials import resolve_ordinary
 from services.bootstrap.core.renewal import RefusalPace, retry_delay, seconds_until_renewal
 from services.bootstrap.credential_door import report_not_renewed
 from services.bootstrap.front_door import BootstrapDoor, changed_since
-from services.launch import Context
+from services.frame.launch import Context
 
 log = logging.getLogger(__name__)
 

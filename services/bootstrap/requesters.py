@@ -13,7 +13,7 @@ from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import resolve_requesting
 from services.bootstrap.core.certificate_template import CertificateFacts
 from services.bootstrap.core.client_plan import asks_as_node
-from services.launch import Context
+from services.frame.launch import Context
 from shared.errors import OperatorError
 from shared.kube.client import kube_client
 from shared.kube.interface import ApiClient

@@ -30,7 +30,7 @@ from services.bootstrap.front_door import (
 )
 from services.bootstrap.kubeconfig_follower import KubeconfigFollower
 from services.bootstrap.systemd import Systemd
-from services.launch import Context
+from services.frame.launch import Context
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.places import find_places
 

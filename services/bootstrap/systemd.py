@@ -15,7 +15,7 @@ from services.bootstrap.adapters import supervisord
 from services.bootstrap.adapters.lock_file import LockContention
 from services.bootstrap.adapters.service_notify import supervisord_answers, tell_ready
 from services.bootstrap.core.agent_health import AgentHealth, rhythm
-from services.launch import Context
+from services.frame.launch import Context
 from shared.klog import structured
 from shared.service_notify import keep_pinging, service_socket, watchdog_interval
 

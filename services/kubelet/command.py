@@ -29,8 +29,8 @@ def main() -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what there is to reload is being read; later it is supervisord's
     child, answer = _fork_evaluation(arguments)
     try:
+        from services.frame.preloading import import_modules
         from services.kubelet.supervision import supervise  # meanwhile
-        from services.preloading import import_modules
 
         import_modules(stop=lambda: bool(select.select([answer], [], [], 0)[0]))
         settled = _read(answer)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bus.lock import ServiceLock
 from bus.lock_holder import Holder
-from services.takeover import signal_orphans
+from services.frame.takeover import signal_orphans
 
 _PATIENCE = 10.0  # seconds they get to end, as supervisord gives its own; a killed one gets a tenth
 

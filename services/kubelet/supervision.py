@@ -1,7 +1,7 @@
 """supervisord inside the executable: the installed one, with the few things a kubelet must do otherwise.
 
 It stops the services all together, keeps the operator's standard error open in them, and ends with a kubelet's exit
-codes. Restarting stays supervisord's matter; that it acts at once is `services.prompt_restarts`'.
+codes. Restarting stays supervisord's matter; that it acts at once is `services.frame.prompt_restarts`'.
 """
 
 import os
@@ -16,7 +16,7 @@ from supervisor.options import ServerOptions, SignalReceiver
 from supervisor.states import SupervisorStates
 from supervisor.supervisord import Supervisor
 
-from services.exit_codes import REFUSED
+from services.frame.exit_codes import REFUSED
 from services.kubelet.orphans import end_orphans
 
 _FIRST_SERVICE = 30  # priority in supervisord.conf; lower ones are what the services stand on, and end after them

@@ -1,6 +1,6 @@
 """`python -P -m services.pleg`: run pleg."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.pleg.service import build
 
 if __name__ == "__main__":

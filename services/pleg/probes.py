@@ -12,7 +12,7 @@ from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, events_of
-from services.launch import Context
+from services.frame.launch import Context
 from services.pleg.adapters.probe_files import ProbeFiles
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_outcome import Outcome, event_of

@@ -9,7 +9,8 @@ from math import inf
 from bus.interface import Change, Deleted, Put
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
-from services.launch import Context
+from services.frame.launch import Context
+from services.frame.pod_errors import PodErrors
 from services.pleg.adapters.event_reader import EventReader
 from services.pleg.adapters.image_reader import ImageReader
 from services.pleg.adapters.machine import read_machine
@@ -23,7 +24,6 @@ from services.pleg.core.observation import Observation
 from services.pleg.core.retry import Retry
 from services.pleg.core.runtime_trouble import RuntimeTrouble
 from services.pleg.probes import Prober, Try
-from services.pod_mistakes import PodMistakes
 from shared.cri.client import CriRuntime
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 
@@ -33,7 +33,7 @@ LOOP = "relist"  # its progress is the time of the last successful full list
 
 
 def build(context: Context) -> "Pleg":
-    """The service for `services.launch`."""
+    """The service for `services.frame.launch`."""
     config = context.config
     runtime = CriRuntime(
         config.container_runtime_endpoint,
@@ -84,7 +84,7 @@ class Pleg:
         self._relist_wanted = False
         self._reconsider = asyncio.Event()  # set when the next relist may be due earlier than thought
         self._next_look: tuple[float, asyncio.TimerHandle | None] = (inf, None)
-        self._mistakes = PodMistakes(_log, self._bus.trouble, self._clock)
+        self._mistakes = PodErrors(_log, self._bus.trouble, self._clock)
         self._runtime_trouble = RuntimeTrouble(self._config.container_runtime_endpoint)
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class Pleg:
     async def _look(self, uid: str) -> None:
         began_at = self._clock.monotonic()
         seen: events.Event = events.ObservationFailed(uid)
-        with self._mistakes.border(uid, "the look"):
+        with self._mistakes.contained(uid, "the look"):
             try:
                 pod = (await self._runtime.observe(uid)).get(uid)
                 seen = events.PodObserved(uid, pod, pod.observed_at if pod else began_at)
@@ -188,13 +188,13 @@ class Pleg:
         """Do it; what that brought about at once comes back as events."""
         match instruction:
             case instructions.PublishPod(pod, cause):
-                with self._mistakes.border(pod.uid, "the observation"):
+                with self._mistakes.contained(pod.uid, "the observation"):
                     self._pods_stream.put(pod.uid, pod, cause)
                     self._images.observed(pod)
                     self._prober.observed(pod.uid, pod)
             case instructions.WithdrawPod(uid, cause):
                 self._pods_stream.delete(uid, cause)
-                with self._mistakes.border(uid, "the observation"):
+                with self._mistakes.contained(uid, "the observation"):
                     self._prober.observed(uid, None)
                 self._mistakes.forget(uid)
             case instructions.MarkComplete():

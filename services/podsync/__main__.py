@@ -1,6 +1,6 @@
 """`python -P -m services.podsync`: run podsync."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.podsync.service import build
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from pathlib import Path
 from bus.event_recorder import EventRecorder
 from bus.messages.pleg import NodeObserved
 from bus.messages.streams import NODE_CONDITIONS, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
-from services.generation import supervisor_generation
-from services.launch import Context
-from services.pod_mistakes import PodMistakes
+from services.frame.generation import supervisor_generation
+from services.frame.launch import Context
+from services.frame.pod_errors import PodErrors
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
 from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_resources
@@ -49,7 +49,7 @@ class PodSyncService:
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         self._unshown: list[PodRecord] | None = None  # None = not all is told, or every status is out
-        self._mistakes = PodMistakes(log, self.bus.trouble, self.clock)
+        self._mistakes = PodErrors(log, self.bus.trouble, self.clock)
         node = self.node_checkpoint.load_all()
         self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", self._steady.boot, machine_started=self._steady.machine_started)
@@ -178,9 +178,9 @@ class PodSyncService:
         except Exception as error:
             self._mistakes.note(uid, f"event {type(event).__name__}", error)
             return
-        self._mistakes.went_well(uid, f"event {type(event).__name__}")
+        self._mistakes.succeeded(uid, f"event {type(event).__name__}")
         if not any(isinstance(instruction, ReportMistake) for instruction in instructions):
-            self._mistakes.went_well(uid, DECISION)
+            self._mistakes.succeeded(uid, DECISION)
         self._dispatch(instructions)
         for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
             if (record := self.core.records.get(touched)) is not None:
@@ -200,7 +200,7 @@ class PodSyncService:
             uid = uid_of(instruction)
             self.stories.tell(uid, self.clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
-                with self._mistakes.border(uid, "an Event"):
+                with self._mistakes.contained(uid, "an Event"):
                     self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):

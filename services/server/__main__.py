@@ -1,6 +1,6 @@
 """`python -P -m services.server`: run server."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.server.service import build
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bus.beat import next_beat_in
 from bus.interface import Change, Deleted, FollowedStream, Put
 from bus.messages.beat import Beat
 from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS, SERVICES
-from services.launch import Context
+from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.endpoints import Endpoints, Streams, health_handler
 from services.server.adapters.front import Authorizer, EndpointHandler, Front, Gate, TokenReviewer
@@ -196,7 +196,7 @@ class ServerService:
 
 
 def build(context: Context) -> ServerService:
-    """The service for `services.launch`."""
+    """The service for `services.frame.launch`."""
     config = context.config
     runtime = CriRuntime(config.container_runtime_endpoint, "", config.runtime_request_timeout)
     return ServerService(context, runtime)

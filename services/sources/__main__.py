@@ -1,6 +1,6 @@
 """`python -P -m services.sources`: run sources."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.sources.service import build
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import Any
 from bus.event_recorder import EventRecorder
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
-from services.launch import Context
-from services.refused_credentials import RefusedCredentials
+from services.frame.launch import Context
+from services.frame.refused_credentials import RefusedCredentials
 from services.sources.clients import Clients
 from services.sources.cluster import Cluster
 from services.sources.desired_set import DesiredSet
@@ -26,7 +26,7 @@ STANDALONE = "not supported due to running kubelet in standalone mode"
 
 
 def build(context: Context) -> "Sources":
-    """The service for `services.launch`."""
+    """The service for `services.frame.launch`."""
     config = context.config
     if not config.joins_cluster:
         return Sources(context, None)

@@ -1,6 +1,6 @@
 """`python -P -m services.status`: run status."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.status.service import build
 
 if __name__ == "__main__":

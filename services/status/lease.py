@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bus.interface import Change, Deleted, Put
 from bus.messages.sources import NodeObject
 from bus.messages.streams import NODE_OBJECT
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.clients import Clients
 from services.status.core.lease import JITTER, has_owner, new_lease, renew_interval, renewed
 from shared.kube import paths

@@ -10,7 +10,7 @@ from importlib.metadata import version as version_of
 from bus.interface import Change, Deleted, Put
 from bus.messages.sources import NodeObject
 from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.adapters.host import Host
 from services.status.agent_record import AgentRecord
 from services.status.clients import Clients

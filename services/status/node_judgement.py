@@ -12,7 +12,7 @@ from typing import Any
 from bus.messages.beat import Beat
 from bus.messages.status import NodeStatus
 from bus.messages.streams import NODE_CONDITIONS, NODE_OBSERVED, NODE_STATUS, SERVICES
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
     adopted,

@@ -8,7 +8,7 @@ from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.sources import DesiredPod, MirrorPod
 from bus.messages.status import StatusWritten
 from bus.messages.streams import NODE_OBJECT, PODS_ADMITTED, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.clients import Clients
 from services.status.mirror_pods import MirrorPods
 from services.status.pod_followed import Followed

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
 from shared.kube import paths

@@ -12,9 +12,9 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodStatus
 from bus.messages.status import StatusWritten
 from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_of
-from services.generation import supervisor_generation, supervisor_process
-from services.launch import Context
-from services.refused_credentials import RefusedCredentials
+from services.frame.generation import supervisor_generation, supervisor_process
+from services.frame.launch import Context
+from services.frame.refused_credentials import RefusedCredentials
 from services.status.adapters.host import Host, ThisHost
 from services.status.agent_record import AgentRecord
 from services.status.clients import Clients
@@ -43,7 +43,7 @@ SLOW = 60.0  # seconds: as long as an API server lets a request run by itself
 
 
 def build(context: Context) -> "Status":
-    """The service for `services.launch`."""
+    """The service for `services.frame.launch`."""
     refused = RefusedCredentials(context.bus)
     clients = clients_of(context.config, refused) if context.config.joins_cluster else None
     return Status(context, clients, generation=supervisor_generation())

@@ -1,6 +1,6 @@
 """`python -P -m services.volume`: run volume."""
 
-from services.launch import launch
+from services.frame.launch import launch
 from services.volume.service import build
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from bus.messages.podsync import AdmittedPod, NodeResources
 from bus.messages.sources import ChangedObject
 from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
-from services.launch import Context
+from services.frame.launch import Context
 from services.volume.actions import Actions, error_text
 from services.volume.adapters import machine, root_dir
 from services.volume.adapters.cluster_content import ClusterContent
@@ -39,7 +39,7 @@ _SHOWN = 5  # slow calls that the beat names
 
 
 def build(context: Context) -> "Volume":
-    """The service for `services.launch`."""
+    """The service for `services.frame.launch`."""
     return Volume(context)
 
 

@@ -18,7 +18,7 @@ from bus.interface import FollowedStream
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
 from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
-from services.launch import Context
+from services.frame.launch import Context
 from services.pleg.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import zmq
 
-from services import launch as frame
-from services.launch import Context
+from services.frame import launch as frame
+from services.frame.launch import Context
 from shared.deadlines import work_on
 from shared.errors import OperatorError
 from shared.watchdog import Watchdog

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from services.generation import generation_of
+from services.frame.generation import generation_of
 from shared.config.loader import load_generation
 from tests.agent import NODE
 from tests.chaos.sessions import Session

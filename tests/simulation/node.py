@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from services.launch import Context
+from services.frame.launch import Context
 from services.pleg.service import Pleg
 from services.podsync.service import PodSyncService
 from services.sources.clients import Clients as SourcesClients

@@ -14,7 +14,7 @@ from xmlrpc.client import ServerProxy
 
 from supervisor.xmlrpc import SupervisorTransport
 
-from services.generation import supervisor_process
+from services.frame.generation import supervisor_process
 
 log = logging.getLogger(__name__)
 

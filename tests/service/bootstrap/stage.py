@@ -17,7 +17,7 @@ from services.bootstrap.certificate_keeper import CertificateKeeper
 from services.bootstrap.core.certificate_template import Template, client_template
 from services.bootstrap.first_certificate import FirstCertificate
 from services.bootstrap.requesters import ClientRequester
-from services.launch import Context
+from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.kube.interface import ApiClient
 from tests.fakes.api_resources import NEWEST, OlderServer

@@ -15,7 +15,7 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.certificate_keeper import CertificateKeeper
 from services.bootstrap.credential_door import CredentialDoor
 from services.bootstrap.requesters import OrdinaryRequester
-from services.launch import Context
+from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
 from tests.fakes.api_server import FakeApiServer

@@ -19,7 +19,7 @@ from bus.messages.streams import (
     RUNTIME_PODS,
     events_of,
 )
-from services.launch import Context
+from services.frame.launch import Context
 from services.pleg.core.node import MachineReading
 from services.pleg.service import Pleg
 from shared.config.effective import EffectiveConfig

@@ -22,7 +22,7 @@ from bus.messages.streams import (
     VOLUMES_MOUNTED,
     events_of,
 )
-from services.launch import Context
+from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
 from tests.fakes.runtime import FakeRuntime

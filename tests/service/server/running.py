@@ -15,7 +15,7 @@ from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod, MirrorPod
 from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
-from services.launch import Context
+from services.frame.launch import Context
 from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.messages.sources import FoundObject, GetObject
-from services.launch import Context
+from services.frame.launch import Context
 from services.sources.service import Sources, build
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.launch import Context
+from services.frame.launch import Context
 from services.sources.clients import Clients
 from services.sources.service import build
 from shared.kube import paths

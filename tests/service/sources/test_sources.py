@@ -11,7 +11,7 @@ import pytest
 from bus.memory import MemoryNetwork
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED, events_of
-from services.launch import Context
+from services.frame.launch import Context
 from services.sources.adapters.manifest_files import ManifestFiles
 from services.sources.core.file_source import ManifestFile
 from services.sources.service import build

@@ -17,7 +17,7 @@ from bus.messages.streams import (
     PODS_STATUS,
     STATUS_WRITTEN,
 )
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.clients import Clients
 from services.status.pods import Pods
 from services.status.reviews import Reviews

@@ -22,7 +22,7 @@ from bus.messages.streams import (
     STATUS_WRITTEN,
     events_of,
 )
-from services.launch import Context
+from services.frame.launch import Context
 from services.status.core.ready import MAIN_LOOPS
 from services.status.node_judgement import BOOTSTRAP_IS_SILENT
 from services.status.service import build

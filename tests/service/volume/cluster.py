@@ -15,7 +15,7 @@ from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
 from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolumes, VolumeState
-from services.launch import Context
+from services.frame.launch import Context
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig

@@ -12,7 +12,7 @@ from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
-from services.launch import Context
+from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.core import reconciler
 from services.volume.service import build

@@ -12,7 +12,7 @@ from bus.lock import ServiceLock
 from services.bootstrap import front_door
 from services.bootstrap.adapters.serving_pair import PairReport
 from services.bootstrap.front_door import BootstrapDoor
-from services.generation import SUPERVISORD, generation_of
+from services.frame.generation import SUPERVISORD, generation_of
 
 
 class Door(BootstrapDoor):

@@ -2,7 +2,7 @@
 
 A plug-in of supervisord: `make` is the rpcinterface factory that supervisord.conf names. What supervisord would execute
 it runs in the forked child as that program would run by itself; a program that is none of ours, an interpreter of
-another environment, or a module whose file has changed since are executed as ever. Decides nothing about restarts.
+another environment, or a module whose file has changed since is executed. Decides nothing about restarts.
 """
 
 import contextlib
@@ -19,12 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from services.generation import SUPERVISORD, generation_of
-from services.prompt_restarts import restart_promptly
+from services.frame.generation import SUPERVISORD, generation_of
+from services.frame.prompt_restarts import restart_promptly
 
 _PACKAGE = "services."
 _SERVICES = ("bootstrap", "sources", "volume", "pleg", "podsync", "status", "server")
-_MODULES = (*(f"services.{name}.service" for name in _SERVICES), "services.bootstrap.containerd", "services.launch")
+_MODULES = (
+    *(f"services.{name}.service" for name in _SERVICES),
+    "services.bootstrap.containerd",
+    "services.frame.launch",
+)
 _FIRST_FD = 3
 _END = "\0"  # no file's name has it
 Execute = Callable[[str, list[str], Mapping[str, str]], object]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from services.preloading import module_of
+from services.frame.preloading import module_of
 
 PYTHON = f"{sys.prefix}/bin/python"
 PODSYNC = [PYTHON, "-P", "-m", "services.podsync"]
 _FORKS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from services.preloading import Preloading
+from services.frame.preloading import Preloading
 
 preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
 preloading.load(["services.told_by_test"])
@@ -161,9 +161,9 @@ def test_a_module_that_was_edited_or_removed_meanwhile_is_executed_anew(forks: F
 
 def test_a_module_that_cannot_be_imported_is_left_to_the_process_that_needs_it(tmp_path: Path) -> None:
     script = "\n".join((
-        "import sys", "from services.preloading import Preloading",
-        "p = Preloading(); p.load(['services.exit_codes', 'services.not_there'])",
-        "print('services.exit_codes' in sys.modules)",
+        "import sys", "from services.frame.preloading import Preloading",
+        "p = Preloading(); p.load(['services.frame.exit_codes', 'services.not_there'])",
+        "print('services.frame.exit_codes' in sys.modules)",
     ))  # fmt: skip
     done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n" and done.stderr == ""
@@ -184,7 +184,7 @@ def test_what_is_edited_while_it_is_imported_may_be_old_in_memory(tmp_path: Path
 
 def test_a_signal_that_comes_before_the_program_has_begun_ends_it() -> None:
     script = "\n".join((
-        "import os, signal", "from services.preloading import Preloading",
+        "import os, signal", "from services.frame.preloading import Preloading",
         "signal.signal(signal.SIGTERM, lambda *_: None)",
         "p = Preloading(lambda *_: os.kill(os.getpid(), signal.SIGTERM))", "p('/bin/sleep', ['/bin/sleep', '1'], {})",
     ))  # fmt: skip

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from services.generation import (
+from services.frame.generation import (
     SUPERVISORD,
     generation_of,
     same_supervisord,
@@ -70,8 +70,8 @@ _SUPERVISORD = """
 import os
 import signal
 from types import SimpleNamespace
-from services import preloading
-from services.generation import SUPERVISORD, generation_of
+from services.frame import preloading
+from services.frame.generation import SUPERVISORD, generation_of
 preloading.Preloading.load = lambda self: None
 preloading.restart_promptly = lambda options: None
 def execve(file, argv, env):

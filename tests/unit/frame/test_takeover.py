@@ -12,11 +12,11 @@ import pytest
 
 from bus.lock import ServiceLock
 from bus.lock_holder import Holder
-from services import takeover
-from services.draining import places, take_place
-from services.generation import generation_of
-from services.signals import HAND_OVER
-from services.takeover import GRACE, SHORT_GRACE, send_signal, signal_orphans, supervisord_watched, take_over
+from services.frame import takeover
+from services.frame.draining import places, take_place
+from services.frame.generation import generation_of
+from services.frame.signals import HAND_OVER
+from services.frame.takeover import GRACE, SHORT_GRACE, send_signal, signal_orphans, supervisord_watched, take_over
 from shared.errors import OperatorError
 from shared.process_identity import identity_of
 
@@ -24,7 +24,7 @@ _HOLDER = """
 import os, signal, sys, time
 from pathlib import Path
 from bus.lock import ServiceLock
-from services.signals import HAND_OVER
+from services.frame.signals import HAND_OVER
 run_dir, generation, answer = sys.argv[1:]
 lock = ServiceLock(Path(run_dir), "server", generation)
 def release(*_):

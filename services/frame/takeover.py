@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 
 from bus.lock import ServiceLock
 from bus.lock_holder import Holder
-from services.generation import same_supervisord, supervisord_runs
-from services.signals import HAND_OVER
+from services.frame.generation import same_supervisord, supervisord_runs
+from services.frame.signals import HAND_OVER
 from shared.errors import OperatorError
 from shared.process_identity import identity_of
 

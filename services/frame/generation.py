@@ -1,7 +1,7 @@
 """Which supervisord this process was started by, whether or not that one runs; what an earlier one left is not today's.
 
 A parent's id is another one's as soon as the parent has been killed, be it a moment after the fork. So
-`services.preloading` puts the generation into the environment of whatever supervisord starts.
+`services.frame.preloading` puts the generation into the environment of whatever supervisord starts.
 """
 
 import os

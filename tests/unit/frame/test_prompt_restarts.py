@@ -11,8 +11,8 @@ import pytest
 from supervisor.poller import PollPoller
 from supervisor.states import SupervisorStates
 
-from services import prompt_restarts
-from services.prompt_restarts import RUNNING, restart_promptly
+from services.frame import prompt_restarts
+from services.frame.prompt_restarts import RUNNING, restart_promptly
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 
 from bus.lock import ServiceLock
 from bus.lock_holder import Holder
-from services.generation import SUPERVISORD, generation_of
-from services.signals import HAND_OVER
-from services.takeover import is_orphan, signal_orphans, take_over
+from services.frame.generation import SUPERVISORD, generation_of
+from services.frame.signals import HAND_OVER
+from services.frame.takeover import is_orphan, signal_orphans, take_over
 from shared.errors import OperatorError
 from shared.process_identity import identity_of
 from tests.records.last_release import readers

@@ -26,12 +26,12 @@ from bus.manifest import prepare_run_dir, read_manifest
 from bus.messages.bootstrap import Manifest
 from bus.messages.streams import SERVICES
 from bus.node import NodeBus
-from services import draining
-from services.awaiting import ConfigurationWait
-from services.exit_codes import REFUSED
-from services.generation import supervisor_generation, supervisord_runs
-from services.signals import Signals
-from services.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
+from services.frame import draining
+from services.frame.configuration_wait import ConfigurationWait
+from services.frame.exit_codes import REFUSED
+from services.frame.generation import supervisor_generation, supervisord_runs
+from services.frame.signals import Signals
+from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError

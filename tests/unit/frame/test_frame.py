@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
-from services.awaiting import ConfigurationWait
+from services.frame.configuration_wait import ConfigurationWait
 from shared import crash
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import encode_effective
