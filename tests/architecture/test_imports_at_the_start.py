@@ -11,7 +11,7 @@ EXCEPTIONS = {
     "services/bootstrap/adapters/exec_plugin.py": "kubernetes, 33 MiB: in a short-lived child that is executed",
     "services/bootstrap/adapters/material.py": "cryptography: in a short-lived child that is executed",
     "services/bootstrap/adapters/serving_pair.py": "cryptography: in a short-lived child that is executed",
-    "services/bootstrap/commands.py": "the command `bulkhead`: one process per call",
+    "services/cli/command.py": "the command `bulkhead`: one process per call",
     "services/kubelet/command.py": "before this process is supervisord, and in the child that judges the command line",
     "services/kubelet/evaluation.py": "the child that judges the command line",
 }

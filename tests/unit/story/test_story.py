@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import ProbeResults
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.bootstrap.commands import main
+from services.cli.command import main
 from services.podsync.adapters.story import StoryBook, uid_of
 from services.podsync.core.events import (
     CallDone,

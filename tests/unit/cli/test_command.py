@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from services.bootstrap.commands import main, split_output
+from services.cli.command import main, split_output
 from shared.config.field_table import FIELDS
 from shared.config.findings import ConfigurationRefusedError
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, write
@@ -228,7 +228,7 @@ def test_what_is_shown_as_json_holds_document_origins_and_flags(tmp_path: Path) 
 
 
 def test_a_full_disk_is_one_line() -> None:
-    command = [sys.executable, "-m", "services.bootstrap.commands", "config", "flags"]
+    command = [sys.executable, "-m", "services.cli.command", "config", "flags"]
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert ended.returncode == 1

@@ -1,4 +1,4 @@
-"""`bulkhead explain`: what happened to a pod and why, from the agent's own record. Works while the agent is down."""
+"""`bulkhead explain`: prints what happened to a pod and why, from the agent's record. Works while the agent is down."""
 
 import json
 from collections.abc import Callable
@@ -14,8 +14,8 @@ Say = Callable[[str], None]
 
 
 def explain_pod(root_dir: str, pod: str, namespace: str, form: str, out: Say, err: Say) -> int:
-    """Print the story of the pod named so (or the UID), as text or JSON; the exit code. `pod` may be
-    `namespace/name`."""
+    """Print the story of `pod` (name, namespace/name or UID) as text or JSON. Return the exit code: 0, or 1 if there is
+    none."""
     space, _, name = pod.rpartition("/")
     directory = directory_of(root_dir)
     try:
@@ -53,13 +53,13 @@ def _as_text(story: Story) -> list[str]:
         lines.append("earlier lines have made room for newer ones")
     day = ""
     for line in story.lines:
-        if not (told := sentence(line)):
+        if not (text := sentence(line)):
             continue
         moment = _moment(line.get("at"))
         if moment[:10] != day:
             day = moment[:10]
             lines.append(day)
-        lines.append(f"{moment[11:]}  {_plain(told)}")
+        lines.append(f"{moment[11:]}  {_plain(text)}")
     answers = restarts(story.lines)
     if answers:
         lines += ["", "why containers were restarted"]
@@ -79,18 +79,18 @@ def _as_json(story: Story) -> dict[str, Any]:
         "namespace": story.namespace,
         "source": story.source,
         "complete": not story.cut,
-        "story": [line | {"says": told} for line in story.lines if (told := sentence(line))],
+        "story": [line | {"says": text} for line in story.lines if (text := sentence(line))],
         "restarts": [vars(answer) for answer in restarts(story.lines)],
     }
 
 
 def _plain(text: str) -> str:
-    """One line that a terminal shows and does not obey: a container may have written part of it."""
+    """Return the text with control characters escaped: a container may have written part of it."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _moment(at: Any) -> str:
-    """Local time to the millisecond; a wild clock is shown as it is."""
+    """Return local time to the millisecond; a value outside of the calendar as it is."""
     try:
         return datetime.fromtimestamp(float(at)).astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (TypeError, ValueError, OverflowError, OSError):

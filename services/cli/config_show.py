@@ -1,4 +1,4 @@
-"""`bulkhead config show`: the effective configuration, each value with where it came from. Never shows URL headers."""
+"""`bulkhead config show`: prints the effective configuration, each value with its origin. Never shows URL headers."""
 
 import json
 import re
@@ -20,13 +20,13 @@ _MASKED = "<masked>"
 _EVICTION_HARD, _NO_THRESHOLDS = "evictionHard", "not set, which in a file is an empty mapping"
 _KIND = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1"}
 _TWO_ESCAPES = re.compile(r"\\ud[89ab]\w\w\\ud[c-f]\w\w")
-_COLUMN = 64  # where origins begin
+_COLUMN = 64  # of the origins
 _NOT_SHOWN = ("help", "version")
 _PLACES = {"root-dir": "root_dir", "cert-dir": "cert_dir", "run-dir": "run_dir", "log-dir": "log_dir"}
 
 
 def show_configuration(arguments: Callable[[], list[str]], form: str, out: Say, err: Say) -> int:
-    """Print it as text, YAML or JSON; the exit code."""
+    """Print the effective configuration as text, YAML or JSON. Return the exit code: 1 if it was refused, else 0."""
     try:
         resolved = evaluate(arguments())
     except ConfigurationRefusedError as error:
@@ -46,7 +46,7 @@ def show_configuration(arguments: Callable[[], list[str]], form: str, out: Say, 
 
 
 def masked(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without the values of URL headers."""
+    """Return the document with the values of URL headers masked."""
     headers = document.get(_HEADERS)
     if not headers:
         return document
@@ -54,7 +54,7 @@ def masked(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def leaves(layers: Layers, document: dict[str, Any]) -> Iterator[tuple[list[str], Any, Origin]]:
-    """Every value that is set: its path, itself, its origin; of a map each entry."""
+    """Yield path, value and origin of every value that is set; of a map each entry."""
     for one in FIELDS:
         value = value_of(document, one.key)
         if value is None:
@@ -68,7 +68,7 @@ def leaves(layers: Layers, document: dict[str, Any]) -> Iterator[tuple[list[str]
 
 
 def own_flags(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
-    """The flags that have no key: name, value, origin. Those nothing acts on, only where they were given."""
+    """Yield name, value and origin of the flags without a key; those without effect only where they were given."""
     for name, flag in FLAGS.items():
         given = name in resolved.flags.own
         if flag.key or name in _NOT_SHOWN or not (flag.acts or given):
@@ -87,7 +87,7 @@ def _text_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[
 
 
 def _yaml_lines(resolved: Resolved, document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """A KubeletConfiguration that gives the same; origins and flags are comments."""
+    """Yield a KubeletConfiguration with the same effect; origins and flags are comments."""
     for name, text in sorted(_KIND.items()):
         yield f"{name}: {text}", ""
     tree: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def _yaml_tree(tree: dict[str, Any], indent: str) -> Iterator[tuple[str, str]]:
 
 
 def _quoted(value: Any) -> str:
-    """As JSON, which YAML reads alike but for characters that JSON writes as two."""
+    """Return the value as JSON, with surrogate pairs as one character, as YAML needs it."""
     return _TWO_ESCAPES.sub(lambda two: str(json.loads(f'"{two[0]}"')), json.dumps(value))
 
 

@@ -1,4 +1,4 @@
-"""The command `bulkhead`: what an operator asks at a prompt. Reads and prints; starts nothing."""
+"""The command `bulkhead`: parses its arguments and runs the subcommand. Reads and prints; starts nothing."""
 
 import os
 import sys
@@ -27,16 +27,16 @@ def version() -> None:
 
 @main.command()
 @click.argument("pod")
-@click.option("-n", "--namespace", default="", help="Of the pod; without it, any.")
+@click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")
 @click.option("--root-dir", default="", help="The agent's root directory; without it, as its configuration says.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
-    """Tell what happened to a pod on this node, in order and with causes, and why its containers were restarted.
+    """Show what happened to a pod on this node, in order and with causes, and why its containers were restarted.
 
-    POD is a name, namespace/name or UID; a static pod's manifest name will do. Reads the agent's own record, which
-    survives restarts and is there while the agent is not; pods that are gone are kept for a while.
+    POD is a name, namespace/name or UID, or the name in a static pod's manifest. Reads the agent's own record, so it
+    works while the agent is down; the records of removed pods are kept for a while.
     """
-    from services.bootstrap.commands_explain import explain_pod
+    from services.cli.explain import explain_pod
 
     try:
         root = root_dir or _root_dir()
@@ -63,10 +63,11 @@ def config() -> None:
 def check(context: click.Context, flags: tuple[str, ...]) -> None:
     """Check a configuration: `bulkhead config check [kubelet flags] [--output text|json]`.
 
-    Without flags, those bootstrap would use (KUBELET_ARGS, or the args file). Names every problem with its place, what
-    stands there and what to do; exit 1 if any. Keys that the kubelet would silently ignore are problems here.
+    Without flags it checks those bootstrap would use (KUBELET_ARGS, or the args file). Prints every problem with its
+    place, the text there and the remedy; exits 1 if there is any. Keys that the kubelet would silently ignore are
+    problems here.
     """
-    from services.bootstrap.commands_check import check_configuration
+    from services.cli.config_check import check_configuration
 
     _run(context, flags, ("text", "json"), check_configuration)
 
@@ -77,10 +78,10 @@ def check(context: click.Context, flags: tuple[str, ...]) -> None:
 def show(context: click.Context, flags: tuple[str, ...]) -> None:
     """Show the effective configuration: `bulkhead config show [kubelet flags] [--output text|yaml|json]`.
 
-    Each value with where it came from: default, file and line, drop-in, or flag. Without flags, those bootstrap would
-    use.
+    Prints each value with its origin: default, file and line, drop-in, or flag. Without flags it shows those
+    bootstrap would use.
     """
-    from services.bootstrap.commands_show import show_configuration
+    from services.cli.config_show import show_configuration
 
     _run(context, flags, ("text", "yaml", "json"), show_configuration)
 
@@ -110,19 +111,19 @@ def _run(
 
 
 def _say(line: str) -> None:
-    """To standard output; one that cannot take it, such as a full disk, ends the command."""
+    """Write the line to standard output. Where that fails, as on a full disk, end the process with exit code 1."""
     try:
         click.echo(line)
-        sys.stdout.flush()  # here, where it can be told, and not in the last moment of the process
+        sys.stdout.flush()  # here, where a failure can still be reported
     except BrokenPipeError:
-        raise  # `| head`, which click ends in silence
+        raise  # `| head`: click ends the process without a message
     except OSError as error:
         click.echo(f"standard output cannot be written: {error.strerror} (write it elsewhere)", err=True)
         os._exit(1)  # the interpreter's own end would try to write it again
 
 
 def split_output(flags: list[str], forms: tuple[str, ...]) -> tuple[list[str], str]:
-    """The flags without our own `--output`, wherever it stands, and its value. Raises ConfigurationRefusedError."""
+    """Return the flags without our own `--output`, in any position, and its value. Raise ConfigurationRefusedError."""
     rest: list[str] = []
     form = forms[0]
     words = iter(flags)

@@ -1,6 +1,6 @@
-"""`bulkhead config check`: every problem of a configuration, with the text that stands there.
+"""`bulkhead config check`: prints every problem of a configuration, with the line of the file.
 
-Reads the files once more for what it quotes; never quotes a line that may hold the value of a URL header.
+Reads the files again for the lines it quotes; never quotes a line that may hold the value of a URL header.
 """
 
 import json
@@ -19,12 +19,12 @@ from shared.config.resolve import Resolved
 
 Say = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
-_HEADERS = "header"  # staticPodURLHeader, however it is misspelt
+_HEADERS = "header"  # staticPodURLHeader, also misspelt
 _WIDEST = 100  # characters of a line that are shown
 
 
 def check_configuration(arguments: Callable[[], list[str]], form: str, out: Say, err: Say) -> int:
-    """Say what is wrong, in lines or as JSON; the exit code."""
+    """Print the problems as lines or as JSON. Return the exit code: 1 if there is an error, else 0."""
     resolved: Resolved | None = None
     try:
         resolved = evaluate(arguments())
@@ -53,7 +53,7 @@ def check_configuration(arguments: Callable[[], list[str]], form: str, out: Say,
 
 
 def _unused(resolved: Resolved) -> Iterable[Finding]:
-    """One note for each thing given that nothing acts on."""
+    """Return a note for each key or flag that was given and has no effect."""
     for key in resolved.without_effect:
         what = "accepted, but without effect yet"
         if key.startswith("--"):
@@ -63,9 +63,9 @@ def _unused(resolved: Resolved) -> Iterable[Finding]:
 
 
 def _kubeconfig_problems(resolved: Resolved) -> Iterable[Finding]:
-    """What is wrong with the kubeconfig and the files it names; plugins are not run.
+    """Return the problems of the kubeconfig and the files it names; plugins are not run.
 
-    A kubeconfig that is still to be made with the help of the bootstrap kubeconfig is not missing: that one counts.
+    Where the kubeconfig does not exist yet and there is a bootstrap kubeconfig, that one is checked.
     """
     kubeconfig, bootstrap = resolved.config.kubeconfig, resolved.config.bootstrap_kubeconfig
     if not kubeconfig:
@@ -77,7 +77,7 @@ def _kubeconfig_problems(resolved: Resolved) -> Iterable[Finding]:
 
 
 def _strictly(finding: Finding) -> Finding:
-    """What the kubelet only logs is an error at a prompt."""
+    """Return a finding that the kubelet only logs as an error."""
     if finding.severity not in (STRICT, DANGER):
         return finding
     message = f"{finding.message}; the kubelet would start all the same, and at most log it"
@@ -99,7 +99,7 @@ def _as_json(finding: Finding, quotes: "Quotes") -> dict[str, Any]:
 
 
 def position(place: str) -> tuple[str, int, int]:
-    """File, line and column of a place; 0 where it has none."""
+    """Return file, line and column of a place; line and column are 0 where it has none."""
     match = _PLACE.fullmatch(place)
     return (match[1], int(match[2]), int(match[3])) if match else (place, 0, 0)
 
@@ -111,7 +111,7 @@ class Quotes:
         self._files: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str:
-        """The line (from 1) as it stands there; "" where there is none, or where it may hold a secret."""
+        """Return the line (from 1); "" where there is none, or where it may hold a secret."""
         if number and file not in self._files:
             text = read_text(file, Findings(), file) or ""
             self._files[file] = _without_secrets(text, file)
@@ -119,7 +119,7 @@ class Quotes:
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
     def shown(self, place: str) -> list[str]:
-        """The line of this place and a caret under the column."""
+        """Return the line of this place and a caret under the column, or nothing where there is no line."""
         file, number, column = position(place)
         line = "".join(c if c.isprintable() else " " for c in self.line(file, number))
         if not line.strip():
@@ -130,14 +130,14 @@ class Quotes:
 
 
 def _without_secrets(text: str, file: str) -> list[str]:
-    """The lines as an editor counts them; empty are those of URL headers, which may carry credentials."""
+    """Return the lines as an editor counts them; those of URL headers are empty, as they may hold credentials."""
     lines = re.split(r"\r\n|[\n\r\x85\u2028\u2029]", text)
     if _HEADERS not in text.lower():
         return lines
     findings = Findings()
     documents = read_documents(text, file, findings)
     hidden = [span for document in documents for span in document.secret_lines]
-    if findings.found:  # what could not be read to its end
+    if findings.found:  # not read to its end
         first = next(number for number, line in enumerate(lines, start=1) if _HEADERS in line.lower())
         hidden.append((first, len(lines)))
     return [
