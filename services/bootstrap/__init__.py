@@ -1,4 +1,4 @@
-"""bootstrap: the front door. Everything the other six need to know before they can work, decided once.
+"""bootstrap: evaluates the configuration and keeps the credentials that the other six services start with.
 
 Purpose
     Reads flags and configuration, refuses what cannot work with one readable line per problem, sees to the serving

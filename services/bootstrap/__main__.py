@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from services.bootstrap.front_door import BootstrapDoor
+from services.bootstrap.controllers.startup import BootstrapStartup
 from services.bootstrap.service import build
 from services.frame.launch import launch
 
 if __name__ == "__main__":
-    door = BootstrapDoor()
-    launch("bootstrap", partial(build, door=door), front_door=door)
+    startup = BootstrapStartup()
+    launch("bootstrap", partial(build, startup=startup), startup=startup)

@@ -57,7 +57,7 @@ _NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 @dataclass(frozen=True)
 class Context:
-    """What a service is given; nothing else is global."""
+    """What a service gets from the frame; nothing else is global."""
 
     service: str
     config: EffectiveConfig
@@ -68,19 +68,19 @@ class Context:
 
 
 class Service(Protocol):
-    """One compartment."""
+    """A service as the frame runs it."""
 
     async def run(self) -> None:
-        """The one loop; returns never, or raises. Cancelled at the end; must leave containers as they are."""
+        """Run until cancelled; never return. Must leave containers as they are."""
         ...
 
 
 @runtime_checkable
 class Draining(Protocol):
-    """A service whose sessions outlive the hand-over to its successor: the process ends with the last of them."""
+    """A service whose open sessions continue after the hand-over to its successor, in this process."""
 
     async def stop_listening(self) -> None:
-        """Release the addresses; what is open stays open."""
+        """Release the addresses; open sessions stay open."""
         ...
 
     async def drain(self) -> None:
@@ -88,29 +88,30 @@ class Draining(Protocol):
         ...
 
 
-class FrontDoor(Protocol):
-    """What bootstrap does where every other service waits for its files. May block."""
+class Startup(Protocol):
+    """What bootstrap does at its start, while every other service waits for the files it writes. May block."""
 
     def configure(self) -> EffectiveConfig:
         """Evaluate and write the configuration and the manifest. Raises ConfigurationRefusedError."""
         ...
 
     def log_dir(self) -> str:
-        """Where the log goes when there is no configuration."""
+        """Return the directory of the log where there is no configuration."""
         ...
 
     def refuse(self, lines: tuple[str, ...]) -> bool:
-        """We cannot work: on a first start show the operator the lines and end supervisord. Whether it was ended."""
+        """The agent cannot work: on a first start, print the lines for the operator and end supervisord. Return whether
+        it was ended."""
         ...
 
 
-def launch(service: str, build: Callable[[Context], Service], front_door: FrontDoor | None = None) -> NoReturn:
+def launch(service: str, build: Callable[[Context], Service], startup: Startup | None = None) -> NoReturn:
     """Run one service until SIGTERM; exits the process: 0 after a signal to end, 1 on any failure or a second signal.
 
-    Only bootstrap gives a `front_door`; the others wait for the configuration it writes.
+    Only bootstrap passes `startup`; the others wait for the configuration it writes.
     """
     os.umask(0o077)
-    frame = _Frame(service, build, front_door)
+    frame = _Frame(service, build, startup)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     code = 1
@@ -119,11 +120,11 @@ def launch(service: str, build: Callable[[Context], Service], front_door: FrontD
     except (ConfigurationRefusedError, OperatorError) as error:
         lines = error.lines if isinstance(error, ConfigurationRefusedError) else (str(error),)
         for line in lines:
-            log.error("%s", structured("command failed", err=line) if front_door else line)
+            log.error("%s", structured("command failed", err=line) if startup else line)
             frame.console.line(f"bulkhead {service}: {line}")
-        if front_door:
-            frame.open_log_anyhow(front_door.log_dir())
-            code = REFUSED if front_door.refuse(lines) else code
+        if startup:
+            frame.open_log_anyhow(startup.log_dir())
+            code = REFUSED if startup.refuse(lines) else code
     except BaseException:
         log.critical("%s failed", service, exc_info=True)
         if not frame.log_is_open:
@@ -132,10 +133,10 @@ def launch(service: str, build: Callable[[Context], Service], front_door: FrontD
 
 
 class _Frame:
-    def __init__(self, service: str, build: Callable[[Context], Service], front_door: FrontDoor | None) -> None:
+    def __init__(self, service: str, build: Callable[[Context], Service], startup: Startup | None) -> None:
         self.console = Console()
         self.log_is_open = False
-        self._service, self._build, self._front_door = service, build, front_door
+        self._service, self._build, self._startup = service, build, startup
         self._log: LogFile = start_log(service)
         self._generation = supervisor_generation()
         self._run_dir = Path(find_places().run_dir)
@@ -146,7 +147,7 @@ class _Frame:
         os._exit(code)
 
     def open_log_anyhow(self, directory: str) -> None:
-        """Keep the lines logged so far, if that can be done."""
+        """Write the lines logged so far to `directory`, if it can be written."""
         if not self.log_is_open:
             try:
                 self._log.open(directory)
@@ -155,7 +156,7 @@ class _Frame:
             self.log_is_open = True
 
     async def run(self) -> int:
-        """Work until the end of the process; returns its exit code."""
+        """Run the service; return the exit code of the process."""
         signals = Signals(on_second=self._end_at_once)
         signals.install()
         code = await self._run(signals)
@@ -164,8 +165,8 @@ class _Frame:
         return code
 
     def _others_to_end(self) -> Iterator[ServiceLock]:
-        """What a stop of the agent may find of earlier supervisords, beside the holder that each service replaces."""
-        if self._front_door:
+        """Yield the locks of processes of earlier supervisords that a stop of the agent ends."""
+        if self._startup:
             yield from (ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd"))
         yield from draining.places(self._run_dir, self._service)
 
@@ -173,7 +174,7 @@ class _Frame:
         prepare_run_dir(self._run_dir)
         self._open_log_early()
         configured: list[EffectiveConfig] = []
-        if not self._front_door:
+        if not self._startup:
             with supervisord_watched(self._generation, signals.ending.set):
                 await _unless_ending(self._wait_for_configuration(configured), signals.ending)
         lock = ServiceLock(self._run_dir, self._service, self._generation)
@@ -187,7 +188,7 @@ class _Frame:
             log.warning("%s started too often of late: waiting %.0f s", self._service, delay)
         if not await _unless_ending(asyncio.sleep(delay), signals.ending):
             return 0
-        if self._front_door and not await _unless_ending(self._configure(configured), signals.ending):
+        if self._startup and not await _unless_ending(self._configure(configured), signals.ending):
             return 0
         return await self._serve(configured[0], lock, signals)
 
@@ -195,13 +196,13 @@ class _Frame:
         configured.append(await ConfigurationWait(self._run_dir, self._generation).wait())
 
     async def _configure(self, configured: list[EffectiveConfig]) -> None:
-        assert self._front_door is not None
-        configured.append(await asyncio.to_thread(self._front_door.configure))
+        assert self._startup is not None
+        configured.append(await asyncio.to_thread(self._startup.configure))
 
     async def _take_over(self, lock: ServiceLock, signals: Signals) -> bool:
-        """Whether the service is ours to run. Signalled to end before that, the process still ends the orphan."""
+        """Return whether this process is to run the service. Signalled to end before, it still ends the orphan."""
         try:
-            ours = await take_over(lock, self._generation, SHORT_GRACE if self._front_door else GRACE)
+            ours = await take_over(lock, self._generation, SHORT_GRACE if self._startup else GRACE)
         except OperatorError:
             if signals.ending.is_set():
                 return False
@@ -210,7 +211,7 @@ class _Frame:
 
     async def _serve(self, config: EffectiveConfig, lock: ServiceLock, signals: Signals) -> int:
         self._open_log(config)
-        level = logging.WARNING if self._front_door else logging.DEBUG  # the limits are the same for all seven
+        level = logging.WARNING if self._startup else logging.DEBUG  # the limits are the same for all seven
         protect_process(config.oom_score_adj, config.max_open_files, level)
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
         manifest: Manifest = read_manifest(self._run_dir)
@@ -230,16 +231,16 @@ class _Frame:
         ending = asyncio.create_task(signals.ending.wait(), name="ending")
         await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
         ending.cancel()
-        told_to_end = not running.done()
+        asked_to_end = not running.done()
         if signals.handing_over.is_set() and isinstance(service, Draining):
             await self._drain(service, bus, lock, running)
-        if told_to_end:
+        if asked_to_end:
             log.info("%s is ending; containers stay as they are", self._service)
             stopping.set()
             running.cancel()
             await asyncio.wait({running}, timeout=_PATIENCE)
         try:
-            code = self._outcome(running, told_to_end)
+            code = self._outcome(running, asked_to_end)
             if code == 0:
                 lock.record_end()
             return code
@@ -248,7 +249,7 @@ class _Frame:
             watchdog.stop()
 
     async def _drain(self, service: Draining, bus: NodeBus, lock: ServiceLock, running: "asyncio.Task[None]") -> None:
-        """Let the successor begin, and wait for the last session."""
+        """Hand over to the successor, and wait for the last session."""
         if draining.take_place(self._run_dir, self._service, self._generation) is None:
             log.warning("%s: too many earlier processes drain: open sessions end", self._service)
             return
@@ -261,7 +262,7 @@ class _Frame:
         drained.cancel()
 
     async def _hang_up(self, bus: NodeBus) -> None:
-        """Bounded: while a process that has no work left holds the lock, no other can take over."""
+        """Stop the bus, for a bounded time: no successor can take over while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
         await asyncio.wait({hanging_up}, timeout=_BUS_PATIENCE)
         if not hanging_up.done():
@@ -269,20 +270,20 @@ class _Frame:
         elif error := hanging_up.exception():
             log.error("%s: its bus ended with an error", self._service, exc_info=error)
 
-    def _outcome(self, running: asyncio.Task[None], told_to_end: bool) -> int:
+    def _outcome(self, running: asyncio.Task[None], asked_to_end: bool) -> int:
         if not running.done():
             log.error("%s did not end within %.0f s", self._service, _PATIENCE)
             return 1
         if running.cancelled():
-            return 0 if told_to_end else 1
+            return 0 if asked_to_end else 1
         if error := running.exception():
             raise error
-        if not told_to_end:
+        if not asked_to_end:
             log.error("%s: its loop ended by itself", self._service)
-        return 0 if told_to_end else 1
+        return 0 if asked_to_end else 1
 
     def _open_log_early(self) -> None:
-        """Into the directory of an earlier configuration; without one the lines are kept until there is one."""
+        """Open the log in the directory of an earlier configuration; without one the lines are kept in memory."""
         try:
             config = load_effective(str(self._run_dir))
         except (OSError, OperatorError):
@@ -295,7 +296,7 @@ class _Frame:
             self._log.open(config.log_dir)
         except OSError as error:
             problem = OperatorError(
-                f"cannot be written: {error.strerror}", where=config.log_dir, remedy="mend it, or set --log-dir"
+                f"cannot be written: {error.strerror}", where=config.log_dir, remedy="repair it, or set --log-dir"
             )
             if error.errno not in _NO_LOG_IS_BEARABLE:
                 raise problem from error
@@ -307,7 +308,7 @@ class _Frame:
         end_when_busy()
 
     def _hung(self, reason: str, loop: asyncio.AbstractEventLoop) -> None:
-        """In the watchdog's thread. Logs where the tasks wait, and what the threads do."""
+        """Log the stacks of tasks and threads and end the process. Runs in the watchdog's thread."""
         log.critical("%s: %s; it ends, and its stacks follow", self._service, reason)
         try:
             log.critical("tasks of %s:\n%s", self._service, task_stacks(loop))

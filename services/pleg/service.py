@@ -18,12 +18,12 @@ from services.pleg.adapters.node_reader import MachineReader, NodeReader
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.adapters.waiting import wait_for
+from services.pleg.controllers.prober import Prober, Try
 from services.pleg.core import events, instructions
 from services.pleg.core.node import NodeFacts
 from services.pleg.core.observation import Observation
 from services.pleg.core.retry import Retry
 from services.pleg.core.runtime_trouble import RuntimeTrouble
-from services.pleg.probes import Prober, Try
 from shared.cri.client import CriRuntime
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 

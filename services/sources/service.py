@@ -10,11 +10,11 @@ from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServi
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
-from services.sources.clients import Clients
-from services.sources.cluster import Cluster
-from services.sources.desired_set import DesiredSet
-from services.sources.static_pods import StaticPods
-from services.sources.troubles import Troubles
+from services.sources.adapters.clients import Clients
+from services.sources.controllers.cluster import Cluster
+from services.sources.controllers.desired_set import DesiredSet
+from services.sources.controllers.static_pods import StaticPods
+from services.sources.controllers.troubles import Troubles
 from shared.kube.client import kube_client
 from shared.kube.interface import ApiClient
 

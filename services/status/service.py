@@ -15,19 +15,19 @@ from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_o
 from services.frame.generation import supervisor_generation, supervisor_process
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
+from services.status.adapters.agent_record import AgentRecord
+from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
-from services.status.agent_record import AgentRecord
-from services.status.clients import Clients
+from services.status.controllers.event_streams import follow_events
+from services.status.controllers.events import EventSink
+from services.status.controllers.lease import Lease
+from services.status.controllers.node import Node
+from services.status.controllers.node_conditions import NodeConditionEvaluator
+from services.status.controllers.node_events import NodeEvents
+from services.status.controllers.pods import Pods
+from services.status.controllers.reviews import Reviews
+from services.status.controllers.systemd import Systemd
 from services.status.core.event_log import EventLog
-from services.status.event_streams import follow_events
-from services.status.events import EventSink
-from services.status.lease import Lease
-from services.status.node import Node
-from services.status.node_events import NodeEvents
-from services.status.node_judgement import NodeJudgement
-from services.status.pods import Pods
-from services.status.reviews import Reviews
-from services.status.systemd import Systemd
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.kube.client import KubeClient, kube_client
@@ -91,7 +91,7 @@ class Status:
                 follow_events(self._bus, service, self._take_event)
         place = Path("status")
         records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
-        judgement = NodeJudgement(context, records, self._record_node_event)
+        judgement = NodeConditionEvaluator(context, records, self._record_node_event)
         self._written = self._bus.own(STATUS_WRITTEN)
         reviews = Reviews(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": judgement.run}

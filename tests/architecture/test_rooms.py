@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from bus.messages.streams import SERVICES
 from tests.architecture.checkout import imports_of, python_files, says_what_it_is_for, text_of, tracked_files
 from tools.file_sizes import report
 
@@ -34,6 +35,16 @@ WHO_MAY_IMPORT = {
 }
 # Inside bus, what decides and what describes touches no socket.
 BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/interface.py", "bus/memory.py")
+# What a service's package may hold, beside __init__.py, __main__.py, service.py and the programs below.
+ROOMS = {"core", "adapters", "controllers"}
+ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `containerd`
+TO_BE_MOVED = {
+    "services/podsync/news.py",
+    "services/podsync/upkeep.py",
+    "services/volume/actions.py",
+    "services/volume/operations.py",
+    "services/volume/subpaths.py",
+}
 SAYS_NOTHING = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
 
 
@@ -54,7 +65,7 @@ def test_the_deciding_half_of_the_bus_touches_no_socket() -> None:
     assert not [name for name in names if {"zmq", "zmq.asyncio"} & imports_of(name)]
 
 
-def test_a_core_imports_nothing_from_its_adapters_or_its_service() -> None:
+def test_a_core_imports_no_other_room() -> None:
     crossings = [
         (name, module)
         for name in python_files("services")
@@ -63,6 +74,24 @@ def test_a_core_imports_nothing_from_its_adapters_or_its_service() -> None:
         if module.startswith("services.") and ".core" not in module
     ]
     assert not crossings
+
+
+def test_only_entry_points_and_service_lie_beside_the_rooms_of_a_service() -> None:
+    beside = {
+        name for name in python_files("services") if (parts := name.split("/"))[1] in SERVICES and parts[2] not in ROOMS
+    }
+    usual = {f"services/{name}/{file}" for name in SERVICES for file in ("__init__.py", "__main__.py", "service.py")}
+    assert beside - usual == {*ENTRY_POINTS, *TO_BE_MOVED}
+
+
+def test_only_the_service_and_entry_points_import_controllers() -> None:
+    importers = {
+        name
+        for name in python_files(*PRODUCT)
+        if "/controllers/" not in name and any(".controllers" in module for module in imports_of(name))
+    }
+    entries = {f"services/{service}/{file}" for service in SERVICES for file in ("service.py", "__main__.py")}
+    assert importers and importers <= entries | set(ENTRY_POINTS)
 
 
 @pytest.mark.parametrize("module", ["time", "random", "os", "socket", "subprocess", "asyncio", "logging", "pathlib"])

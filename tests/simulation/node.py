@@ -13,9 +13,9 @@ import orjson
 from services.frame.launch import Context
 from services.pleg.service import Pleg
 from services.podsync.service import PodSyncService
-from services.sources.clients import Clients as SourcesClients
+from services.sources.adapters.clients import Clients as SourcesClients
 from services.sources.service import Sources
-from services.status.clients import Clients as StatusClients
+from services.status.adapters.clients import Clients as StatusClients
 from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status
 from services.volume.service import Volume

@@ -93,7 +93,7 @@ def machine() -> Iterator[None]:
     _watches.clear()
     counts = ProbeCounts({})
     with (
-        mock.patch("services.pleg.probes.ProbeFiles", lambda directory: counts),
+        mock.patch("services.pleg.controllers.prober.ProbeFiles", lambda directory: counts),
         mock.patch.object(StoryBook, "tell", lambda *_: None),
         mock.patch.object(StoryBook, "tell_wait", lambda *_: None),
         mock.patch.object(StoryBook, "keep_newest", lambda *_: None),
@@ -101,7 +101,7 @@ def machine() -> Iterator[None]:
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
         mock.patch("services.podsync.adapters.runtime_calls.read_node_facts", _FACTS),
         mock.patch("services.podsync.adapters.cgroups.find_hierarchies", _hierarchies),
-        mock.patch("services.sources.static_pods.ManifestWatch", ManifestWatch),
+        mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
     ):
         yield

@@ -6,7 +6,7 @@ bookmarks included, also after an outage. Another list follows only
 - an expired version (410), or one that the API server says it has not reached or keeps refusing;
 - a store that went back (restored or emptied): the API server sends nothing on a watch from a version that it never
   reaches. So the watch of our Node, when its connection broke, begins with a list of that one object, whose version is
-  compared with the newest seen (`services.sources.api_server`).
+  compared with the newest seen (`services.sources.controllers.api_server`).
 A slow or throttled request is no outage: its watch pauses, for the error's `retry_after` at least, and resumes from its
 version.
 

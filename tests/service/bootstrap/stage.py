@@ -13,10 +13,10 @@ from services.bootstrap.adapters.certificate_store import CertificateStore
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.material import Material
 from services.bootstrap.adapters.node_credentials import client_store
-from services.bootstrap.certificate_keeper import CertificateKeeper
+from services.bootstrap.controllers.certificate_rotation import CertificateRotation
+from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials
+from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
 from services.bootstrap.core.certificate_template import Template, client_template
-from services.bootstrap.first_certificate import FirstCertificate
-from services.bootstrap.requesters import ClientRequester
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.kube.interface import ApiClient
@@ -59,7 +59,7 @@ class Stage:
         self.template: Template | None = client_template("n1")
         self.resolved = 0
         self.bootstrap = REPORT  # what the bootstrap kubeconfig says by now
-        self.keeper: CertificateKeeper
+        self.keeper: CertificateRotation
         self._task: asyncio.Task[None] | None = None
         self._listening = False
 
@@ -81,7 +81,7 @@ class Stage:
         """A life of the keeper of the client certificate."""
 
         def make(context: Context) -> Coroutine[Any, Any, None]:
-            self.keeper = CertificateKeeper(
+            self.keeper = CertificateRotation(
                 context,
                 "client certificate",
                 self.store,
@@ -100,7 +100,7 @@ class Stage:
         """A life without rotation."""
 
         def make(context: Context) -> Coroutine[Any, Any, None]:
-            first = FirstCertificate(
+            first = TlsBootstrap(
                 context,
                 REPORT,
                 self._requester(context),
@@ -139,8 +139,8 @@ class Stage:
         self._task = asyncio.create_task(life)
         await self.passes(1)
 
-    def _requester(self, context: Context) -> ClientRequester:
-        return ClientRequester(context, connect=self._connect, resolve=self._resolve, in_thread=at_once)
+    def _requester(self, context: Context) -> ClientCsrCredentials:
+        return ClientCsrCredentials(context, connect=self._connect, resolve=self._resolve, in_thread=at_once)
 
     def _connect(self, run_dir: Path) -> ApiClient:
         return self.server.client(BOOTSTRAP if run_dir.name == "requesting" else NODE)

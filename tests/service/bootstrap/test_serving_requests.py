@@ -10,11 +10,11 @@ from bus.interface import OwnedStream
 from bus.memory import MemoryNetwork
 from bus.messages.sources import NodeObject
 from bus.messages.streams import CERTIFICATES, NODE_OBJECT
-from services.bootstrap import certificate_tasks
 from services.bootstrap.adapters.certificate_forms import CertificateForms
-from services.bootstrap.certificate_keeper import CertificateKeeper
-from services.bootstrap.credential_door import CredentialDoor
-from services.bootstrap.requesters import OrdinaryRequester
+from services.bootstrap.controllers import certificates
+from services.bootstrap.controllers.certificate_rotation import CertificateRotation
+from services.bootstrap.controllers.credentials import StartupCredentials
+from services.bootstrap.controllers.csr_credentials import NodeCsrCredentials
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
@@ -38,15 +38,15 @@ class Node:
         self.directory = directory
         self._more = more
 
-        def keeper(*arguments: object, **named: object) -> CertificateKeeper:
-            return CertificateKeeper(*arguments, **named, forms=CertificateForms(), in_thread=at_once)  # type: ignore[arg-type]
+        def rotation(*arguments: object, **named: object) -> CertificateRotation:
+            return CertificateRotation(*arguments, **named, forms=CertificateForms(), in_thread=at_once)  # type: ignore[arg-type]
 
-        def requester(_: Path) -> OrdinaryRequester:
-            return OrdinaryRequester(directory, lambda _: self.server.client(NODE))
+        def credentials(_: Path) -> NodeCsrCredentials:
+            return NodeCsrCredentials(directory, lambda _: self.server.client(NODE))
 
-        monkeypatch.setattr(certificate_tasks, "CertificateKeeper", keeper)
-        monkeypatch.setattr(certificate_tasks, "OrdinaryRequester", requester)
-        monkeypatch.setattr(certificate_tasks, "ClientRequester", lambda _: requester(directory))
+        monkeypatch.setattr(certificates, "CertificateRotation", rotation)
+        monkeypatch.setattr(certificates, "NodeCsrCredentials", credentials)
+        monkeypatch.setattr(certificates, "ClientCsrCredentials", lambda _: credentials(directory))
         self.client_changes = 0
 
     async def begin(self, *addresses: Object) -> None:
@@ -64,8 +64,8 @@ class Node:
         self.heard = Heard(server, CERTIFICATES)
         bus = self.network.bus("bootstrap")
         context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event())
-        certificates = bus.own(CERTIFICATES)
-        tasks = certificate_tasks.CertificateTasks(context, CredentialDoor(self.directory), certificates, self._changed)
+        stream = bus.own(CERTIFICATES)
+        tasks = certificates.Certificates(context, StartupCredentials(self.directory), stream, self._changed)
         for one in (sources, server, bus):
             await one.start()
         self._tasks = asyncio.create_task(self._run(tasks))
@@ -74,7 +74,7 @@ class Node:
     def _changed(self) -> None:
         self.client_changes += 1
 
-    async def _run(self, tasks: certificate_tasks.CertificateTasks) -> None:
+    async def _run(self, tasks: certificates.Certificates) -> None:
         async with asyncio.TaskGroup() as group:
             tasks.start(group)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.pleg.probes import Prober
+from services.pleg.controllers.prober import Prober
 from shared.model.runtime import RuntimePod
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.virtual_time import on_virtual_time

@@ -10,7 +10,7 @@ from bus.memory import MemoryNetwork
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
-from services.sources.clients import Clients
+from services.sources.adapters.clients import Clients
 from services.sources.service import Sources
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths

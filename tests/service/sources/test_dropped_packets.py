@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from services.frame.launch import Context
-from services.sources.clients import Clients
+from services.sources.adapters.clients import Clients
 from services.sources.service import build
 from shared.kube import paths
 from shared.kube.interface import ApiUnansweredError

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bus.messages.sources import FoundObject, GetObject
-from services.sources import bounded_objects
-from services.sources.watched_objects import WatchedObjects
+from services.sources.controllers import bounded_objects
+from services.sources.controllers.watched_objects import WatchedObjects
 from shared.kube import paths
 from shared.podspec.references import Reference
 from tests.fakes.virtual_time import on_virtual_time

@@ -8,7 +8,7 @@ import pytest
 
 from bus.interface import NoAnswerError
 from bus.messages.sources import FoundObject, GetObject
-from services.sources import bounded_objects, referenced_objects
+from services.sources.controllers import bounded_objects, referenced_objects
 from shared.kube import paths
 from shared.kube.interface import LONGEST_RETRY_AFTER
 from tests.fakes.virtual_time import on_virtual_time

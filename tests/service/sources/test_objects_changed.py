@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.sources import bounded_objects
+from services.sources.controllers import bounded_objects
 from shared.kube import paths
 from shared.kube.interface import ApiStatusError
 from tests.fakes.virtual_time import on_virtual_time

@@ -18,9 +18,9 @@ from bus.messages.streams import (
     STATUS_WRITTEN,
 )
 from services.frame.launch import Context
-from services.status.clients import Clients
-from services.status.pods import Pods
-from services.status.reviews import Reviews
+from services.status.adapters.clients import Clients
+from services.status.controllers.pods import Pods
+from services.status.controllers.reviews import Reviews
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.model.objects import Object, annotations

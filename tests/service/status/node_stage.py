@@ -14,7 +14,7 @@ from bus.messages.podsync import NodeConditions, NodeResources
 from bus.messages.sources import NodeObject
 from bus.messages.streams import NODE_CONDITIONS, NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES, events_of
 from services.frame.launch import Context
-from services.status.clients import Clients
+from services.status.adapters.clients import Clients
 from services.status.core.node_facts import HostNetwork, MachineFacts
 from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status

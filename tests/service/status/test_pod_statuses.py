@@ -7,7 +7,7 @@ import pytest
 
 from bus.memory import Delivery, Fate
 from bus.messages.podsync import PodState
-from services.status import pod_statuses
+from services.status.controllers import pod_statuses
 from services.status.core.pod_status_merge import status_patch
 from shared.model.objects import Object
 from tests.fakes.api_resources import V1_20

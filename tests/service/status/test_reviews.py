@@ -9,7 +9,7 @@ import pytest
 
 from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
 from services.frame.launch import Context
-from services.status.reviews import Reviews
+from services.status.controllers.reviews import Reviews
 from tests.fakes.virtual_time import on_virtual_time, pass_time
 from tests.service.status.cluster import Cluster
 

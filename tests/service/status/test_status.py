@@ -23,8 +23,8 @@ from bus.messages.streams import (
     events_of,
 )
 from services.frame.launch import Context
+from services.status.controllers.node_conditions import BOOTSTRAP_IS_SILENT
 from services.status.core.ready import MAIN_LOOPS
-from services.status.node_judgement import BOOTSTRAP_IS_SILENT
 from services.status.service import build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from bus.lock import ServiceLock
-from services.bootstrap import front_door
 from services.bootstrap.adapters.serving_pair import PairReport
-from services.bootstrap.front_door import BootstrapDoor
+from services.bootstrap.controllers import startup
+from services.bootstrap.controllers.startup import BootstrapStartup
 from services.frame.generation import SUPERVISORD, generation_of
 
 
-class Door(BootstrapDoor):
-    """A door that writes nothing; a service takes its lock as soon as the configuration is there."""
+class WritesNothing(BootstrapStartup):
+    """A startup that writes nothing; a service takes its lock as soon as the configuration is there."""
 
     def __init__(self, status: ServiceLock) -> None:
         super().__init__()
@@ -33,24 +33,24 @@ class Door(BootstrapDoor):
 
 
 @pytest.fixture
-def door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WritesNothing]:
     generation = generation_of(os.getppid())
     monkeypatch.setenv("BULKHEAD_HOME", str(tmp_path))
     monkeypatch.setenv("SUPERVISOR_ENABLED", "1")
     monkeypatch.setenv(SUPERVISORD, generation)
     evaluation = SimpleNamespace(resolved=SimpleNamespace(config=None, found=(), without_effect=()), pair=PairReport())
-    monkeypatch.setattr(front_door, "evaluate_all", lambda *_, **__: evaluation)
+    monkeypatch.setattr(startup, "evaluate_all", lambda *_, **__: evaluation)
     lock = ServiceLock(tmp_path / "run", "status", generation)
-    yield Door(lock)
+    yield WritesNothing(lock)
     lock.release()
 
 
-def test_a_service_that_begins_with_the_new_configuration_is_not_restarted(door: Door) -> None:
-    door.configure()
-    assert door.restarts == 0
+def test_a_service_that_begins_with_the_new_configuration_is_not_restarted(begun: WritesNothing) -> None:
+    begun.configure()
+    assert begun.restarts == 0
 
 
-def test_a_service_that_worked_before_is(door: Door) -> None:
-    assert door.status.try_acquire()
-    door.configure()
-    assert door.restarts == 1
+def test_a_service_that_worked_before_is(begun: WritesNothing) -> None:
+    assert begun.status.try_acquire()
+    begun.configure()
+    assert begun.restarts == 1

@@ -19,7 +19,7 @@ from services.podsync.core.pressure import read_transitions
 from services.podsync.core.record import CrashBackoff, ImageBackoff, PodRecord
 from services.podsync.core.saved_record import persisted, restore
 from services.sources.core import first_seen, manifest_records
-from services.status.agent_record import AGENT, AgentFacts, AgentRecord
+from services.status.adapters.agent_record import AGENT, AgentFacts, AgentRecord
 from services.status.core.node_conditions import is_condition
 from shared.boot_id import boot_id
 from shared.checkpoint import Checkpoint

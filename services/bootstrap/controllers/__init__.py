@@ -1,0 +1,1 @@
+"""What bootstrap keeps between events: startup, certificates, kubeconfig, systemd and the embedded containerd."""

@@ -1,0 +1,144 @@
+"""Follows edits of the configuration and of the serving pair, and SIGHUP; restores config.json and manifest.json.
+
+A good edit is reported: it has effect at the next start or reload. A bad edit is logged and is a trouble in the beat.
+A good new serving pair is published at once.
+"""
+
+import asyncio
+import contextlib
+import logging
+import signal
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from bus.interface import OwnedStream
+from bus.lock import ServiceLock
+from bus.messages.bootstrap import CertificateState
+from services.bootstrap.adapters.serving_pair import settle_in_child
+from services.bootstrap.controllers import startup
+from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since, pair_request
+from services.frame.launch import Context
+from shared.config.findings import ConfigurationRefusedError
+from shared.config.places import find_places
+
+log = logging.getLogger(__name__)
+
+_TURN = 5.0  # seconds: an idle loop turns at least this often, so that its progress shows that it does not hang
+_SETTLE = 0.2  # seconds without a further change before an edit is read
+_RESTORE_RETRY = 5.0  # seconds; nothing reports that a disk has room again
+_COUNTS = "the change counts when the agent is restarted or reloaded (SIGHUP)"
+_CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE
+
+
+class ConfigurationWatch:
+    """`begun` has been through `configure`; `certificates` gets the state of each good serving pair."""
+
+    def __init__(self, context: Context, begun: BootstrapStartup, certificates: OwnedStream[CertificateState]) -> None:
+        self._context, self._config, self._startup = context, context.config, begun
+        self._run_dir = Path(context.config.run_dir)
+        self._certificates = certificates
+        self._evaluated_at = begun.evaluated_at
+        self._files_changed = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._changed: set[Path] = set()
+        self._last_lines: tuple[str, ...] = ()
+        if begun.pair.not_after:
+            certificates.put("serving", certificate_state(self._config, begun.pair), "found at start")
+        if begun.refused:
+            self._trouble(begun.refused)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Add the loops to `tasks`, and take SIGHUP."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload.set)
+        tasks.create_task(self._watch(), name="watch")
+        tasks.create_task(self._react(), name="react")
+        tasks.create_task(self._keep_files(), name="files")
+
+    async def _watch(self) -> None:
+        """Note which of our files change. Directories are watched: editors and mounts replace whole files."""
+        with Inotify() as inotify:
+            own = set(self._startup.own_files())
+            for directory in {path.parent for path in (*self._watched(), *own)}:
+                if directory.is_dir():
+                    inotify.add_watch(directory, _CHANGES)
+            ours = set(self._watched())
+            self._changed |= {path for path in ours if changed_since(path, self._evaluated_at)}
+            if self._changed:
+                self._reload.set()  # edited after they were read and before they were watched
+            self._files_changed.set()
+            async for event in inotify:
+                if event.path in own:
+                    self._files_changed.set()
+                # `..data` is how a mounted ConfigMap replaces all of its files at once
+                if event.path is not None and (event.path in ours or event.path.name.startswith("..")):
+                    self._changed.add(event.path)
+                    self._reload.set()
+
+    def _watched(self) -> list[Path]:
+        config = self._config
+        files = (config.config_file, find_places().args_file, config.tls_cert_file, config.tls_private_key_file)
+        return [Path(file) for file in files if file]
+
+    async def _keep_files(self) -> None:
+        """Write config.json and manifest.json again after another process removed or changed them."""
+        while True:
+            await self._files_changed.wait()
+            self._files_changed.clear()
+            try:
+                for name in await asyncio.to_thread(self._startup.restore_files):
+                    log.warning("%s was removed or changed by another process: written again", self._run_dir / name)
+            except OSError as error:
+                self._context.bus.trouble("files", f"{self._run_dir}: cannot be written: {error.strerror}")
+                await asyncio.sleep(_RESTORE_RETRY)
+                self._files_changed.set()
+            else:
+                self._context.bus.trouble("files", None)
+                await asyncio.sleep(_SETTLE)  # bounds the work when they are changed again and again
+
+    async def _react(self) -> None:
+        while True:
+            self._context.bus.progress("reload")
+            with contextlib.suppress(TimeoutError):  # other processes read from the last turn whether this one hangs
+                async with asyncio.timeout(_TURN):
+                    await self._reload.wait()
+            if not self._reload.is_set():
+                continue
+            while self._reload.is_set():  # an editor's burst of changes counts as one
+                self._reload.clear()
+                await asyncio.sleep(_SETTLE)
+            changed, self._changed = self._changed, set()
+            pair = {Path(self._config.tls_cert_file), Path(self._config.tls_private_key_file)}
+            if not changed or changed & pair:
+                await self._look_at_pair()
+            if not changed or changed - pair:
+                await self._look_at_configuration()
+
+    async def _look_at_pair(self) -> None:
+        """A good new pair is announced; a bad one is logged, and the server keeps the one it has."""
+        request = pair_request(self._config)
+        report = await asyncio.to_thread(settle_in_child, request)
+        for line in report.problems:
+            log.error("%s; the server keeps the pair it has", line)
+        self._context.bus.trouble("certificate", report.problems[0] if report.problems else None)
+        if not report.problems and report.not_after:
+            self._certificates.put("serving", certificate_state(self._config, report), "pair changed on disk")
+
+    async def _look_at_configuration(self) -> None:
+        server = ServiceLock(self._run_dir, "server").holder
+        try:
+            evaluation = await asyncio.to_thread(startup.evaluate_all, server)
+        except ConfigurationRefusedError as error:
+            if error.lines != self._last_lines:
+                startup.report_kept(error.lines)
+                self._trouble(error.lines)
+            return
+        self._last_lines = ()
+        self._context.bus.trouble("configuration", None)
+        if evaluation.resolved.config != self._config:
+            log.warning("the configuration has changed since the agent was started: %s", _COUNTS)
+
+    def _trouble(self, lines: tuple[str, ...]) -> None:
+        self._last_lines = lines
+        more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+        self._context.bus.trouble("configuration", f"configuration refused: {lines[0]}{more}")

@@ -1,0 +1,149 @@
+"""The program `containerd` of supervisord: the one keeper of the embedded containerd.
+
+Takes the lock `containerd` and watches the containerd that runs, or starts one and notes its identity in the run
+directory. Killed, or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd,
+by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper anew, with
+the files bootstrap wrote. Exits 0, which supervisord takes for good,
+only where no containerd is configured.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from bus.lock import ServiceLock
+from bus.manifest import prepare_run_dir
+from services.bootstrap.adapters.containerd_process import ContainerdProcess
+from services.frame.generation import supervisor_generation
+from services.frame.signals import Signals
+from services.frame.takeover import take_over
+from shared.config.effective import EffectiveConfig, EmbeddedContainerd
+from shared.config.loader import load_effective
+from shared.config.places import find_places
+from shared.errors import OperatorError
+from shared.log import LogFile, configure_log, start_log
+
+log = logging.getLogger(__name__)
+
+_LARGEST_OUTPUT = 16 * 2**20
+_LOOK_AT_OUTPUT = 60.0  # seconds; containerd does not rotate what it prints, nor report how much it is
+
+
+async def keep(service_log: LogFile) -> int:
+    """The work of the process until its end; returns the exit code: 0 where no containerd is configured, else 1."""
+    signals = Signals(on_second=lambda: os._exit(1))
+    signals.install()
+    run_dir = Path(find_places().run_dir)
+    prepare_run_dir(run_dir)
+    config = _load(run_dir)
+    configure_log(service_log, config)
+    service_log.open(config.log_dir)
+    generation = supervisor_generation()
+    lock = ServiceLock(run_dir, "containerd", generation)
+    if not await take_over(lock, generation):
+        return 1
+    embedded = config.embedded_containerd
+    running = ContainerdProcess.find(str(run_dir / "containerd" / "config.toml"), embedded.path if embedded else "")
+    if embedded is None:
+        log.info("the configuration asks for no embedded containerd")
+        if running is not None:
+            with closing(running):
+                await _end(running)
+        return 0
+    if delay := lock.record_start(time.monotonic()):
+        log.warning("containerd ended too often of late: waiting %.0f s", delay)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await signals.ending.wait()
+    output = Path(config.log_dir) / "containerd.out"
+    process = await _one(running, embedded, output, signals)
+    if process is None:
+        return 1
+    with closing(process):
+        return await _watch(process, output, signals, lock)
+
+
+async def _watch(process: ContainerdProcess, output: Path, signals: Signals, lock: ServiceLock) -> int:
+    reload = asyncio.Event()
+    signals.on_hangup = reload.set
+    ended, *ends = [asyncio.ensure_future(work) for work in (process.wait(), signals.ending.wait(), reload.wait())]
+    while not any(work.done() for work in (ended, *ends)):
+        await asyncio.wait({ended, *ends}, timeout=_LOOK_AT_OUTPUT, return_when=asyncio.FIRST_COMPLETED)
+        _limit(output)
+    if signals.handing_over.is_set():
+        log.info("containerd runs on as process %s; the next supervisord's keeper watches it", process.pid)
+        return 1
+    if not ended.done():
+        await _end(process)
+    code = await ended
+    told_to_end = signals.ending.is_set()
+    if told_to_end:
+        lock.record_end()
+    (log.info if told_to_end else log.error)("containerd ended with %s", "an unknown code" if code is None else code)
+    return 1
+
+
+async def _one(
+    process: ContainerdProcess | None, embedded: EmbeddedContainerd, output: Path, signals: Signals
+) -> ContainerdProcess | None:
+    """The containerd to keep: the running one, unless its configuration has changed, else a new one.
+
+    None when this process was signalled to end meanwhile; a running containerd has ended then, too.
+    """
+    if process is not None and process.runs_by(embedded) and not signals.ending.is_set():
+        log.info("containerd runs already as process %s: keeping it", process.pid)
+        return process
+    if process is not None:
+        with closing(process):
+            await _end(process)
+    if signals.ending.is_set():
+        return None
+    process = ContainerdProcess.start(embedded, output)
+    log.info("containerd runs as process %s, its output is in %s", process.pid, output)
+    return process
+
+
+async def _end(process: ContainerdProcess) -> None:
+    log.info("containerd, process %s, is ending; its containers stay as they are", process.pid)
+    await process.end()
+
+
+def _load(run_dir: Path) -> EffectiveConfig:
+    try:
+        return load_effective(str(run_dir))
+    except FileNotFoundError as error:
+        raise OperatorError("is not there yet", where=str(error.filename), remedy="start bootstrap first") from error
+
+
+def _limit(output: Path) -> None:
+    """Keep one earlier file. containerd appends, so its descriptor goes on at the start of the emptied file."""
+    try:
+        if output.stat().st_size > _LARGEST_OUTPUT:
+            shutil.copyfile(output, output.with_name(f"{output.name}.1"))
+            os.truncate(output, 0)
+    except OSError as error:
+        log.warning("%s cannot be kept short: %s", output, error.strerror)
+
+
+def main() -> NoReturn:
+    """Run until containerd ends or a signal comes; exits the process."""
+    os.umask(0o077)
+    service_log = start_log("containerd")
+    code = 1
+    try:
+        code = asyncio.run(keep(service_log))
+    except OperatorError as error:
+        log.error("%s", error)
+    except Exception:
+        log.critical("the containerd wrapper failed", exc_info=True)
+    service_log.finish()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

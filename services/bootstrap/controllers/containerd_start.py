@@ -1,0 +1,33 @@
+"""Has supervisord run the program `containerd`, and repeats the request until it does."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services.bootstrap.adapters import supervisord
+
+log = logging.getLogger(__name__)
+
+_RETRY = 5.0  # seconds; nothing reports that supervisord can start a program again
+
+
+async def ensure_containerd(trouble: Callable[[str | None], None]) -> None:
+    """Have supervisord run the program `containerd`; return once it does. Call `trouble` with a line, or None."""
+    while not await asyncio.to_thread(start_containerd):
+        trouble("the embedded containerd was not started by supervisord")
+        await asyncio.sleep(_RETRY)
+    trouble(None)
+
+
+def start_containerd() -> bool:
+    """Have supervisord run the program `containerd`. Return False, after a line in the log, when it did not."""
+    parent = supervisord.Supervisord.of_environment()
+    if parent is None:
+        log.warning("no supervisord here: start `python -P -m services.bootstrap.containerd` by hand")
+        return True
+    try:
+        parent.start_program("containerd")
+    except supervisord.SupervisordError as error:
+        log.error("the embedded containerd was not started: %s", error)
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""One request for a certificate, from its creation to the certificate; and what is said about attempts that fail.
+
+Knows no store and no schedule of rotation: `certificate_rotation` and `tls_bootstrap` do.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from services.bootstrap.adapters import signing_api
+from services.bootstrap.adapters.material import ProblemError
+from services.bootstrap.adapters.pending_request import Pending
+from services.bootstrap.core.rotation import REFUSED_PAUSE, attempt_delay
+from services.bootstrap.core.signing_request import Fate
+from services.frame.launch import Context
+from shared.crash import crash_point
+from shared.errors import OperatorError
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # of an attempt; each is said in one line
+
+
+class RefusedError(Exception):
+    """A signer or an approver said no, or what came cannot be used: asking again at once does not help."""
+
+    def __init__(self, line: str, request: signing_api.Sent | None = None) -> None:
+        super().__init__(line)
+        self.request = request  # that somebody may delete, to be asked anew
+
+
+@dataclass
+class CsrAttempt:
+    """How a request is made: `accepted` remembers that the API server has it, `stranger` says what is wrong with an
+    object that had the name before ("" = it is ours), `waits` hears what it waits for."""
+
+    wall: Callable[[], float]
+    accepted: Callable[[Pending], Awaitable[None]]
+    stranger: Callable[[Object], Awaitable[str]]
+    waits: Callable[[str], None]
+
+    async def certificate(self, api: ApiClient, pending: Pending) -> str:
+        """The certificates that were issued, PEM. Raises ApiError, OSError, RefusedError, and ProblemError for a
+        request that is worth making anew at once."""
+        if not pending.uid:
+            made = await signing_api.send(
+                api, pending.name, pending.request, pending.template, encipherment=pending.encipherment
+            )
+            crash_point("bootstrap.request.sent")
+            has_it = signing_api.sent(made)
+            if problem := await self.stranger(made):
+                raise RefusedError(problem, has_it)
+            pending = pending.accepted(has_it.uid, has_it.version)
+            await self.accepted(pending)
+            log.info("asked %s for a certificate: %s", pending.template.signer, pending.name)
+            crash_point("bootstrap.request.accepted")
+        request = signing_api.Sent(name=pending.name, uid=pending.uid, version=pending.version)
+        seconds = max(pending.until - self.wall(), 0.0)
+        found = await signing_api.answered(api, request, seconds, self.waits)
+        match found.fate:
+            case Fate.ISSUED:
+                return found.certificate
+            case Fate.DENIED | Fate.FAILED:
+                raise RefusedError(found.line, request)
+            case Fate.GONE:
+                raise ProblemError(f"{pending.name} {found.line}; another one will be made")
+            case _:
+                raise ProblemError(f"{found.line}; nobody did in time, another one will be made")
+
+
+class CsrFailures:
+    """The log lines, the trouble and the pauses of one certificate's attempts; `name` begins its lines."""
+
+    def __init__(self, context: Context, name: str, chance: Callable[[], float]) -> None:
+        self._context, self._name, self._chance = context, name, chance
+        self._failures = 0
+        self._last = ""
+
+    def failed(self, error: Exception) -> float:
+        """Tell of it once; seconds to wait before the next attempt."""
+        self._failures += 1
+        self._tell(_line_of(error), logging.ERROR)
+        if isinstance(error, RefusedError):
+            return REFUSED_PAUSE
+        unreachable = isinstance(error, ApiUnreachableError)
+        return attempt_delay(self._failures, self._chance(), unreachable=unreachable)
+
+    def waits(self, line: str) -> None:
+        """Nothing failed, but nothing goes on either."""
+        self._tell(line, logging.INFO)
+
+    def good(self) -> None:
+        """All is well."""
+        self._failures, self._last = 0, ""
+        self._context.bus.trouble(self._name, None)
+
+    def _tell(self, line: str, level: int) -> None:
+        text = f"{self._name}: {line}"
+        if text != self._last:
+            log.log(level, "%s", text)
+        self._last = text
+        self._context.bus.trouble(self._name, text)
+
+
+def _line_of(error: Exception) -> str:
+    if isinstance(error, ApiStatusError) and error.code == 401:
+        return f"{error} (the credentials that ask are not known to the API server: renew them)"
+    if isinstance(error, ApiStatusError) and error.forbidden:
+        return f"{error} (allow it: the ClusterRole system:node-bootstrapper)"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or type(error).__name__} (make room or mend it)"
+    return str(error)

@@ -1,0 +1,313 @@
+"""From flags and files to config.json, manifest.json and the containerd's files; or to lines that say why not.
+
+Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
+bus, in a thread.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bus.lock import ServiceLock
+from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
+from bus.messages.bootstrap import CertificateState, Manifest
+from bus.messages.streams import SERVICES
+from services.bootstrap.adapters import machine, ports, supervisord
+from services.bootstrap.adapters.layout import make_layout
+from services.bootstrap.adapters.lock_file import take_lock
+from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
+from services.bootstrap.controllers.credentials import StartupCredentials
+from services.bootstrap.core.containerd_config import render_config, render_network
+from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
+from services.frame.takeover import is_orphan
+from shared.config.effective import EffectiveConfig
+from shared.config.evaluation import evaluate
+from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
+from shared.config.loader import CONFIG_NAME, encode_effective, load_generation
+from shared.config.places import Places, find_arguments, find_places
+from shared.config.resolve import Resolved
+from shared.crash import crash_point
+from shared.errors import OperatorError
+from shared.files import write_atomically
+from shared.service_notify import watchdog_interval
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A configuration that can be worked with, and what was found on the way."""
+
+    resolved: Resolved
+    pair: PairReport
+
+
+def evaluate_all(
+    server: Callable[[], int | None],
+    *,
+    look_at_machine: bool = True,
+    prepare: Callable[[EffectiveConfig], None] = lambda _: None,
+) -> Evaluation:
+    """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
+
+    `prepare` is called with a configuration that is good in itself, before anything is written or asked for it.
+    """
+    try:
+        arguments = find_arguments(find_places())
+    except OperatorError as error:
+        raise ConfigurationRefusedError((str(error),)) from error
+    resolved = evaluate(arguments)
+    if not look_at_machine:
+        return Evaluation(resolved, PairReport())
+    config = resolved.config
+    try:
+        prepare(config)
+    except OperatorError as error:
+        raise ConfigurationRefusedError((str(error),)) from error
+    pair = settle_in_child(pair_request(config))
+    problems, remarks = ports.find_taken(config, server)
+    missing = machine.find_missing(config.embedded_containerd) if config.embedded_containerd else []
+    if lines := (*pair.problems, *problems, *missing):
+        place = config.config_file or "flags"
+        raise ConfigurationRefusedError(tuple(f"{place}: {line}" for line in lines))
+    found = (*resolved.found, *(Finding(WARNING, "", remark) for remark in remarks))
+    return Evaluation(replace(resolved, found=found), pair)
+
+
+def pair_request(config: EffectiveConfig) -> PairRequest:
+    """What to ask about this configuration's serving pair; one that is asked for is CertificateKeeper's to look at."""
+    asked_for = config.server_tls_bootstrap
+    return PairRequest(
+        certificate_file="" if asked_for else config.tls_cert_file,
+        private_key_file="" if asked_for else config.tls_private_key_file,
+        may_create=_is_self_signed(config),
+        host_name=config.node_name,
+        client_ca_file=config.client_ca_file,
+    )
+
+
+def certificate_state(config: EffectiveConfig, pair: PairReport) -> CertificateState:
+    """The message about a pair that was found good."""
+    return CertificateState(
+        certificate_file=config.tls_cert_file,
+        private_key_file=config.tls_private_key_file,
+        not_after=pair.not_after,
+        self_signed=_is_self_signed(config),
+    )
+
+
+def _is_self_signed(config: EffectiveConfig) -> bool:
+    return config.tls_cert_file == f"{config.cert_dir}/kubelet.crt" and not config.server_tls_bootstrap
+
+
+class BootstrapStartup:
+    """`services.frame.launch.Startup` of bootstrap; `pair` and `refused` then hold the results."""
+
+    def __init__(self) -> None:
+        self._places: Places = find_places()
+        self._run_dir = Path(self._places.run_dir)
+        self.generation = self._generation = supervisor_generation()
+        self.supervisor_process = supervisor_process()
+        self.evaluated_at = 0.0  # wall seconds; a file that changed later has not been read; 0 = no file was read
+        self.pair = PairReport()
+        self.credentials = StartupCredentials(self._run_dir)
+        self._in_force: tuple[EffectiveConfig, bytes] | None = None  # and as config.json has it
+        self.refused: tuple[str, ...] = ()  # why the last good configuration is in force instead of today's
+
+    def configure(self) -> EffectiveConfig:
+        """The configuration that our supervisord began with; at the first call under it, evaluate and write it.
+
+        All services of one supervisord work by the same configuration, whenever each of them is started.
+        """
+        if (begun := self._saved(lambda generation: generation == self._generation)) is not None:
+            self._go_on_with(begun)
+            return begun
+        removed = self._services_work()  # looked at now: once the file is written, they begin
+        self.evaluated_at = time.time()
+        try:
+            evaluation = evaluate_all(ServiceLock(self._run_dir, "server").holder, prepare=self._prepare)
+            self._settle_credentials(evaluation.resolved.config)
+        except ConfigurationRefusedError as error:
+            kept = self._last_good()
+            if kept is None:
+                raise
+            report_kept(error.lines)
+            self._go_on_with(kept)
+            self.refused = (*error.lines, *self.refused)
+            return kept
+        self.pair = evaluation.pair
+        config = evaluation.resolved.config
+        self._write(config)
+        _remark(evaluation)
+        if removed:
+            self._restart_all()
+        return config
+
+    def _go_on_with(self, config: EffectiveConfig) -> None:
+        """Work by a configuration that was evaluated earlier; `refused` gets what has become bad since."""
+        self._prepare(config)
+        self.pair = settle_in_child(pair_request(config))
+        try:
+            self._settle_credentials(config)
+        except ConfigurationRefusedError as error:
+            self.refused = error.lines
+        self._write(config)
+
+    def _settle_credentials(self, config: EffectiveConfig) -> None:
+        """Bring the node's credentials into force. Raises ConfigurationRefusedError, OperatorError."""
+        try:
+            self.credentials.settle(config, self._last_good())
+        except OSError as error:
+            raise _unwritable(error, self.credentials.files.directory) from error
+
+    def log_dir(self) -> str:
+        """Where the log goes when the configuration was refused: the default, for no flag can be trusted."""
+        return self._places.log_dir
+
+    def _prepare(self, config: EffectiveConfig) -> None:
+        """What comes before a kubelet writes or asks anything (config.md 5.1). Raises OperatorError."""
+        watchdog_interval(os.environ, self.supervisor_process)
+        take_lock(config.lock_file)
+        make_layout(config)
+        self.credentials.begin(config)
+
+    def refuse(self, lines: tuple[str, ...]) -> bool:
+        """Show the lines once and end supervisord, for a crash loop would repeat them every second; whether we did.
+
+        Where services work by an earlier configuration they are left alone, and we try again with back-off.
+        """
+        parent = supervisord.Supervisord.of_environment()
+        if parent is None or self._last_good() is not None or self._services_work():
+            return False
+        if "BULKHEAD_STDERR_FD" not in os.environ:  # where there is one, the log has shown them
+            supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
+        try:
+            parent.shut_down()
+        except supervisord.SupervisordError as error:
+            log.error("%s (stop supervisord by hand)", error)
+            return False
+        return True
+
+    def _write(self, config: EffectiveConfig) -> None:
+        try:
+            if config.embedded_containerd:
+                write_containerd_files(config)
+            self._write_config(config)
+            crash_point("bootstrap.configured")
+            write_manifest(self._manifest(config))
+            crash_point("bootstrap.published")
+        except OSError as error:
+            raise _unwritable(error, self._run_dir) from error
+
+    def _write_config(self, config: EffectiveConfig) -> None:
+        self._in_force = config, encode_effective(config, self._generation)
+        write_atomically(self._run_dir / CONFIG_NAME, self._in_force[1])
+
+    def _manifest(self, config: EffectiveConfig) -> Manifest:
+        embedded = config.embedded_containerd is not None
+        return new_manifest(self._run_dir, config_file=str(self._run_dir / CONFIG_NAME), embedded_containerd=embedded)
+
+    def own_files(self) -> tuple[Path, Path]:
+        """config.json and manifest.json."""
+        return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
+
+    def restore_files(self) -> list[str]:
+        """Write those of our files anew that are gone or were changed. Returns their names.
+
+        Raises OSError.
+        """
+        assert self._in_force is not None
+        config, content = self._in_force
+        config_file, _ = self.own_files()
+        restored = []
+        if not config_file.exists() or config_file.read_bytes() != content:
+            write_atomically(config_file, content)
+            restored.append(CONFIG_NAME)
+        manifest = self._manifest(config)
+        try:
+            good = read_manifest(self._run_dir) == manifest
+        except OperatorError:
+            good = False
+        if not good:
+            write_manifest(manifest)
+            restored.append(MANIFEST_FILE)
+        return restored
+
+    def _last_good(self) -> EffectiveConfig | None:
+        """The configuration in force, if it was given under our supervisord or others still work by it."""
+        return self._saved(lambda found: same_supervisord(found, self._generation) or self._orphans_work())
+
+    def _saved(self, holds: Callable[[str], bool]) -> EffectiveConfig | None:
+        """The configuration in config.json, if it is for a generation that `holds`; None without a supervisord."""
+        try:
+            config, generation = load_generation(str(self._run_dir))
+        except (OSError, OperatorError):
+            return None
+        return config if self._generation and holds(generation) else None
+
+    def _services_work(self) -> bool:
+        """Whether a service of our own generation runs, which so had a configuration before."""
+        holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES if service != "bootstrap")
+        return bool(self._generation) and any(holder and holder.supervisord == self._generation for holder in holders)
+
+    def _restart_all(self) -> None:
+        """config.json was removed while bootstrap did not run: the others may work by another configuration."""
+        log.error("%s was removed: all services are restarted", self._run_dir / CONFIG_NAME)
+        if parent := supervisord.Supervisord.of_environment():
+            try:
+                parent.restart()
+            except supervisord.SupervisordError as error:
+                log.error("%s (restart the agent by hand)", error)
+
+    def _orphans_work(self) -> bool:
+        """Whether a service runs that an earlier supervisord started."""
+        holders = (ServiceLock(self._run_dir, service).held_by() for service in SERVICES)
+        return any(holder is not None and is_orphan(holder) for holder in holders)
+
+
+def _unwritable(error: OSError, where: Path) -> OperatorError:
+    where_exactly = str(error.filename or where)
+    return OperatorError(f"cannot be written: {error.strerror}", where=where_exactly, remedy="make room or mend it")
+
+
+def write_containerd_files(config: EffectiveConfig) -> None:
+    """config.toml, the CNI list and the directories they speak of. Raises OSError."""
+    embedded = config.embedded_containerd
+    assert embedded is not None
+    facts = machine.look(embedded)
+    for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
+        Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
+    Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = render_config(embedded, facts, systemd_cgroup=config.cgroup_driver == "systemd")
+    write_atomically(Path(embedded.config_file), text.encode())
+    network = render_network(embedded, facts)
+    write_atomically(Path(embedded.cni_conf_dir) / "10-bulkhead.conflist", network.encode())
+    if not facts.has_iptables:
+        log.warning("iptables is not installed: pods reach this node only, and host ports do not work")
+
+
+def report_kept(lines: tuple[str, ...]) -> None:
+    """Log a refused edit."""
+    for line in lines:
+        log.error("%s", line)
+    log.error("the configuration was refused; the last good one stays in force")
+
+
+def changed_since(path: Path, wall: float) -> bool:
+    """Whether the file was touched since; in doubt (time stamps are some milliseconds behind) yes."""
+    try:
+        return path.stat().st_ctime > wall - 0.05
+    except OSError:
+        return False
+
+
+def _remark(evaluation: Evaluation) -> None:
+    for finding in evaluation.resolved.found:
+        log.log(logging.ERROR if finding.severity == DANGER else logging.WARNING, "%s", finding.line)
+    if evaluation.resolved.without_effect:
+        log.warning("accepted, but without effect yet: %s", ", ".join(evaluation.resolved.without_effect))
+    if evaluation.pair.created:
+        log.info("a self-signed serving certificate was made, valid until %s", evaluation.pair.not_after)

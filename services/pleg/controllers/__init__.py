@@ -1,0 +1,1 @@
+"""What pleg keeps between events: relists, looks, process watches and probes."""

@@ -1,0 +1,1 @@
+"""What sources keeps between events: reads of the API server and of manifests, and the pods they give."""

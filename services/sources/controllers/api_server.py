@@ -1,0 +1,176 @@
+"""The API server as sources meets it: one outage at a time, reported once; when it is over, what pauses asks again.
+
+An outage is what the network says: refused, reset, no answer at the socket. A request that is answered late, with 429
+or with 5xx is not: it fails alone, and no watch is disturbed. Open watches go on through an outage as long as their
+connections do (the kernel breaks dead ones), and resume from their versions.
+
+A store that was restored or emptied shows in its versions: a list from the newest state that is older than what was
+seen before it was asked for is of another history, and everything is listed again. Versions of resources that an API
+server keeps in different stores cannot be compared; there the lists only come too often, or too late as in any client.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from enum import Flag, auto
+
+from bus.interface import Bus
+from services.sources.adapters.clients import Clients
+from services.sources.core.api_objects import is_older
+from shared.clock import Clock
+from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
+
+_log = logging.getLogger(__name__)
+
+OUTAGE = "API server"
+
+
+class AskAgainError(Exception):
+    """What is waited for is to be asked again now."""
+
+
+class Until(Flag):
+    """What ends a wait for the API server early."""
+
+    FAILURE = auto()  # the first request that failed
+    OUTAGE_OVER = auto()  # the API server answered a request after an outage
+    WENT_BACK = auto()  # its store is of another history than what was seen before
+
+
+@dataclass(eq=False)
+class _Waiting:
+    limit: asyncio.Timeout
+    until: Until
+
+
+@dataclass(eq=False)
+class ApiServer:
+    """The clients and what is known of the way to it. `chance` gives random numbers from 0 to below 1."""
+
+    clients: Clients
+    bus: Bus
+    clock: Clock
+    chance: Callable[[], float] = random.random
+    newest: str = field(default="", init=False)  # of the versions seen; "" = none
+    history: int = field(default=0, init=False)  # how often the store went back
+    outages: int = field(default=0, init=False)  # how many there were
+    away: str = field(default="", init=False)  # what is wrong while no request is answered; "" = nothing
+    _away_since: float | None = field(default=None, init=False)
+    _is_outage: bool = field(default=False, init=False)  # the network says that it is away; else it is only silent
+    _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _waiting: set[_Waiting] = field(default_factory=set, init=False)
+    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was asked for -> trouble said
+
+    def answered(self, what: str) -> None:
+        """The API server answered a request for `what`, with success."""
+        self.is_there()
+        if self._refused.pop(what, None) is not None:
+            _log.info("%s: read from the API server again", what)
+            self.bus.trouble(_named(what), None)
+
+    def failed(self, what: str, error: ApiError, *, may_pass: bool = False) -> None:
+        """A request for `what` failed. An outage is one line in the log, however many requests it fails; a refusal one
+        line for each kind of answer to each `what`, and none while it `may_pass` within moments."""
+        if isinstance(error, ApiUnreachableError):
+            self._is_away(error)
+            return
+        if isinstance(error, ApiStatusError) and (error.code >= 500 or error.code == 429):
+            status = "is not ready" if error.code >= 500 else "asks for fewer requests"
+        else:
+            self.is_there()
+            status = "refuses"
+        if may_pass:
+            _log.debug("%s: the API server %s: %s", what, status, error)
+            return
+        kind = f"{what}: the API server {status}"
+        if not self._refused.get(what, "").startswith(kind):
+            self._refused[what] = line = f"{kind}: {error}"
+            _log.warning("%s", line)
+            self.bus.trouble(_named(what), line)
+
+    def _is_away(self, error: ApiUnreachableError) -> None:
+        first, turned = self._away_since is None, error.is_outage and not self._is_outage
+        if not (first or turned):
+            return
+        if first:
+            self._away_since = self.clock.monotonic()
+        self._is_outage = error.is_outage
+        self.outages += error.is_outage
+        status = "not reachable" if error.is_outage else "does not answer"
+        self.away = f"API server {status}: {error}"
+        line = f"{self.away}; pods run on as they are known"
+        _log.warning("%s", line)
+        self.bus.trouble(OUTAGE, line)
+        self._end(Until.FAILURE)
+
+    def no_longer_asked(self, what: str) -> None:
+        """No pod needs `what` any more."""
+        if self._refused.pop(what, None) is not None:
+            self.bus.trouble(_named(what), None)
+
+    def saw(self, version: str) -> None:
+        """A list or a watch brought this version."""
+        if not self.newest or is_older(self.newest, version):
+            self.newest = version
+
+    def compared(self, version: str, newest_before: str) -> int:
+        """A list from the newest state has this version; `newest_before` was the newest seen when it was asked for.
+        Return the number of the history that the list is of."""
+        if is_older(version, newest_before):
+            _log.warning("the API server's store went back from version %s to %s: reading all", newest_before, version)
+            self.newest = version
+            self.history += 1
+            self._end(Until.WENT_BACK)
+        return self.history
+
+    async def pause(self, seconds: float, *, interruptible: bool, spread: float = 0.0) -> bool:
+        """Wait; if `interruptible`, at most until an outage is over, and then a random part of `spread` seconds. Return
+        whether the end of an outage ended it."""
+        back = self._back
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await (back.wait() if interruptible else asyncio.Event().wait())
+        if not (interruptible and back.is_set()):
+            return False
+        await asyncio.sleep(spread * self.chance())
+        return True
+
+    @contextlib.asynccontextmanager
+    async def waiting(self, until: Until) -> AsyncIterator[None]:
+        """Wait in it for something from the API server. Raises AskAgainError when one of `until` happens."""
+        limit = asyncio.timeout(None)
+        waiting = _Waiting(limit, until)
+        try:
+            async with limit:
+                self._waiting.add(waiting)
+                try:
+                    yield
+                finally:
+                    self._waiting.discard(waiting)
+        except TimeoutError:
+            raise AskAgainError from None
+
+    def is_there(self) -> None:
+        """The API server answered a request. Ends an outage."""
+        if self._away_since is None:
+            return
+        _log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
+        was_outage, self._is_outage, self._away_since = self._is_outage, False, None
+        self.away = ""
+        self.bus.trouble(OUTAGE, None)
+        self._back.set()
+        self._back = asyncio.Event()
+        if was_outage:  # what was sent before may never be answered; a server that was only slow answers it now
+            self._end(Until.OUTAGE_OVER)
+
+    def _end(self, what: Until) -> None:
+        for waiting in self._waiting:
+            if what in waiting.until and not waiting.limit.expired():
+                waiting.limit.reschedule(asyncio.get_running_loop().time())
+
+
+def _named(what: str) -> str:
+    return f"API server, {what}"

@@ -1,0 +1,96 @@
+"""Everything sources reads from the API server: what runs, who is answered, in one place for the node in a cluster."""
+
+import asyncio
+
+from bus.interface import Bus, OwnedStream
+from bus.messages.sources import (
+    ChangedObject,
+    FoundObject,
+    FoundServices,
+    GetObject,
+    GetServices,
+    MirrorPod,
+    NodeObject,
+)
+from services.sources.adapters.clients import Clients
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.cluster_pods import ClusterPods
+from services.sources.controllers.desired_set import DesiredSet
+from services.sources.controllers.listed_objects import RuntimeClassReads, ServiceReads
+from services.sources.controllers.live_read import live_read
+from services.sources.controllers.node_watch import NodeWatch
+from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
+from services.sources.controllers.troubles import Troubles
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.kube import paths
+
+
+class Cluster:
+    """The reading side of the API server. `run` it; ask it."""
+
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        clients: Clients,
+        bus: Bus,
+        clock: Clock,
+        desired: DesiredSet,
+        troubles: Troubles,
+        *,
+        node: OwnedStream[NodeObject],
+        mirrors: OwnedStream[MirrorPod],
+        changed: OwnedStream[ChangedObject],
+    ) -> None:
+        self._config, self._clients = config, clients
+        self._api = ApiServer(clients, bus, clock)
+        self._node = NodeWatch(self._api, node, config.node_name)
+        self._services = ServiceReads(self._api)
+        self._runtime_classes = RuntimeClassReads(self._api)
+        self._objects = ReferencedObjects(config, self._api, changed, self._node)
+        tell, whole = self._objects.tell, self._objects.whole
+        self._pods = ClusterPods(config, self._api, desired, mirrors, troubles, tell=tell, whole=whole)
+
+    async def run(self) -> None:
+        """Until cancelled; ends with an error when a part of it does."""
+        try:
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(self._node.run(), name="node")
+                parts.create_task(self._services.listed.run(), name="services")
+                parts.create_task(self._pods.run(self._node.synced), name="cluster-pods")
+        finally:
+            await self._objects.close()
+            await self._runtime_classes.close()
+            await self._clients.close()
+
+    @property
+    def busy_since(self) -> float | None:
+        """CLOCK_MONOTONIC seconds since when a merge of pods has been under way; None while there is nothing to do."""
+        return self._pods.busy_since
+
+    def sweep(self) -> None:
+        """Some seconds have passed."""
+        self._objects.sweep()
+
+    async def get_object(self, request: GetObject) -> FoundObject:
+        """Answer GetObject."""
+        if request.kind in KINDS:
+            return await self._objects.get(request.kind, request.namespace, request.name, fresh=request.fresh)
+        if request.kind == "RuntimeClass":
+            if request.fresh:
+                return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")
+            return await self._runtime_classes.get(request.name)
+        if request.kind == "ServiceAccount":
+            path = paths.service_account(request.namespace, request.name)
+            return await live_read(self._api, self._clients.objects, path, may_lag=True)
+        if request.kind != "Node":
+            return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for anybody")
+        if request.name != self._config.node_name:
+            return FoundObject(object=None, error=f"only node {self._config.node_name} is read, not {request.name!r}")
+        if request.fresh:
+            return await live_read(self._api, self._clients.node, paths.node(request.name))
+        return self._node.found()
+
+    async def get_services(self, request: GetServices) -> FoundServices:
+        """Answer GetServices."""
+        return self._services.found(request)

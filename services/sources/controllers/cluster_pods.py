@@ -1,0 +1,146 @@
+"""The pods that the API server binds to this node: listed once the node was, watched, merged, saved, published."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bus.interface import OwnedStream
+from bus.messages.sources import MirrorPod
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.desired_set import DesiredSet
+from services.sources.controllers.list_watch import ListWatch
+from services.sources.controllers.troubles import Troubles
+from services.sources.core import first_seen
+from services.sources.core.api_pods import ApiPods
+from services.sources.core.desired_pods import MergeChange
+from services.sources.core.reflector import PROMPT_PAUSE, Reflector
+from shared.checkpoint import Checkpoint
+from shared.config.effective import EffectiveConfig
+from shared.crash import crash_point
+from shared.kube import paths
+from shared.model import objects
+from shared.podspec.static_pod import SEEN
+
+_log = logging.getLogger(__name__)
+
+
+class ClusterPods:
+    """The source `api`, and the mirror pods. `tell` hears each change right before it is published, `whole` once that
+    all there is has been told."""
+
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        api: ApiServer,
+        desired: DesiredSet,
+        mirrors: OwnedStream[MirrorPod],
+        troubles: Troubles,
+        *,
+        tell: Callable[[MergeChange], None],
+        whole: Callable[[], None],
+    ) -> None:
+        self._desired, self._mirrors, self._troubles = desired, mirrors, troubles
+        self._tell, self._whole = tell, whole
+        self._pods = ApiPods(config.node_name)
+        self._changed = asyncio.Event()
+        self._list_watch = ListWatch(
+            api=api,
+            client=api.clients.node,
+            what="pods",
+            path=paths.PODS,
+            selector=f"spec.nodeName={config.node_name}",
+            on_list=self._on_list,
+            on_change=self._on_change,
+            reflector=Reflector(longest_pause=PROMPT_PAUSE),
+        )
+        place = Path("sources") / "pods"
+        self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
+        self._recorded: dict[str, str] = {}  # UID -> first seen, as on disk
+        self._saves = True  # the record on disk is not one that only a newer version can read
+        self._clock = api.clock
+        self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
+
+    async def run(self, node_read: asyncio.Event) -> None:
+        """Until cancelled; asks for no pod before the node was read (pods.md 1.5)."""
+        await self._remember()
+        await node_read.wait()
+        listing = asyncio.create_task(self._list_watch.run(), name="pods")
+        merging = asyncio.create_task(self._merge_changes(), name="pods-merge")
+        try:
+            await asyncio.wait({listing, merging}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (listing, merging):
+                if task.done():
+                    task.result()
+        finally:
+            for task in (listing, merging):
+                task.cancel()
+            await asyncio.gather(listing, merging, return_exceptions=True)
+
+    def _on_list(self, items: list[Any]) -> None:
+        self._pods.replace(items)
+        self._changed.set()
+
+    def _on_change(self, kind: str, item: Any) -> None:
+        self._pods.change(kind, item)
+        self._changed.set()
+
+    async def _merge_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self.busy_since = self._clock.monotonic()
+            await self._merge()
+            self.busy_since = None
+
+    async def _merge(self) -> None:
+        """Everything heard so far, at once: what comes while the disk is busy is merged the next time."""
+        for line in self._pods.notices:
+            _log.warning("%s", line)
+        self._pods.notices.clear()
+        self._troubles.say_all("pods", {line: line for line in self._pods.problems}, logged=True)
+        whole, mirrors, pods = self._pods.whole, self._pods.mirrors, self._pods.to_run
+        changes = self._desired.merge("api", pods)
+        await self._save([objects.uid(pod) for pod in pods], whole=whole)
+        crash_point("sources.saved")
+        for key, mirror in mirrors.items():
+            self._mirrors.put(key, mirror, "object added or changed")
+        for key in sorted(set(self._mirrors.keys()) - mirrors.keys()):
+            self._mirrors.delete(key, "object gone")
+        self._desired.publish("api", changes, whole=whole, tell=self._tell)
+        if whole:
+            self._mirrors.mark_complete()
+            self._whole()
+        crash_point("sources.published")
+
+    async def _remember(self) -> None:
+        try:
+            records = await asyncio.to_thread(self._records.load_all)
+        except OSError as error:
+            self._troubles.say("records of pods", f"the record of when pods were first seen cannot be read: {error}")
+            return
+        record = records.get(first_seen.KEY)
+        self._recorded = first_seen.decode(record)
+        self._saves = not first_seen.is_beyond(record)
+        if not self._saves:
+            _log.warning(
+                "the record of when pods were first seen is of a newer version of the agent and stays as it is"
+            )
+        for uid, seen in self._recorded.items():
+            self._desired.pods.remember(uid, seen)
+
+    async def _save(self, uids: list[str], *, whole: bool) -> None:
+        merged = ((uid, self._desired.pods.pod(uid, "api")) for uid in uids)
+        seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
+        if not whole:  # pods that are not understood at the moment keep theirs
+            seen = self._recorded | seen
+        if seen == self._recorded or not self._saves:
+            return
+        line: str | None = None
+        try:
+            await asyncio.to_thread(self._records.save, first_seen.KEY, first_seen.encode(seen))
+            self._recorded = seen
+        except OSError as error:
+            line = f"the record of when pods were first seen cannot be saved: {error}"
+        self._troubles.say("records of pods", line or self._records.trouble)

@@ -1,0 +1,277 @@
+"""Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (volumes.md 20), and
+what is too much to watch.
+
+Each object has at most one read under way and one waiting, whoever asks for it, so the queue is as long as the pods of
+this node name objects, and no longer. What no pod names any more leaves it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from bus.messages.sources import FoundObject
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.live_read import FORBIDDEN_RETRIES, TIMEOUT
+from services.sources.controllers.object_store import Changed, not_registered, single
+from services.sources.core.api_objects import metadata_text
+from services.sources.core.fetched_object import FetchedObject
+from services.sources.core.read_order import ReadOrder
+from shared.kube import paths
+from shared.kube.interface import ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object
+from shared.podspec.references import Reference
+
+_log = logging.getLogger(__name__)
+
+AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
+PATIENCE = 4.0  # seconds an asker waits for its turn and the answer; whoever asks waits five
+ABSENT = 5.0  # seconds for which an absent object is not looked for again where refreshes are spread
+
+Answer = asyncio.Future[FoundObject]
+
+
+@dataclass(eq=False)
+class _Kept:
+    known: FetchedObject = field(default_factory=FetchedObject)
+    waiting: Answer | None = None  # for a read that was not sent yet
+    sent: Answer | None = None  # for the read under way
+    outdated: bool = False  # the read under way may miss what a pod that came since relies on
+    live: bool = False  # the next read is to be answered from the newest state
+    reading: asyncio.Task[None] | None = None
+
+
+@dataclass(frozen=True)
+class Refreshing:
+    """Objects in volumes are read by themselves: at most so many `a_second`, each at most every `period` seconds."""
+
+    a_second: float = 0.0  # 0 = nothing is read before it is requested
+    period: float = 0.0
+
+
+class FetchedObjects:
+    """`time_to_live`: seconds for which an object read will do, looked up at each read; 0 reads every time. `pods`: the
+    UIDs of those that name an object."""
+
+    def __init__(
+        self,
+        api: ApiServer,
+        changed: Changed,
+        time_to_live: Callable[[], float],
+        pods: Callable[[Reference], Iterable[str]],
+        *,
+        is_shown: Callable[[Reference], bool] = lambda _: False,
+        refreshing: Refreshing = Refreshing(),
+    ) -> None:
+        self._api, self._changed, self._time_to_live, self._is_shown = api, changed, time_to_live, is_shown
+        self._pods = pods
+        self._refreshes = refreshing.a_second > 0
+        self._order = ReadOrder(refreshing.a_second, refreshing.period)
+        self._kept: dict[Reference, _Kept] = {}
+        self.on_idle: Callable[[Reference], None] = lambda _: None  # it was read, and no further read of it waits
+        self._held_until = float("-inf")  # the API server asked for fewer requests
+        self._wake = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+
+    def register(self, reference: Reference) -> None:
+        """The pod may rely on something newer than what is kept."""
+        kept = self._kept.setdefault(reference, _Kept())
+        kept.known.invalidate()
+        kept.outdated = kept.sent is not None
+        self._order.refresh(reference, wanted=self._is_shown(reference))
+        self._turn()
+
+    def unregister(self, *references: Reference) -> None:
+        """Forget the objects, and whatever waits for them."""
+        for reference in references:
+            self._forget(reference)
+
+    def _forget(self, reference: Reference) -> None:
+        self._order.forget(reference)
+        kept = self._kept.pop(reference, None)
+        if kept is None:
+            return
+        if kept.reading is not None:
+            kept.reading.cancel()
+        for answer in (kept.waiting, kept.sent):
+            if answer is not None and not answer.done():
+                answer.set_result(not_registered(reference))
+
+    async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
+        """The kept object while it will do, else a new read. Where refreshes are spread a failed read is answered with
+        the object that is kept, as a watch would; else with the error."""
+        kept = self._kept[reference]
+        if not fresh and self._will_do(reference, kept.known):
+            return _found(kept.known)
+        kept.live = kept.live or fresh
+        if kept.sent is not None and not (kept.outdated or fresh):
+            answer = kept.sent
+        else:
+            answer = kept.waiting = kept.waiting or asyncio.get_running_loop().create_future()
+            self._order.need(reference, self._pods(reference))
+            self._turn()
+        if not self._api.away:
+            await asyncio.wait([answer], timeout=PATIENCE)
+        if answer.done():
+            found = answer.result()
+        else:
+            why = f"failed to sync {reference.kind.lower()} cache: timed out waiting for the condition"
+            found = FoundObject(object=None, error=self._api.away or why)
+        if self._refreshes and found.object is None and not found.not_found and kept.known.object is not None:
+            return _found(kept.known)
+        return found
+
+    def is_immutable(self, reference: Reference) -> bool:
+        """It was read, and can never change."""
+        return reference in self._kept and self._kept[reference].known.immutable
+
+    def is_being_read(self, reference: Reference) -> bool:
+        """A read of it waits for its turn or for its answer."""
+        kept = self._kept[reference]
+        return kept.waiting is not None or kept.sent is not None
+
+    def known(self, reference: Reference) -> Object | None:
+        """The object that a request would be answered with at once, if there is one."""
+        known = self._kept[reference].known
+        return known.object if self._will_do(reference, known) else None
+
+    @property
+    def waiting(self) -> int:
+        """How many reads are under way or wait for their turn."""
+        return len(self._order)
+
+    def tells_by_itself(self, reference: Reference) -> bool:
+        """Nothing is read for the sake of the first version."""
+        return False
+
+    def sweep(self) -> None:
+        """Nothing is to be done."""
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._pump is not None:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
+        for reference in list(self._kept):
+            self.unregister(reference)
+
+    def _will_do(self, reference: Reference, known: FetchedObject) -> bool:
+        ttl = self._time_to_live()
+        if self._refreshes and known.object is None:
+            ttl = ABSENT
+        elif self._refreshes:
+            by_itself = known.immutable or self._order.is_refreshed(reference)
+            ttl = float("inf") if by_itself else self._order.period(ttl)
+        return known.will_do(self._api.clock.monotonic(), ttl)
+
+    def _turn(self) -> None:
+        self._wake.set()
+        if self._pump is None or self._pump.done():
+            self._pump = asyncio.create_task(self._run(), name="reads of objects")
+
+    async def _run(self) -> None:
+        """Begin reads, in order, while there is room for them."""
+        room = asyncio.Semaphore(AT_ONCE)
+        while True:
+            await room.acquire()
+            reference = await self._next()
+            kept = self._kept[reference]
+            kept.sent, kept.waiting, kept.outdated = kept.waiting or _unasked(), None, False
+            kept.reading = asyncio.create_task(self._read(reference, kept), name=f"read {single(reference)}")
+            kept.reading.add_done_callback(lambda _: room.release())
+
+    async def _next(self) -> Reference:
+        while True:
+            self._wake.clear()
+            now, ttl = self._api.clock.monotonic(), self._time_to_live()
+            if self._api.away:
+                await self._api.pause(PATIENCE, interruptible=True)
+                continue
+            if now >= self._held_until and (reference := self._order.take(now, ttl)) is not None:
+                return reference
+            due = self._order.next_at(ttl)
+            wait = None if due is None else max(due, self._held_until) - now
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _read(self, reference: Reference, kept: _Kept) -> None:
+        answer = kept.sent
+        assert answer is not None
+        found: FoundObject | None = None
+        try:
+            found = await self._ask(reference, kept)
+        except Exception as error:
+            _log.exception("%s: its read failed", single(reference))
+            found = FoundObject(object=None, error=f"{type(error).__name__}")
+        finally:
+            kept.sent = kept.reading = None
+            if self._kept.get(reference) is kept:  # else forgotten, and perhaps registered anew
+                self._order.done(reference)
+                if found is None:  # put off
+                    kept.waiting = _joined(kept.waiting, answer)
+                    self._order.need(reference, self._pods(reference))
+                else:
+                    if not answer.done():
+                        answer.set_result(found)
+                    if kept.waiting is None:
+                        self.on_idle(reference)
+            self._wake.set()
+
+    async def _ask(self, reference: Reference, kept: _Kept) -> FoundObject | None:
+        """Read it and take what came; None = the API server put it off."""
+        path = f"{paths.referenced(reference.kind, reference.namespace)}/{reference.name}"
+        # An API server may answer version 0 from its memory, which is all a periodic look needs.
+        cached = kept.known.object is not None and (self._refreshes or self._time_to_live() > 0)
+        query = {"resourceVersion": "0"} if cached and not kept.live else None
+        kept.live = False
+        retries = iter(FORBIDDEN_RETRIES)
+        while True:
+            try:
+                obj = await self._api.clients.objects.get(path, query, timeout=TIMEOUT)
+            except ApiUnreachableError as error:
+                self._api.failed(path, error)
+                return FoundObject(object=None, error=str(error))
+            except ApiStatusError as error:
+                if error.not_found:
+                    self._take(reference, kept, None, str(error))
+                elif error.code == 429:
+                    self._held_until = self._api.clock.monotonic() + (error.retry_after or 1.0)
+                    return None
+                elif error.forbidden and (delay := next(retries, None)) is not None:
+                    await asyncio.sleep(delay)
+                    continue
+                return FoundObject(object=None, not_found=error.not_found, error=str(error))
+            self._api.is_there()
+            self._take(reference, kept, obj, "")
+            return FoundObject(object=obj) if kept.outdated else _found(kept.known)
+
+    def _take(self, reference: Reference, kept: _Kept, obj: Object | None, absent: str) -> None:
+        now, known = self._api.clock.monotonic(), kept.known
+        if kept.outdated:
+            return
+        if obj is None:
+            known.missed(absent, now)
+        else:
+            known.fetched(obj, now)
+        if reference in self._kept:
+            self._order.refresh(reference, wanted=self._is_shown(reference) and not known.immutable)
+            self._changed(reference, metadata_text(known.object, "resourceVersion"))
+
+
+def _unasked() -> Answer:
+    return asyncio.get_running_loop().create_future()
+
+
+def _joined(waiting: Answer | None, put_off: Answer) -> Answer:
+    """One answer for those who wait for the next read and for one that was put off."""
+    if waiting is None:
+        return put_off
+    waiting.add_done_callback(lambda done: None if put_off.done() else put_off.set_result(done.result()))
+    return waiting
+
+
+def _found(known: FetchedObject) -> FoundObject:
+    return FoundObject(object=known.object, not_found=known.object is None, error=known.not_found)

@@ -1,0 +1,167 @@
+"""Runs one list and watch against the API server: does what the reflector says, hands on what comes, never gives up."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.sources.controllers.api_server import ApiServer, AskAgainError, Until
+from services.sources.core.api_objects import metadata_text, read_list
+from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
+WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again: what fails all the same backs off meanwhile
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
+
+
+@dataclass(eq=False)
+class ListWatch:
+    """One collection, kept in step. `on_list` gets every item of a complete list, `on_change` a kind of change and its
+    object; both take whatever was sent, decide whether it makes sense, and do not raise."""
+
+    api: ApiServer
+    client: ApiClient
+    what: str  # for people, such as `pods`
+    path: str
+    selector: str  # fieldSelector, "" = everything
+    on_list: Callable[[list[Any]], None]
+    on_change: Callable[[str, Any], None]
+    reflector: Reflector = field(default_factory=Reflector)
+    on_failure: Callable[[], None] = lambda: None  # the list could not be read
+    probes: bool = False  # asks again once any request failed, to see the API server's return; compares its store then
+    selector_needed: bool = True  # False = only a saving: done without where an older API server does not know it
+    synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)  # listed at least once
+    _forbidden: int = field(default=0, init=False)  # in a row
+    _history: int = field(default=0, init=False)  # of the API server's store, that our version is of
+    _woken_at: float = field(default=float("-inf"), init=False)  # from a pause, by the end of an outage
+    _outages: int = field(default=0, init=False)  # before our last list
+    _listed_at: float = field(default=float("-inf"), init=False)  # of the list by which the store was compared
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            if self._is_unproven:
+                # Where some requests are answered and others refused, each answer ends an outage and each refusal
+                # begins one.
+                pause = PROMPT_PAUSE * (1 + self.api.chance()) / 2
+                await asyncio.sleep(max(0.0, self._listed_at + pause - self.api.clock.monotonic()))
+            if self._history != self.api.history or self._is_unproven:
+                self._history = self.api.history
+                self.reflector.went_back()
+            try:
+                match self.reflector.next_step(self.api.chance()):
+                    case ListAll():
+                        await self._list()
+                    case WatchFrom(version, timeout):
+                        await self._watch(version, timeout)
+                    case Pause(seconds, interruptible):
+                        await self._pause(seconds, interruptible=interruptible)
+            except AskAgainError:
+                await asyncio.sleep(self._spread * self.api.chance())
+
+    async def _pause(self, seconds: float, *, interruptible: bool) -> None:
+        now = self.api.clock.monotonic()
+        interruptible = interruptible and now - self._woken_at >= WOKEN_AGAIN
+        if await self.api.pause(seconds, interruptible=interruptible, spread=self._spread):
+            self._woken_at = now
+            self.reflector.woken()
+
+    @property
+    def _is_unproven(self) -> bool:
+        """There was an outage since the list by which the API server's store is compared."""
+        return self.probes and self._outages != self.api.outages
+
+    @property
+    def _spread(self) -> float:
+        return 0.0 if self.probes else SPREAD
+
+    async def _list(self) -> None:
+        query = {"fieldSelector": self.selector} if self.selector else {}
+        newest, history, outages = self.api.newest, self.api.history, self.api.outages
+        try:
+            async with self.api.waiting(Until.OUTAGE_OVER):
+                answer = await self.client.get(self.path, query, timeout=self.reflector.patience)
+        except ApiError as error:
+            unknown = isinstance(error, ApiStatusError) and error.code == 400
+            if unknown and self.selector and not self.selector_needed:
+                _log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
+                self.selector = ""
+                return
+            self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
+            self._say(error)
+            self.on_failure()
+            return
+        found = read_list(answer)
+        if found is None:
+            self.reflector.list_failed(None, now=self.api.clock.monotonic(), chance=self.api.chance())
+            self.api.failed(self.what, ApiError("what it sent is no list"))
+            self.on_failure()
+            return
+        items, version = found
+        self.reflector.listed(version)
+        self._history = history
+        if self.probes:
+            self._outages, self._listed_at = outages, self.api.clock.monotonic()
+            self._history = self.api.compared(version, newest)
+        self.api.saw(version)
+        self.on_list(items)
+        self.synced.set()
+        self._answered()
+
+    async def _watch(self, version: str, timeout: float) -> None:
+        query = {"resourceVersion": version, "allowWatchBookmarks": "true"}
+        if self.selector:
+            query["fieldSelector"] = self.selector
+        began, events = self.api.clock.monotonic(), 0
+        opened = False
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                watch = self.client.watch(self.path, query, timeout=timeout, patience=self.reflector.patience)
+                async with self.api.waiting(Until.OUTAGE_OVER | Until.WENT_BACK):
+                    stream = await stack.enter_async_context(watch)
+                opened = True
+                self.reflector.watch_opened()
+                self._answered()
+                if self._is_unproven:
+                    return
+                until = Until.WENT_BACK | Until.FAILURE if self.probes else Until.WENT_BACK
+                async with self.api.waiting(until):
+                    async for event in stream:
+                        events += 1
+                        self._take(event)
+                        if not self.reflector.version:
+                            return
+        except ApiError as error:
+            now = self.api.clock.monotonic()
+            self.reflector.watch_failed(error, now=now, chance=self.api.chance(), opened=opened)
+            if opened or (
+                isinstance(error, ApiStatusError) and error.gone
+            ):  # it will be resumed, or listed; that may well succeed
+                _log.debug("%s: the watch ended: %s", self.what, error)
+            else:
+                self._say(error)
+            return
+        now = self.api.clock.monotonic()
+        self.reflector.watch_ended(lasted=now - began, events=events, now=now, chance=self.api.chance())
+
+    def _answered(self) -> None:
+        self._forbidden = 0
+        self.api.answered(self.what)
+
+    def _say(self, error: ApiError) -> None:
+        forbidden = isinstance(error, ApiStatusError) and error.forbidden
+        self._forbidden = self._forbidden + 1 if forbidden else 0
+        self.api.failed(self.what, error, may_pass=0 < self._forbidden <= LAG)
+
+    def _take(self, event: WatchEvent) -> None:
+        if event.type in CHANGES:
+            self.on_change(event.type, event.object)
+        elif event.type != "BOOKMARK":
+            _log.debug("%s: a watch event of type %s is not understood", self.what, event.type)
+        self.reflector.saw(metadata_text(event.object, "resourceVersion"))
+        self.api.saw(self.reflector.version)

@@ -1,0 +1,46 @@
+"""One GET from the API server as an answer to another service."""
+
+import asyncio
+from collections.abc import Mapping
+
+from bus.messages.sources import FoundObject
+from services.sources.controllers.api_server import ApiServer
+from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
+
+TIMEOUT = 4.0  # seconds from sending the request; whoever asks waits five
+WAIT = 5.0  # seconds in all, also for the rate limit: a read that no asker waits for any more leaves its queue
+# Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
+FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)
+
+
+async def live_read(
+    api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None = None, *, may_lag: bool = False
+) -> FoundObject:
+    """The object, or why there is none, in the API server's words. `may_lag`: a 403 may pass within moments. An outage
+    that is noticed here is one for every watch, and so is its end."""
+    try:
+        async with asyncio.timeout(WAIT):
+            return await _read(api, client, path, query, may_lag=may_lag)
+    except TimeoutError:
+        return FoundObject(
+            object=None, error=f"{path}: more is asked of the API server than its rate limit lets through"
+        )
+
+
+async def _read(
+    api: ApiServer, client: ApiClient, path: str, query: Mapping[str, str] | None, *, may_lag: bool
+) -> FoundObject:
+    retries = iter(FORBIDDEN_RETRIES if may_lag else ())
+    while True:
+        try:
+            found = await client.get(path, query, timeout=TIMEOUT)
+            api.is_there()
+            return FoundObject(object=found)
+        except ApiStatusError as error:
+            delay = next(retries, None) if error.forbidden else error.retry_after
+            if delay is None or delay >= WAIT:
+                return FoundObject(object=None, not_found=error.not_found, error=str(error))
+            await asyncio.sleep(delay)
+        except ApiUnreachableError as error:
+            api.failed(path, error)
+            return FoundObject(object=None, error=str(error))

@@ -1,0 +1,128 @@
+"""Secrets and ConfigMaps that pods of this node name: who may read them, by which strategy, and which changed."""
+
+import asyncio
+from itertools import islice
+
+from bus.interface import OwnedStream
+from bus.messages.sources import ChangedObject, FoundObject
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.bounded_objects import BoundedObjects
+from services.sources.controllers.fetched_objects import FetchedObjects, Refreshing
+from services.sources.controllers.node_watch import NodeWatch
+from services.sources.controllers.object_store import ObjectStore, not_registered
+from services.sources.controllers.watched_objects import WatchedObjects
+from services.sources.core.desired_pods import MergeChange, Removed, Wanted
+from services.sources.core.fetched_object import time_to_live
+from services.sources.core.reference_counts import ReferenceCounts
+from shared.config.effective import EffectiveConfig
+from shared.podspec.references import MOST_REFERENCES, Reference, referenced_objects
+
+KINDS = ("Secret", "ConfigMap")
+# What is not watched, but shown in volumes, is read again each period, or more rarely where the Node's annotation says
+# so or where there is so much of it that it would take more than this share of the rate limit: 1 400 objects at 50
+# requests a second are each read again within 56 s.
+REFRESH_PERIOD = 30.0  # seconds
+REFRESH_SHARE = 0.5
+FIRST_VERSIONS = 10.0  # seconds: what has no version then will not be waited for any longer
+
+
+class ReferencedObjects:
+    """The owner's side of `objects.changed`: versions only, never a value."""
+
+    def __init__(
+        self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject], node: NodeWatch
+    ) -> None:
+        self._stream = stream
+        self._counts = ReferenceCounts()
+        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were told
+        self._overdue: asyncio.TimerHandle | None = None
+        self._store: ObjectStore
+        match config.change_detection_strategy:
+            case "Get":
+                self._store = FetchedObjects(api, self._changed, lambda: 0.0, self._counts.pods)
+            case "Cache":
+                self._store = FetchedObjects(api, self._changed, lambda: time_to_live(node.node), self._counts.pods)
+            case _:
+                idle_after, is_shown = max(60.0, 5 * config.sync_frequency), self._counts.is_shown
+                watched = WatchedObjects(api, self._changed, self._settled, idle_after=idle_after, is_shown=is_shown)
+                fetched = FetchedObjects(
+                    api,
+                    self._changed,
+                    lambda: time_to_live(node.node),
+                    self._counts.pods,
+                    is_shown=is_shown,
+                    refreshing=Refreshing(REFRESH_SHARE * effective_qps(config.kube_api_qps), REFRESH_PERIOD),
+                )
+                self._store = BoundedObjects(watched, fetched)
+
+    def tell(self, change: MergeChange) -> None:
+        """A pod from the API is about to be published, or taken away."""
+        match change:
+            case Wanted(desired):
+                # A pod that names more is rejected, unless what is too much came with debug containers.
+                references = dict(islice(referenced_objects(desired.pod).items(), MOST_REFERENCES))
+                new, unneeded = self._counts.register(desired.uid, references)
+                for reference in new:
+                    self._store.register(reference)
+            case Removed(uid):
+                unneeded = self._counts.unregister(uid)
+            case _:
+                return
+        self._store.unregister(*unneeded)
+        for reference in unneeded:
+            self._stream.delete(reference.key, "no pod names it")
+            self._settled(reference)
+
+    def whole(self) -> None:
+        """Every pod there is has been told. The stream is complete once each object that is being watched then has a
+        version or failed to be read: to followers of an earlier life what is absent is gone."""
+        if self._awaited is not None:
+            return
+        known = set(self._stream.keys())
+        self._awaited = {
+            reference
+            for reference in self._counts.references
+            if reference.key not in known and self._store.tells_by_itself(reference)
+        }
+        if self._awaited:
+            self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS, self._complete)
+        else:
+            self._complete()
+
+    async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
+        """The object, or why there is none, in the kubelet's words."""
+        reference = Reference(kind, namespace, name)
+        if reference not in self._counts:
+            return not_registered(reference)
+        return await self._store.get(reference, fresh=fresh)
+
+    def sweep(self) -> None:
+        """Some seconds have passed."""
+        self._store.sweep()
+
+    async def close(self) -> None:
+        """Stop every watch."""
+        if self._overdue is not None:
+            self._overdue.cancel()
+        await self._store.close()
+
+    def _changed(self, reference: Reference, version: str) -> None:
+        self._stream.put(reference.key, ChangedObject(resource_version=version), "read from the API server")
+        self._settled(reference)
+
+    def _settled(self, reference: Reference) -> None:
+        """Nothing more is to be awaited of it before the stream is complete."""
+        if self._awaited and reference in self._awaited:
+            self._awaited.discard(reference)
+            if not self._awaited:
+                self._complete()
+
+    def _complete(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+        self._stream.mark_complete()
+
+
+def effective_qps(qps: float) -> float:
+    """Requests a second that the client lets through; without a limit as many as by default."""
+    return 50.0 if qps < 0 else qps or 5.0

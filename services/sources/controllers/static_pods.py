@@ -1,0 +1,152 @@
+"""The pods of the static pod path: look, merge, save, publish. Works without anybody else."""
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+
+from bus.event_recorder import EventRecorder
+from services.sources.adapters.manifest_files import ManifestFiles
+from services.sources.adapters.manifest_watch import ManifestWatch
+from services.sources.controllers.desired_set import DesiredSet, failed_validation
+from services.sources.controllers.troubles import Troubles
+from services.sources.core.file_source import FileSource, Problem
+from services.sources.core.manifest_records import decode, encode, is_newer
+from shared.checkpoint import Checkpoint
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.crash import crash_point
+from shared.model import objects
+from shared.model.objects import Object
+from shared.podspec.static_pod import SEEN, InvalidPod, static_pod
+
+_log = logging.getLogger(__name__)
+
+
+class StaticPods:
+    """The source `file`."""
+
+    def __init__(
+        self, config: EffectiveConfig, clock: Clock, desired: DesiredSet, events: EventRecorder, troubles: Troubles
+    ) -> None:
+        self._config, self._clock, self._desired = config, clock, desired
+        self._events, self._troubles = events, troubles
+        path = config.static_pod_path
+        self._source = FileSource(self._make_pod)
+        self._changed = asyncio.Event()
+        self._files, self._watch = ManifestFiles(path), ManifestWatch(path, self._changed.set)
+        place = Path("sources") / "manifests"
+        self._records = Checkpoint(Path(config.root_dir) / place, Path(config.run_dir) / place)
+        self._recorded: dict[str, Object] = {}  # by path, as on disk
+        self._next_full_look = 0.0
+        self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
+
+    async def run(self) -> None:
+        """Publish what the static pod path says, now and whenever it changes."""
+        await self._remember()
+        watching = asyncio.create_task(self._watch.run(), name="manifest-watch")
+        try:
+            while True:
+                self.busy_since = self._clock.monotonic()
+                await self._look()
+                self.busy_since = None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, self._next_full_look - self._clock.monotonic())):
+                        await self._changed.wait()
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            self._watch.close()
+
+    def _make_pod(self, document: object, path: str) -> Object:
+        try:
+            return static_pod(document, node_name=self._config.node_name, source="file", origin=path)
+        except InvalidPod:
+            raise
+        except Exception as error:  # a manifest nobody thought of must not take the other pods down
+            _log.exception("%s: the manifest could not be judged", path)
+            raise InvalidPod(f"invalid pod: it could not be judged: {error!r}") from error
+
+    async def _remember(self) -> None:
+        try:
+            records = await asyncio.to_thread(self._records.load_all)
+        except OSError as error:
+            self._troubles.say("records", f"the records of the manifests cannot be read: {error}")
+            return
+        newer = []
+        for path, record in sorted(records.items()):
+            decoded = decode(record, path, node_name=self._config.node_name)
+            if decoded is None:
+                if is_newer(record):
+                    newer.append(path)
+                else:
+                    await self._drop_record(path)
+                continue
+            pod, origin = decoded
+            self._source.remember(path, pod, origin)
+            self._desired.pods.remember(objects.uid(pod), objects.annotations(pod).get(SEEN, ""))
+            self._recorded[path] = pod
+        if newer:
+            what = "of a newer version of the agent and not used"
+            _log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
+
+    async def _look(self) -> None:
+        """One look: everything heard before it is answered by it, everything after it wakes the loop again."""
+        self._changed.clear()
+        now = self._clock.monotonic()
+        full = now >= self._next_full_look
+        if full:
+            self._next_full_look = now + self._config.file_check_frequency
+        self._troubles.say("inotify", self._watch.arm())
+        try:
+            files = await asyncio.to_thread(self._files.look)
+            if self._source.lacks(files):
+                # A file renamed while the directory was listed may be missing under both names: it is there now.
+                files = await asyncio.to_thread(self._files.look)
+        except OSError as error:
+            path = self._config.static_pod_path
+            line = f"{path}: cannot be listed: {error.strerror}; the pods known from it stay"
+            self._troubles.say("staticPodPath", line)
+            return
+        self._troubles.say("staticPodPath", None)
+        listing = self._source.look(files, full=full)
+        changes = self._desired.merge("file", listing.pods.values())
+        merged = self._desired.pods.pod
+        await self._save({path: merged(objects.uid(pod), "file") for path, pod in listing.pods.items()})
+        crash_point("sources.saved")
+        self._desired.publish("file", changes, whole=True)
+        crash_point("sources.published")
+        for path in self._recorded.keys() - files.keys():
+            await self._drop_record(path)
+        self._report(listing.problems, listing.fresh)
+
+    async def _save(self, pods: dict[str, Object | None]) -> None:
+        """Records of the files whose pod is new or changed. A full disk must not keep a pod from running: it is said,
+        and tried again at the next look."""
+        line: str | None = None
+        for path, pod in pods.items():
+            if pod is None or self._recorded.get(path) == pod:
+                continue
+            try:
+                await asyncio.to_thread(self._records.save, path, encode(pod, self._source.origin(path)))
+                self._recorded[path] = pod
+            except OSError as error:
+                line = f"the record of {path} cannot be saved: {error}"
+        self._troubles.say("records", line or self._records.trouble)
+
+    async def _drop_record(self, path: str) -> None:
+        try:
+            await asyncio.to_thread(self._records.delete, path)
+            self._recorded.pop(path, None)
+        except OSError as error:
+            _log.warning("the record of %s cannot be removed: %s", path, error)
+
+    def _report(self, problems: tuple[Problem, ...], fresh: tuple[Problem, ...]) -> None:
+        for problem in fresh:
+            standing = f"; {objects.full_name(problem.pod)} keeps running as it was" if problem.pod else ""
+            line = f"{problem.path}: {problem.reason}{standing}"
+            _log.error("%s", line)
+            self._events.record(failed_validation(line, problem.pod))
+        current = {problem.path: f"{problem.path}: {problem.reason}" for problem in problems}
+        self._troubles.say_all("manifest", current, logged=True)

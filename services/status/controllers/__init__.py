@@ -1,0 +1,1 @@
+"""What status keeps between events: node, lease, pods, events and reviews."""

@@ -1,0 +1,143 @@
+"""The node's Lease, renewed whatever else happens: its own task, on the client without a rate limit (node.md 2)."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+
+from bus.interface import Change, Deleted, Put
+from bus.messages.sources import NodeObject
+from bus.messages.streams import NODE_OBJECT
+from services.frame.launch import Context
+from services.status.adapters.clients import Clients
+from services.status.core.lease import JITTER, has_owner, new_lease, renew_interval, renewed
+from shared.kube import paths
+from shared.kube.interface import ApiError, ApiStatusError
+from shared.model import objects
+from shared.model.objects import Object
+from shared.timestamps import rfc3339_micro
+
+_log = logging.getLogger(__name__)
+
+ATTEMPTS = 5  # of one renewal, without a pause
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 7.0  # seconds between tries to find or create the Lease
+SHORTEST_PAUSE = 1.0  # seconds between two renewals
+TROUBLE = "lease"
+
+
+class Lease:
+    """Renews the Lease every quarter of its duration. `chance`: a number of [0, 1) for the jitter."""
+
+    def __init__(self, context: Context, clients: Clients, *, chance: Callable[[], float] = random.random) -> None:
+        self._bus, self._clock = context.bus, context.clock
+        self._client, self._chance = clients.heartbeat, chance
+        self._name, self._duration = context.config.node_name, context.config.node_lease_duration
+        self._cached: Object | None = None  # as the API server last returned it
+        self._owner_uid = ""  # the Node's uid, as soon as it is known
+        self._owner_known = asyncio.Event()
+        self._trouble = ""
+        self._bus.follow(NODE_OBJECT, self._on_node)
+
+    def owned_by(self, uid: str) -> None:
+        """The Node has this uid now: the Lease gets it at once."""
+        if uid and uid != self._owner_uid:
+            self._owner_uid = uid
+            self._owner_known.set()
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        interval = renew_interval(self._duration)
+        while True:
+            self._owner_known.clear()
+            began = self._clock.monotonic()
+            await self._renew()
+            # From one beginning to the next: a server that takes its time must not make the Lease old.
+            due = began + interval * (1 + JITTER * self._chance())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(due - self._clock.monotonic(), SHORTEST_PAUSE)):
+                    await self._owner_known.wait()
+
+    def _on_node(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Put(_, value):
+                self.owned_by(objects.uid(value.node))
+            case Deleted():
+                self._owner_uid = ""
+
+    async def _renew(self) -> None:
+        if self._cached is not None and await self._updated(self._cached):
+            return
+        found = await self._ensured()
+        if found is not None:
+            await self._updated(found)
+
+    async def _updated(self, lease: Object) -> bool:
+        """Write this moment into the Lease; False when it did not work out in five tries."""
+        for attempt in range(ATTEMPTS):
+            owner = self._owner_uid or ("" if has_owner(lease) else await self._looked_up_owner())
+            try:
+                now = rfc3339_micro(self._clock.wall())
+                body = renewed(lease, self._name, self._duration, now, owner)
+                self._renewed(await self._client.update(paths.lease(self._name), body))
+                return True
+            except ApiError as error:
+                self._failed(error)
+                if attempt:
+                    await self._client.drop_connections()
+                if isinstance(error, ApiStatusError) and (error.conflict or error.not_found):
+                    found = await self._ensured()
+                    if found is None:
+                        return True
+                    lease = found
+        return False
+
+    async def _ensured(self) -> Object | None:
+        """The Lease as it is, to be renewed; None when there is nothing more to do in this turn: it was created, or
+        cannot be as long as there is no Node that owns it. Tries until the API server answers."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await self._client.get(paths.lease(self._name))
+            except ApiError as error:
+                failure = error
+            if isinstance(failure, ApiStatusError) and failure.not_found:
+                try:
+                    await self._create()
+                    return None
+                except ApiError as error:
+                    failure = error
+            self._failed(failure)
+            if pause > FIRST_PAUSE:
+                await self._client.drop_connections()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _create(self) -> None:
+        self._cached = None
+        owner = await self._looked_up_owner()
+        if owner:
+            now = rfc3339_micro(self._clock.wall())
+            lease = new_lease(self._name, self._duration, now, owner)
+            self._renewed(await self._client.create(paths.LEASES, lease))
+
+    async def _looked_up_owner(self) -> str:
+        """The Node's uid as the API server knows it; "" when there is no Node, or no answer."""
+        try:
+            return objects.uid(await self._client.get(paths.node(self._name)))
+        except ApiError:
+            return ""
+
+    def _renewed(self, lease: Object) -> None:
+        self._cached = lease
+        if self._trouble:
+            _log.info("the lease is renewed again")
+            self._trouble = ""
+            self._bus.trouble(TROUBLE, None)
+
+    def _failed(self, error: ApiError) -> None:
+        line = f"the lease cannot be renewed: {error}"
+        if line != self._trouble:
+            _log.warning("%s", line)
+            self._trouble = line
+            self._bus.trouble(TROUBLE, line)

@@ -1,0 +1,264 @@
+"""Our Node in the API server: registered, and its status written whenever it changed or is due (node.md 1.1-1.5)."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from importlib.metadata import version as version_of
+
+from bus.interface import Change, Deleted, Put
+from bus.messages.sources import NodeObject
+from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES
+from services.frame.launch import Context
+from services.status.adapters.agent_record import AgentRecord
+from services.status.adapters.clients import Clients
+from services.status.adapters.host import Host
+from services.status.controllers.node_conditions import NODE, NodeConditionEvaluator
+from services.status.controllers.node_events import NodeEvents
+from services.status.controllers.node_registration import register
+from services.status.core.initial_node import reconciled
+from services.status.core.node_capacity import given_allocatable
+from services.status.core.node_conditions import Condition
+from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
+from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
+from services.status.core.node_status import part, with_status
+from services.status.core.report import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
+from shared.config.effective import EffectiveConfig
+from shared.config.gates import declared_features
+from shared.kube import paths
+from shared.kube.interface import ApiError, ApiStatusError
+from shared.model import objects
+from shared.model.objects import Object
+from shared.timestamps import rfc3339
+
+_log = logging.getLogger(__name__)
+
+FACTS_PATIENCE = 5.0  # seconds: what has not been heard by then is left out of the first word
+NETWORK_PATIENCE = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
+RETRY = 5.0  # seconds after a sync of which no try worked, if a period is longer
+TROUBLE = "node status"
+
+
+class Node:
+    """Writes our Node. `on_uid` hears which uid the Node has; `chance` gives numbers of [0, 1)."""
+
+    def __init__(
+        self,
+        context: Context,
+        clients: Clients,
+        judgement: NodeConditionEvaluator,
+        agent: AgentRecord,
+        events: NodeEvents,
+        host: Host,
+        *,
+        on_uid: Callable[[str], None],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._config, self._bus, self._clock = context.config, context.bus, context.clock
+        self._client, self._judgement, self._events, self._host = clients.heartbeat, judgement, events, host
+        self._agent, self._on_uid, self._chance = agent, on_uid, chance
+        self._identity = _identity(self._config)
+        self._object = self._bus.follow(NODE_OBJECT, self._on_object)
+        self._resources = self._bus.follow(NODE_RESOURCES, lambda _: self._now())
+        self._observed = self._bus.follow(NODE_OBSERVED, lambda _: self._heard.set())
+        self._images = self._bus.follow(NODE_IMAGES)
+        judgement.on_change(self._now)
+        self._machine = MachineFacts()
+        self._network: HostNetwork | None = None
+        self._devices: frozenset[str] = frozenset()
+        self._looking: asyncio.Task[HostNetwork] | None = None
+        self._schedule = ReportSchedule(self._config.node_status_report_frequency)
+        self._uid = ""
+        self._reconciled = False  # the Node of this uid was set right once in this life
+        self._returned: Object | None = None  # by our last write, until the stream is as far
+        self._residue: Object = {}  # what the API server did not take of our last write
+        self._prompt = 0  # syncs in a row that did not wait for their period
+        self._urgent, self._heard = asyncio.Event(), asyncio.Event()
+        self._trouble: str | None = None
+        self._problems: tuple[str, ...] = ()
+
+    async def run(self) -> None:
+        """Register and report, until cancelled."""
+        try:
+            self._machine = await self._host.machine()
+            await self._events.started()
+            await self._first_facts()
+            while True:
+                self._urgent.clear()
+                worked = await self._sync()
+                await self._pause(worked)
+        finally:
+            if self._looking is not None:
+                self._looking.cancel()
+
+    def _on_object(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Put(_, value) if objects.uid(value.node) != self._uid:
+                self._now()
+            case Deleted():
+                self._returned = None
+                self._now()
+
+    def _now(self) -> None:
+        self._urgent.set()
+        self._heard.set()
+
+    async def _first_facts(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FACTS_PATIENCE):
+                while not (self._resources.state and self._observed.state and self._judgement.conditions):
+                    self._heard.clear()
+                    await self._heard.wait()
+
+    async def _pause(self, worked: bool) -> None:
+        period = self._config.node_status_update_frequency * (1 + SYNC_JITTER * self._chance())
+        if self._prompt >= PROMPT_WRITES:  # something flaps: let it have its period
+            self._prompt = 0
+            await asyncio.sleep(period)
+            return
+        try:
+            async with asyncio.timeout(period if worked else min(RETRY, period)):
+                await self._urgent.wait()
+            self._prompt += 1
+        except TimeoutError:
+            self._prompt = 0
+
+    async def _sync(self) -> bool:
+        """One report of the node, if one is needed; False when no try worked."""
+        await self._look_at_network()
+        self._devices = await self._host.devices()
+        failure: ApiError | None = None
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._try(fresh=attempt > 0)
+                self._note(None)
+                return True
+            except ApiError as error:
+                failure = error
+                if attempt:
+                    await self._client.drop_connections()
+                if not self._registers and isinstance(error, ApiStatusError) and error.not_found:
+                    break  # there is no Node, and creating it is not up to us
+        remedy = ""
+        if self._agent.facts.registered and isinstance(failure, ApiStatusError) and failure.not_found:
+            remedy = " (the Node was deleted; restart the agent to register it again)"
+        self._note(f"the node status is not written: {failure}{remedy}")
+        return False
+
+    @property
+    def _registers(self) -> bool:
+        """Whether a Node that is missing is created: until it was once in this start of the agent, as the kubelet."""
+        return self._config.register_node and not self._agent.facts.registered
+
+    async def _try(self, *, fresh: bool) -> None:
+        node = await self._existing(fresh=fresh)
+        if node is None:
+            node = await register(self._client, lambda: self._facts(self._judgement.verdict), self._note)
+            await self._agent.note(registered=True)
+            self._judgement.adopt(part(node, "status").get("conditions"))
+        if objects.uid(node) != self._uid:
+            self._uid, self._reconciled, self._residue = objects.uid(node), False, {}
+            self._on_uid(self._uid)
+        facts = self._facts(self._judgement.conditions)
+        await self._events.seen(node, facts)
+        wanted = node if self._reconciled else reconciled(node, facts)
+        wanted, problems = with_status(wanted, facts)
+        self._name_problems(problems)
+        await self._note_given(node, wanted, facts)
+        found = news(node, wanted)
+        changed = bool(found) and found != self._residue
+        changed = changed or (not self._reconciled and metadata_differs(node, wanted))
+        now = self._clock.monotonic()
+        if changed or self._schedule.due(now):
+            await self._write(node, wanted, facts)
+            self._schedule.reported(now, changed=changed, chance=self._chance())
+            await self._agent.note(registered=True)
+        self._reconciled = facts.resources is not None
+
+    async def _note_given(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
+        """Save which allocatable is ours before it is written."""
+        if facts.resources is not None:
+            before, after = part(node, "status"), part(wanted, "status")
+            ours = given_allocatable(before, after, facts.resources, facts.devices, facts.given)
+            await self._agent.note(allocatable=ours)
+
+    async def _write(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
+        returned = await self._client.patch(paths.node_status(self._config.node_name), node_patch(node, wanted))
+        self._returned = returned
+        # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
+        self._residue = news(returned, with_status(returned, facts)[0])
+        self._judgement.adopt(part(returned, "status").get("conditions"))
+
+    async def _existing(self, *, fresh: bool) -> Object | None:
+        """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""
+        if not fresh and not self._object.stale and (known := self._object.state.get(NODE)) is not None:
+            if self._returned is not None and is_newer(self._returned, known.node):
+                return self._returned
+            self._returned = None
+            return known.node
+        try:
+            return await self._client.get(paths.node(self._config.node_name))
+        except ApiStatusError as error:
+            if error.not_found and self._registers:
+                return None
+            raise
+
+    def _facts(self, conditions: tuple[Condition, ...]) -> NodeFacts:
+        images = self._images.state.get(NODE)
+        return NodeFacts(
+            identity=self._identity,
+            machine=self._machine,
+            now=rfc3339(self._clock.wall()),
+            network=self._network,
+            resources=self._resources.state.get(NODE),
+            observed=self._observed.state.get(NODE),
+            images=images.images if images is not None else None,
+            conditions=conditions,
+            devices=self._devices,
+            given=self._agent.facts.allocatable,
+        )
+
+    async def _look_at_network(self) -> None:
+        """The addresses now; a resolver that hangs keeps nobody waiting, and is not asked twice at a time."""
+        if self._looking is None:
+            name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
+            self._looking = asyncio.create_task(self._host.network(name), name="node addresses")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NETWORK_PATIENCE):
+                await asyncio.wait({self._looking})
+        if self._looking.done():
+            looked, self._looking = self._looking, None
+            self._network = looked.result()
+
+    def _name_problems(self, problems: tuple[str, ...]) -> None:
+        if problems != self._problems:
+            self._problems = problems
+            for problem in problems:
+                _log.warning("a part of the node status stays as it is: %s", problem)
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble == self._trouble:
+            return
+        if trouble is None:
+            _log.info("the node status is written again")
+        else:
+            _log.warning("%s", trouble)
+        self._trouble = trouble
+        self._bus.trouble(TROUBLE, trouble)
+
+
+def _identity(config: EffectiveConfig) -> NodeIdentity:
+    return NodeIdentity(
+        name=config.node_name,
+        kubelet_version=kubelet_version(version_of("bulkhead-kubelet")),
+        port=config.port,
+        labels=config.node_labels,
+        taints=config.register_with_taints,
+        provider_id=config.provider_id,
+        node_ips=config.node_ips,
+        external_cloud_provider=config.external_cloud_provider,
+        controller_attach_detach=config.controller_attach_detach,
+        max_images=config.node_status_max_images,
+        declared_features=declared_features(config.feature_gates),
+    )

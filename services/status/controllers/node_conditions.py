@@ -1,0 +1,202 @@
+"""The node's conditions over time: facts, pressure and beats are followed, judged, saved and published.
+
+The same with and without an API server; what is written there is `services.status.controllers.node`'s.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from bus.messages.beat import Beat
+from bus.messages.status import NodeStatus
+from bus.messages.streams import NODE_CONDITIONS, NODE_OBSERVED, NODE_STATUS, SERVICES
+from services.frame.launch import Context
+from services.status.core.node_conditions import (
+    Condition,
+    adopted,
+    is_condition,
+    joined,
+    ready_condition,
+    same_but_for,
+    transitions,
+)
+from services.status.core.ready import (
+    STOPPED,
+    NotReady,
+    ReadyInputs,
+    Sign,
+    may_be_said,
+    message,
+    not_ready_reasons,
+    silence,
+    turned_at,
+)
+from shared.checkpoint import Checkpoint
+from shared.timestamps import rfc3339
+
+_log = logging.getLogger(__name__)
+
+LOOP = "status"
+TURN = 1.0  # seconds: silence is judged this often when not even a beat comes
+NODE = "node"
+BOOTSTRAP = "bootstrap"
+BOOTSTRAP_IS_SILENT = (
+    "bootstrap has given no sign for 30 s: configuration, certificates and API credentials are not renewed meanwhile "
+    "(see bootstrap.log)"
+)
+
+
+class NodeConditionEvaluator:
+    """The one owner of `node.status`. `record(reason, message)` records a Normal event of the node."""
+
+    def __init__(self, context: Context, records: Checkpoint, record: Callable[[str, str], None]) -> None:
+        self.verdict: tuple[Condition, ...] = ()  # what is thought now, also while it rests on not knowing
+        self._config, self._bus, self._clock = context.config, context.bus, context.clock
+        self._records, self._record = records, record
+        self._node_status = self._bus.own(NODE_STATUS)
+        self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
+        self._pressure = self._bus.follow(NODE_CONDITIONS, self._on_node_fact)
+        self._bus.on_beat(self._on_beat)
+        expected = {"sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
+        self._processes = tuple(service for service in SERVICES if service in expected)
+        self._signs: dict[str, Sign] = {}
+        self._pleg_active_at: float | None = None
+        self._runtime_good_at: float | None = None
+        self._awake_since = self._ran_at = self._clock.monotonic()
+        self._conditions: tuple[Condition, ...] = ()
+        self._published_at = float("-inf")
+        self._bootstrap_is_silent = False
+        self._is_ready = False  # nothing spoke against it when the node was judged last
+        self._judged_at = float("-inf")
+        self._loaded = False
+        self._changed = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """What was said of the node in this life; () before the first word."""
+        said = self._node_status.get(NODE)
+        return said.conditions if said is not None else ()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Called whenever the status of a condition has changed, and at the first word."""
+        self._listeners.append(listener)
+
+    def adopt(self, conditions: object) -> None:
+        """The API server's conditions are the baseline: their transition times count, and what is not judged yet."""
+        self._conditions = adopted(self._conditions, conditions)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Judge the node at every fact, once a second, and at every beat while it is not ready; until cancelled."""
+        if not self._loaded:
+            await self._load()
+            self._loaded = True
+        while True:
+            self._changed.clear()
+            self._bus.progress(LOOP)
+            await self._judge()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TURN):  # wait_for may swallow a cancellation before Python 3.12
+                    await self._changed.wait()
+
+    def _on_node_fact(self, change: Any) -> None:
+        self._changed.set()
+
+    def _on_beat(self, beat: Beat) -> None:
+        turned = turned_at(beat.service, beat.progress)
+        self._signs[beat.service] = Sign(heard_at=self._ran_now(), turned_at=turned)
+        if beat.service == "pleg" and turned is not None:
+            self._note_relist(turned)
+        if not self._is_ready or self._ran_at - self._judged_at >= TURN:  # a sign of life makes nothing worse
+            self._changed.set()
+
+    def _ran_now(self) -> float:
+        """The present moment. After a gap since the last one, what we hear first was said while we were stopped."""
+        now = self._clock.monotonic()
+        if now - self._ran_at > STOPPED:
+            self._awake_since = now
+        self._ran_at = now
+        return now
+
+    def _note_relist(self, moment: float) -> None:
+        if moment > (self._pleg_active_at or 0.0):
+            self._pleg_active_at = moment
+
+    async def _load(self) -> None:
+        try:
+            records = await asyncio.to_thread(self._records.load_all)
+        except OSError as error:
+            _log.warning("the node's last conditions cannot be read: %s", error)
+            return
+        match records.get(NODE):
+            case {"conditions": [*conditions]} if all(is_condition(condition) for condition in conditions):
+                self._conditions = adopted(tuple(conditions), list(self._conditions))
+
+    async def _judge(self) -> None:
+        now = self._ran_now()
+        observed = self._observed.state.get(NODE)
+        if observed is not None:
+            self._note_relist(observed.last_relist_at)
+            if observed.runtime_reachable and observed.runtime_ready:
+                self._runtime_good_at = now
+        given = ReadyInputs(
+            now=now,
+            awake_since=self._awake_since,
+            observed=observed,
+            runtime_good_at=self._runtime_good_at,
+            pleg_active_at=self._pleg_active_at,
+            signs=self._signs,
+            processes=self._processes,
+            max_pods=self._config.max_pods,
+        )
+        reasons = not_ready_reasons(given)
+        self._is_ready, self._judged_at = not reasons, now
+        self.verdict = self._with_ready(reasons)
+        self._report_bootstrap(silent=silence(given, BOOTSTRAP))
+        said = may_be_said(reasons)
+        if said is not None:
+            await self._publish(self._with_ready(said), now)
+
+    def _report_bootstrap(self, *, silent: bool) -> None:
+        if silent != self._bootstrap_is_silent:
+            self._bootstrap_is_silent = silent
+            if silent:
+                _log.warning("%s", BOOTSTRAP_IS_SILENT)
+            self._bus.trouble(BOOTSTRAP, BOOTSTRAP_IS_SILENT if silent else None)
+
+    def _with_ready(self, reasons: list[NotReady]) -> tuple[Condition, ...]:
+        wall = rfc3339(self._clock.wall())
+        before = next((condition for condition in self._conditions if condition["type"] == "Ready"), None)
+        ready = ready_condition(ready=not reasons, message=message(reasons), now=wall, previous=before)
+        pressure = self._pressure.state.get(NODE)
+        return joined(pressure.conditions if pressure is not None else (), ready, now=wall)
+
+    async def _publish(self, conditions: tuple[Condition, ...], now: float) -> None:
+        said = self.conditions
+        if said:
+            if same_but_for(said, conditions, "lastHeartbeatTime"):
+                return
+            soon = now - self._published_at < self._config.node_status_update_frequency
+            if soon and same_but_for(said, conditions, "lastHeartbeatTime", "message"):
+                return  # only a duration in a text went on
+        events = transitions(self._conditions, conditions)
+        if not same_but_for(self._conditions, conditions, "lastHeartbeatTime", "message"):
+            await self._save(conditions)
+        self._conditions, self._published_at = conditions, now
+        self._node_status.put(NODE, NodeStatus(conditions=conditions), "conditions changed")
+        self._node_status.mark_complete()
+        for event in events:
+            self._record(event.reason, f"Node {self._config.node_name} status is now: {event.reason}")
+        if events or not said:
+            for listener in self._listeners:
+                listener()
+
+    async def _save(self, conditions: tuple[Condition, ...]) -> None:
+        try:
+            await asyncio.to_thread(self._records.save, NODE, {"conditions": list(conditions)})
+            self._bus.trouble("records", self._records.trouble)
+        except OSError as error:
+            self._bus.trouble("records", f"the node's conditions cannot be saved: {error}")

@@ -1,0 +1,243 @@
+"""Pod statuses on their way to the API server, and the end of API objects whose pods are finished.
+
+Nothing is kept that the streams and the API server do not tell again: after a restart everything is compared anew.
+"""
+
+import logging
+
+from bus.interface import OwnedStream
+from bus.messages.podsync import PodStatus
+from bus.messages.status import StatusWritten
+from services.status.controllers.pod_streams import PodStreams
+from services.status.controllers.request_workers import REQUEST_TIMEOUT
+from services.status.core.pod_status_baseline import Baseline, kept_of, metadata, newest, version
+from services.status.core.pod_status_deletion import delete_now, may_be_deleted
+from services.status.core.pod_status_merge import is_terminal, status_patch
+from shared.clock import Clock
+from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object, name, namespace, uid
+from shared.timestamps import rfc3339
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 3  # of one write that meets a newer object each time
+
+
+class PodStatuses:
+    """One pod at a time per UID (`controllers.request_workers`); keys are podsync's UIDs, never a mirror pod's."""
+
+    def __init__(
+        self, client: ApiClient, clock: Clock, followed: PodStreams, written: OwnedStream[StatusWritten]
+    ) -> None:
+        self._client, self._clock, self._followed, self._written = client, clock, followed, written
+        self._answers: dict[str, Object] = {}  # what the API server told us and the watch has not shown yet
+        self._doubtful: set[str] = set()  # asked, and no answer came: it may or may not have happened
+        self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
+        self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
+        self._settled: set[str] = set()  # UIDs this life has come to an end with at least once
+        self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> what was known when there was nothing to do
+
+    def keys(self) -> set[str]:
+        """Every pod there may be something to do for."""
+        return {*self._followed.statuses.state, *self._followed.desired.state, *self._settled, *self._written.keys()}
+
+    def forget(self, pod_uid: str) -> None:
+        """podsync shows no status of the pod any more."""
+        self._written.delete(pod_uid, "the pod has no status any more")
+
+    async def bring_up_to_date(self, pod_uid: str) -> bool:
+        """Write the newest status where the API server has another, then delete the object where its time has come.
+
+        Returns whether the API server was asked; raises ApiError.
+        """
+        known, before = self._known(pod_uid), self._nothing_to_do.pop(pod_uid, None)
+        if before is not None and all(now is then for now, then in zip(known, before, strict=True)):
+            self._nothing_to_do[pod_uid] = known
+            return False
+        asked = await self._compare(pod_uid)
+        if not asked and (known[0] is not None or known[1] is not None):
+            self._nothing_to_do[pod_uid] = self._known(pod_uid)  # less the answers that were let go
+        return asked
+
+    async def _compare(self, pod_uid: str) -> bool:
+        asked = False
+        try:
+            status = self._followed.statuses.state.get(pod_uid)
+            watched, asking_is_of_use = self._watched(pod_uid, status)
+            if watched is None and not asking_is_of_use:
+                return asked  # gone, or a static pod without a mirror
+            target = watched or _unseen(pod_uid, status)
+            baseline = self._baseline(pod_uid, target, watched)
+            if status is not None:
+                pod, asked = await self._write(pod_uid, status, target, baseline)
+            else:
+                pod = baseline.pod
+            if pod is not None:
+                asked = await self._delete(pod_uid, pod) or asked
+            return asked
+        finally:
+            self._let_go(pod_uid)
+
+    def _known(self, pod_uid: str) -> tuple[object, ...]:
+        """All that a comparison rests on; the same objects lead to the same end."""
+        followed = self._followed
+        status = followed.statuses.state.get(pod_uid)
+        mirror = followed.mirror_of(status) if status is not None else None
+        api_uid = mirror.uid if mirror is not None else pod_uid
+        return (
+            status,
+            followed.desired.state.get(pod_uid),
+            followed.admitted.state.get(pod_uid),
+            mirror,
+            self._answers.get(api_uid),
+            api_uid in self._doubtful,
+            followed.desired_is_all,
+            followed.admitted_is_all,
+            followed.mirrors_are_all,
+        )
+
+    def settle(self, pod_uid: str) -> None:
+        """The pod was brought up to date, or is out of reach. Once all are, the confirmations are complete."""
+        known = self._followed.statuses
+        if pod_uid in known.state:
+            self._settled.add(pod_uid)
+        if known.complete and not known.stale and self._settled.issuperset(known.state):
+            self._written.mark_complete()
+
+    def _watched(self, pod_uid: str, status: PodStatus | None) -> tuple[Object | None, bool]:
+        """The API object as sources shows it; whether the API server may know more than that."""
+        if self._followed.is_static(pod_uid):
+            mirror = self._followed.mirror_of(status) if status is not None else None
+            return (mirror.pod if mirror is not None else None), False
+        desired = self._followed.desired.state.get(pod_uid)
+        if desired is not None:
+            return desired.pod, True
+        return None, status is not None and not self._followed.desired_is_all
+
+    def _baseline(self, pod_uid: str, target: Object, watched: Object | None) -> Baseline:
+        static = self._followed.is_static(pod_uid)
+        in_step = self._followed.mirrors_are_all if static else self._followed.desired_is_all
+        baseline = newest(watched, self._answers.get(uid(target)), in_step=in_step)
+        if uid(target) in self._doubtful:
+            return Baseline(baseline.pod, certain=False)
+        return baseline
+
+    async def _write(
+        self, pod_uid: str, status: PodStatus, target: Object, baseline: Baseline
+    ) -> tuple[Object | None, bool]:
+        """The object as it is afterwards, None = there is none; whether the API server was asked."""
+        asked = False
+        ask_first = baseline.pod is None or uid(target) in self._doubtful
+        for attempt in range(_TRIES):
+            if ask_first:
+                asked = True
+                found = await self._get(target)
+                if found is None:
+                    return None, asked
+                baseline, ask_first = Baseline(found, certain=True), False
+            pod = baseline.pod
+            assert pod is not None
+            change = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
+            if change is None or change == self._without_effect.get(uid(target)):
+                break
+            if not baseline.certain:
+                ask_first = True
+                continue
+            asked = True
+            try:
+                pod = await self._patch(target, pod, change)
+            except ApiStatusError as error:
+                if error.not_found:
+                    return None, asked
+                if error.code not in (409, 422) or (error.code == 422 and attempt) or attempt == _TRIES - 1:
+                    raise
+                ask_first = True
+                continue
+            left = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
+            if left is None:
+                self._without_effect.pop(uid(target), None)
+            else:
+                self._without_effect[uid(target)] = left
+            break
+        else:
+            raise ApiError(f"the pod changed under {_TRIES} attempts to write its status")
+        self._written.put(pod_uid, StatusWritten(uid=pod_uid, version=status.version), "accepted by the API server")
+        return pod, asked
+
+    async def _patch(self, target: Object, pod: Object, change: Object) -> Object:
+        """A phase that is no end goes only onto the version it was compared with, so that it never replaces an end."""
+        precondition = {"uid": uid(target)}
+        if change.get("phase") and not is_terminal(change) and (seen := metadata(pod).get("resourceVersion")):
+            precondition["resourceVersion"] = str(seen)
+        path = paths.pod_status(namespace(target), name(target))
+        try:
+            answer = await self._client.patch(
+                path, {"metadata": precondition, "status": change}, timeout=REQUEST_TIMEOUT
+            )
+        except ApiUnreachableError:
+            self._doubtful.add(uid(target))
+            raise
+        return self._took(target, answer)
+
+    async def _get(self, target: Object) -> Object | None:
+        """The object as the API server has it now; None when there is none, or another one of that name."""
+        try:
+            answer = await self._client.get(paths.pod(namespace(target), name(target)), timeout=REQUEST_TIMEOUT)
+        except ApiStatusError as error:
+            if error.not_found:
+                return None
+            raise
+        self._doubtful.discard(uid(target))
+        return self._took(target, answer) if uid(answer) == uid(target) else None
+
+    def _took(self, target: Object, answer: Object) -> Object:
+        kept = kept_of(answer)
+        self._answers[uid(target)] = kept
+        return kept
+
+    async def _delete(self, pod_uid: str, pod: Object) -> bool:
+        """Repeated safely: the precondition names this very object. One that finalizers hold needs no second word."""
+        if self._followed.source(pod_uid) != "api" or uid(pod) != pod_uid or pod_uid in self._deleted:
+            return False
+        admitted = self._followed.admitted.state.get(pod_uid)
+        if not may_be_deleted(pod, admitted, admitted_is_all=self._followed.admitted_is_all):
+            return False
+        try:
+            await self._client.delete(
+                paths.pod(namespace(pod), name(pod)), delete_now(pod_uid), timeout=REQUEST_TIMEOUT
+            )
+        except ApiStatusError as error:
+            if not (error.not_found or error.conflict):
+                raise
+        self._deleted.add(pod_uid)
+        _log.info("the API object of pod %s_%s(%s) is deleted", name(pod), namespace(pod), pod_uid)
+        return True
+
+    def _let_go(self, pod_uid: str) -> None:
+        """Forget answers the watch has caught up with, and everything about pods that are no more."""
+        followed = self._followed
+        desired, status = followed.desired.state.get(pod_uid), followed.statuses.state.get(pod_uid)
+        if desired is None and status is None:
+            self._settled.discard(pod_uid)
+        alive = {*followed.desired.state, *followed.statuses.state, *(m.uid for m in followed.mirrors.state.values())}
+        shown = {uid(d.pod): d.pod for d in (desired,) if d is not None}
+        shown |= {mirror.uid: mirror.pod for mirror in followed.mirrors.state.values()}
+        for api_uid in [
+            key for key in self._answers if key not in alive or _caught_up(shown.get(key), self._answers[key])
+        ]:
+            del self._answers[api_uid]
+        for api_uid in [key for key in self._without_effect if key not in alive]:
+            del self._without_effect[api_uid]
+        self._doubtful &= alive
+        self._deleted &= alive
+
+
+def _caught_up(shown: Object | None, told: Object) -> bool:
+    newer, older = version(shown) if shown is not None else None, version(told)
+    return newer is not None and older is not None and newer >= older
+
+
+def _unseen(pod_uid: str, status: PodStatus | None) -> Object:
+    assert status is not None
+    return {"metadata": {"name": status.name, "namespace": status.namespace, "uid": pod_uid}}

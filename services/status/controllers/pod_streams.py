@@ -1,0 +1,56 @@
+"""The streams that pod statuses and mirror pods are written from, and what they say together."""
+
+from dataclasses import dataclass
+
+from bus.interface import FollowedStream
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.sources import DesiredPod, MirrorPod, NodeObject
+from services.status.core.mirror_pod import STATIC_SOURCES
+from shared.model.objects import Object
+
+NODE = "node"
+
+
+@dataclass(frozen=True)
+class PodStreams:
+    """The followers' sides."""
+
+    statuses: FollowedStream[PodStatus]
+    admitted: FollowedStream[AdmittedPod]
+    desired: FollowedStream[DesiredPod]
+    mirrors: FollowedStream[MirrorPod]
+    node: FollowedStream[NodeObject]
+
+    @property
+    def desired_is_all(self) -> bool:
+        """A pod that is not desired is gone."""
+        return self.desired.complete and not self.desired.stale
+
+    @property
+    def admitted_is_all(self) -> bool:
+        """A pod that is not admitted is unknown to podsync."""
+        return self.admitted.complete and not self.admitted.stale
+
+    @property
+    def mirrors_are_all(self) -> bool:
+        """A mirror pod that is not listed does not exist."""
+        return self.mirrors.complete and not self.mirrors.stale
+
+    def source(self, uid: str) -> str:
+        """file, http or api; "" when neither sources nor podsync knows."""
+        desired, admitted = self.desired.state.get(uid), self.admitted.state.get(uid)
+        return desired.source if desired else admitted.source if admitted else ""
+
+    def is_static(self, uid: str) -> bool:
+        """The pod comes from a manifest of this node."""
+        return self.source(uid) in STATIC_SOURCES
+
+    def mirror_of(self, status: PodStatus) -> MirrorPod | None:
+        """The mirror pod that shows this very static pod."""
+        mirror = self.mirrors.state.get(f"{status.name}_{status.namespace}")
+        return mirror if mirror is not None and mirror.config_hash == status.uid else None
+
+    def node_object(self) -> Object | None:
+        """Our Node as the API server has it."""
+        found = self.node.state.get(NODE)
+        return found.node if found is not None else None

@@ -1,0 +1,101 @@
+"""What the API server is told about pods: follows the streams, and has statuses and mirror pods brought up to date."""
+
+import asyncio
+from typing import Any
+
+from bus.interface import Change, Deleted, OwnedStream, Put
+from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.sources import DesiredPod, MirrorPod
+from bus.messages.status import StatusWritten
+from bus.messages.streams import NODE_OBJECT, PODS_ADMITTED, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS
+from services.frame.launch import Context
+from services.status.adapters.clients import Clients
+from services.status.controllers.mirror_pods import MirrorPods
+from services.status.controllers.pod_statuses import PodStatuses
+from services.status.controllers.pod_streams import PodStreams
+from services.status.controllers.request_workers import RequestWorkers
+
+COMPARE_SECONDS = 10.0  # everything is compared anew; what is equal costs no request
+
+
+class Pods:
+    """Owns `status.written` when there is an API server: a status is written once that has accepted it."""
+
+    def __init__(self, context: Context, clients: Clients, written: OwnedStream[StatusWritten]) -> None:
+        bus, clock = context.bus, context.clock
+        streams = PodStreams(
+            statuses=bus.follow(PODS_STATUS, self._on_status),
+            admitted=bus.follow(PODS_ADMITTED, self._on_admitted),
+            desired=bus.follow(PODS_DESIRED, self._on_desired),
+            mirrors=bus.follow(PODS_MIRRORS, self._on_mirror),
+            node=bus.follow(NODE_OBJECT, self._on_node),
+        )
+        self._statuses = PodStatuses(clients.kube, clock, streams, written)
+        self._mirrors = MirrorPods(clients.kube, clock, streams, context.config.node_name)
+        self._status_workers = RequestWorkers(
+            "the status", clock, self._bring_status, lambda: bus.progress("pod statuses")
+        )
+        self._mirror_workers = RequestWorkers(
+            "the mirror pod", clock, self._mirrors.bring_up_to_date, lambda: bus.progress("mirror pods")
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._status_workers.run())
+            tasks.create_task(self._mirror_workers.run())
+            while True:
+                self._compare_all()
+                await asyncio.sleep(COMPARE_SECONDS)
+
+    async def _bring_status(self, uid: str) -> bool:
+        asked = await self._statuses.bring_up_to_date(uid)
+        self._statuses.settle(uid)
+        return asked
+
+    def _compare_all(self) -> None:
+        for uid in self._statuses.keys():  # noqa: SIM118 (no mapping)
+            self._status_workers.add(uid)
+        self._compare_mirrors()
+
+    def _compare_mirrors(self) -> None:
+        for key in self._mirrors.keys():  # noqa: SIM118 (no mapping)
+            self._mirror_workers.add(key)
+
+    def _on_status(self, change: Change[PodStatus]) -> None:
+        match change:
+            case Put(uid):
+                self._status_workers.add(uid)
+            case Deleted(uid):
+                self._statuses.forget(uid)
+                self._status_workers.add(uid)
+            case _:
+                self._compare_all()
+
+    def _on_admitted(self, change: Change[AdmittedPod]) -> None:
+        self._on_pod(change)
+
+    def _on_desired(self, change: Change[DesiredPod]) -> None:
+        self._on_pod(change)
+
+    def _on_pod(self, change: Change[Any]) -> None:
+        if isinstance(change, Put | Deleted):
+            self._status_workers.add(change.key)
+            self._compare_mirrors()
+        else:
+            self._compare_all()
+
+    def _on_mirror(self, change: Change[MirrorPod]) -> None:
+        match change:
+            case Put(key, mirror):
+                self._status_workers.add(mirror.config_hash)
+                self._mirrors.shown(key)
+                self._mirror_workers.add(key)
+            case Deleted(key):
+                self._mirrors.shown(key)
+                self._mirror_workers.add(key)
+            case _:
+                self._compare_all()
+
+    def _on_node(self, change: Change[Any]) -> None:
+        self._compare_mirrors()

@@ -1,0 +1,98 @@
+"""Requests about pods, several at once and one per key, tried again until the API server has taken them.
+
+What the requests are is their owner's; this waits, gives back, and says once what keeps failing.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from bus.beat import next_beat_in
+from services.status.core.key_queue import KeyQueue
+from shared.clock import Clock
+from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
+
+_log = logging.getLogger(__name__)
+
+PARALLEL = 10
+REQUEST_TIMEOUT = 10.0  # seconds, of one request
+
+Work = Callable[[str], Awaitable[bool]]
+"""Do what is due for a key; whether the API server was asked. Raises ApiError where it will not or cannot."""
+
+
+class RequestWorkers:
+    """Works through the keys that changed."""
+
+    def __init__(self, what: str, clock: Clock, work: Work, progress: Callable[[], None]) -> None:
+        self._what, self._clock, self._work, self._progress = what, clock, work, progress
+        self._queue = KeyQueue(PARALLEL)
+        self._changed = asyncio.Event()
+        self._said: dict[str, str] = {}
+        self._away = False
+
+    def add(self, key: str) -> None:
+        """Something about this key changed."""
+        self._queue.add(key)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._changed.clear()
+                self._progress()
+                while (key := self._queue.take(self._clock.monotonic())) is not None:
+                    tasks.create_task(self._attempt(key), name=f"{self._what} {key}")
+                wake_at = self._queue.wake_at()
+                now = self._clock.monotonic()
+                turn = next_beat_in(now)
+                pause = turn if wake_at is None else min(turn, max(0.001, wake_at - now))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
+
+    async def _attempt(self, key: str) -> None:
+        try:
+            self._queue.done(key, answered=await self._work(key))
+            self._said.pop(key, None)
+            self._answered()
+        except ApiUnreachableError as error:
+            self._unanswered(key, str(error), 0.0)
+        except ApiStatusError as error:
+            if error.code == 429 or error.code >= 500:
+                self._unanswered(key, str(error), error.retry_after or 0.0)
+            else:
+                self._refused(key, str(error))
+        except ApiError as error:
+            self._refused(key, str(error))
+        except Exception as error:  # an object nobody thought of: the other pods go on
+            self._refused(key, f"{type(error).__name__} at {_place(error)}")
+        finally:
+            self._changed.set()
+
+    def _refused(self, key: str, why: str) -> None:
+        self._queue.refused(key, self._clock.monotonic())
+        self._answered()
+        if self._said.get(key) != why:
+            self._said[key] = why
+            _log.warning("%s of %s: %s; it is tried again", self._what, key, why)
+
+    def _unanswered(self, key: str, why: str, retry_after: float) -> None:
+        self._queue.unanswered(key, self._clock.monotonic(), retry_after)
+        if not self._away:
+            self._away = True
+            _log.warning("%s of %s: %s; all wait until the API server answers", self._what, key, why)
+
+    def _answered(self) -> None:
+        if self._away and not self._queue.away:
+            self._away = False
+            _log.info("%s: the API server answers again", self._what)
+
+
+def _place(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace is not None else "an unknown place"

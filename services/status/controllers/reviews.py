@@ -1,0 +1,115 @@
+"""Reviews and tokens that the other processes need from the API server (server.md 2, 3.3; volumes.md 10.1).
+
+Tokens pass through and are neither logged nor kept. Every client of the server's port can cause reviews: they have
+clients and a rate limit of their own, and what is pending is bounded.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
+from services.frame.launch import Context
+from services.status.adapters.clients import Clients
+from services.status.core.token_lifetime import token_lifetime
+from shared.kube import paths
+from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
+from shared.model.objects import Object
+
+_STEPS, _FIRST_WAIT, _FACTOR, _JITTER = 5, 0.5, 1.5, 0.2  # seconds
+_TIMEOUT = 10.0  # seconds, of one request
+_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500}  # at once; what comes beyond is refused at once
+
+
+class Reviews:
+    """Answers ReviewToken, ReviewAccess and RequestToken; without clients with the kubelet's refusals."""
+
+    def __init__(self, context: Context, clients: Clients | None, chance: Callable[[], float] = random.random) -> None:
+        self._clients, self._chance = clients, chance
+        self._pending: Counter[type] = Counter()
+        context.bus.answer(ReviewToken, self._review_token)
+        context.bus.answer(ReviewAccess, self._review_access)
+        context.bus.answer(RequestToken, self._request_token)
+
+    async def run(self) -> None:
+        """Nothing of its own to do: the bus calls."""
+        await asyncio.Event().wait()
+
+    async def _review_token(self, request: ReviewToken) -> Reviewed:
+        if self._clients is None:
+            return _no_client("authentication")
+        spec: Object = {"token": request.token}
+        if request.audiences:
+            spec["audiences"] = list(request.audiences)
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+        with self._counted(ReviewToken) as refusal:
+            if refusal:
+                return Reviewed(status={}, error=refusal)
+            return await self._review(self._clients.token_reviews, paths.TOKEN_REVIEWS, body)
+
+    async def _review_access(self, request: ReviewAccess) -> Reviewed:
+        if self._clients is None:
+            return _no_client("authorization")
+        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": request.spec}
+        with self._counted(ReviewAccess) as refusal:
+            if refusal:
+                return Reviewed(status={}, error=refusal)
+            return await self._review(self._clients.reviews, paths.SUBJECT_ACCESS_REVIEWS, body)
+
+    async def _review(self, client: ApiClient, path: str, body: Object) -> Reviewed:
+        wait = _FIRST_WAIT
+        for step in range(1, _STEPS + 1):
+            try:
+                return Reviewed(status=_map(await client.create(path, body, timeout=_TIMEOUT), "status"))
+            except ApiError as error:
+                if step == _STEPS or not _transient(error):
+                    return Reviewed(status={}, error=str(error))
+            await asyncio.sleep(wait * (1 + _JITTER * self._chance()))
+            wait *= _FACTOR
+        raise AssertionError("unreachable")
+
+    async def _request_token(self, request: RequestToken) -> IssuedToken:
+        if self._clients is None:
+            return IssuedToken(error="cannot use TokenManager when kubelet is in standalone mode")
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": request.spec}
+        path = paths.service_account_token(request.namespace, request.service_account)
+        with self._counted(RequestToken) as refusal:
+            if refusal:
+                return IssuedToken(error=refusal)
+            try:
+                answer = await self._clients.tokens.create(path, body, timeout=_TIMEOUT)
+            except ApiError as error:
+                not_found = isinstance(error, ApiStatusError) and error.not_found
+                return IssuedToken(not_found=not_found, error=str(error))
+        status = _map(answer, "status")
+        token, expiration = status.get("token"), status.get("expirationTimestamp")
+        if not isinstance(token, str) or not token or not isinstance(expiration, str):
+            return IssuedToken(error="the API server's answer to the TokenRequest has no token")
+        return IssuedToken(token=token, expiration=expiration, lifetime=token_lifetime(answer))
+
+    @contextlib.contextmanager
+    def _counted(self, request: type) -> Iterator[str]:
+        """Counts a request while it is pending; yields why it is refused, "" = it is not."""
+        pending = self._pending[request]
+        self._pending[request] += 1
+        try:
+            yield f"{pending} {request.__name__} are pending already" if pending >= _PENDING[request] else ""
+        finally:
+            self._pending[request] -= 1
+
+
+def _no_client(what: str) -> Reviewed:
+    return Reviewed(status={}, error=f"no client provided, cannot use webhook {what}")
+
+
+def _transient(error: ApiError) -> bool:
+    if isinstance(error, ApiStatusError):
+        return error.code == 429 or error.code >= 500
+    return isinstance(error, ApiUnreachableError)
+
+
+def _map(answer: Object, key: str) -> Object:
+    found = answer.get(key)
+    return found if isinstance(found, dict) else {}
