@@ -129,6 +129,7 @@ vm: deps venv  ## an emulated machine of its own: cgroup v2, systemd as process 
 	@tools/install-missing vm
 	$(PYTEST) tests/vm
 
+night: export NIGHT := 1
 night: test  ## every test, then what takes hours: thousands of seeds, pairs of kills, the long soak, an emulated machine
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs

@@ -32,6 +32,15 @@ def _lacking() -> str:
     return f"missing on this machine: apt-get install {' '.join(missing)}" if missing else ""
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `night` run with NIGHT=1, which `make night` sets."""
+    if os.environ.get("NIGHT"):
+        return
+    nightly = [item for item in items if item.get_closest_marker("night") is not None]
+    config.hook.pytest_deselected(items=nightly)
+    items[:] = [item for item in items if item.get_closest_marker("night") is None]
+
+
 def pytest_collection_finish() -> None:
     """Thousands of collected tests live to the end: the collector need not look at them again and again."""
     gc.collect()

@@ -351,6 +351,31 @@ async def test_a_removal_that_was_cut_short_goes_on_beside_a_new_one(tmp_path: P
     assert "ns_web_gone" not in logs and not [name for name in logs if name.startswith(".")]
 
 
+KILLED_SWEEP = f"""
+import asyncio, sys
+from pathlib import Path
+from {LogCleanUp.__module__} import LogCleanUp
+
+asyncio.run(LogCleanUp(Path(sys.argv[1]), lambda: {{"known"}}, set).sweep())
+"""
+
+
+async def test_the_next_sweep_removes_what_a_killed_one_has_renamed(tmp_path: Path) -> None:
+    cleared = Cleared(tmp_path)
+    order = tmp_path / "crash"
+    order.write_text("podsync.logs.aside")
+    killed = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", KILLED_SWEEP, str(cleared.logs)],
+        env={**os.environ, "CRASH_AT": f"@{order}"},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert (cleared.logs / ".removing-ns_web_gone").is_dir() and not (cleared.logs / "ns_web_gone").exists()
+    logs, _ = await cleared.sweep()
+    assert logs == ["lost+found", "ns_file_gone", "ns_link_gone", "ns_web_known"]
+
+
 async def test_directories_that_are_not_there_are_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await LogCleanUp(tmp_path / "none" / "pods", set, set).sweep()
     assert caplog.records == []

@@ -1,6 +1,5 @@
 """The matrix is whole: every service alone, in pairs, with supervisord, and every crash point there is."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from bus.messages.streams import SERVICES
 from tests.chaos.__main__ import main
 from tests.chaos.cells import (
-    POINTS,
     SUPERVISORD,
     UNDISTURBED,
     Cell,
@@ -23,16 +21,9 @@ from tests.chaos.cells import (
     singles,
     specials,
 )
+from tests.crash_points import NOT_TRIED, OF_OTHER_TESTS, OF_THE_MATRIX, SIMULATED, points_in_code
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-# Reached only while certificates are asked for, which tests/process/test_csr_kills.py does, or credentials change, or
-# while the embedded containerd starts, which tests/process/test_embedded_containerd.py does.
-OF_OTHER_TESTS = (
-    "containerd.started",
-    *("bootstrap.request", "bootstrap.key", "bootstrap.certificate", "bootstrap.kubeconfig"),
-    *("podsync.image.", "podsync.logs.", "volume.subpath."),
-)
-OF_CREDENTIALS = "bootstrap.credentials"
 
 
 def test_names_say_who_how_and_when() -> None:
@@ -61,17 +52,20 @@ def test_all_pairs_are_there() -> None:
     assert {"containerd", "api-server", SUPERVISORD} <= {victim for cell in specials() for victim in cell.victims}
 
 
-def test_every_crash_point_in_the_code_has_a_cell_or_tests_of_its_own() -> None:
-    named = set()
-    for path in (CHECKOUT / "services").rglob("*.py"):
-        named |= set(re.findall(r'crash_point\(f?"([a-z._]+)', path.read_text()))
-    covered = tuple(point for point, _ in POINTS)
-    missing = [
-        name
-        for name in sorted(named)
-        if not name.startswith((*OF_OTHER_TESTS, OF_CREDENTIALS)) and not any(p.startswith(name) for p in covered)
-    ]
-    assert not missing
+def test_a_test_kills_at_every_crash_point_in_the_code() -> None:
+    others = [point for points in OF_OTHER_TESTS.values() for point in points]
+    tried = {*OF_THE_MATRIX, *SIMULATED, *others}
+    assert points_in_code() == tried | NOT_TRIED.keys()
+    assert not tried & NOT_TRIED.keys(), "tried after all"
+
+
+@pytest.mark.parametrize("name", OF_OTHER_TESTS)
+def test_the_file_names_the_points_at_which_it_kills(name: str) -> None:
+    text = (CHECKOUT / name).read_text()
+    for point in OF_OTHER_TESTS[name]:
+        parts = point.split(".")
+        tails = (".".join(parts[i:]) for i in range(1, len(parts)))
+        assert f'"{point}"' in text or any(f'"{tail}"' in text for tail in tails), point
 
 
 def test_a_point_belongs_to_the_service_it_is_named_after() -> None:

@@ -1,0 +1,97 @@
+"""Which test kills a process at which crash point, by exact names; `points_in_code` is what it is compared with."""
+
+import ast
+from pathlib import Path
+
+from services.podsync.core import instructions
+from services.volume.core import operations
+from tests.chaos.cells import POINTS
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+CALLS = tuple(sorted(kind.__name__ for kind in instructions.Call.__subclasses__()))
+OPERATIONS = tuple(sorted(kind.__name__ for kind in operations.Operation.__args__))
+
+# What a placeholder in the name of a point stands for.
+PLACEHOLDERS = {
+    "{type(instruction).__name__}": CALLS,
+    "{kind}": CALLS,
+    "{call}": (*CALLS, "none"),
+    "{type(operation).__name__}": OPERATIONS,
+    "{point}": ("saved", "published"),
+}
+
+OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
+
+_SIMULATED_CALLS = tuple(call for call in CALLS if call not in ("FetchNode", "PullImage", "RunPostStartHook"))
+SIMULATED = (
+    *(f"podsync.{step}.{call}" for step in ("saved", "published", "acted") for call in _SIMULATED_CALLS),
+    *("podsync.saved.none", "podsync.published.none"),
+    *(f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in OPERATIONS),
+    *("sources.saved", "sources.published"),
+)
+
+# Test file -> the points at which it kills. The file names each, or its last part behind the common prefix.
+OF_OTHER_TESTS = {
+    "tests/process/test_csr_kills.py": (
+        *(f"bootstrap.request.{step}" for step in ("noted", "sent", "accepted")),
+        *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "unlinked", "stored")),
+        *("bootstrap.credentials.written", "bootstrap.key.removed", "bootstrap.kubeconfig.written"),
+    ),
+    "tests/process/test_credentials.py": ("bootstrap.credentials.piece", "bootstrap.credentials.written"),
+    "tests/process/test_embedded_containerd.py": ("containerd.started",),
+    "tests/process/test_files_kills.py": ("volume.calling.UnmountVolume", "volume.acted.UnmountVolume"),
+    "tests/e2e/test_image_pulls.py": tuple(f"podsync.image.{step}" for step in ("intent", "pulled", "recorded")),
+    "tests/e2e/test_subpaths_real.py": tuple(
+        f"volume.subpath.{step}" for step in ("opened", "target", "bound", "unmounted")
+    ),
+    "tests/service/podsync/test_log_rotation.py": tuple(
+        f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
+    ),
+}
+
+# At these points no test kills; each with the reason why another point stands for it.
+NOT_TRIED = {
+    **dict.fromkeys(
+        (f"podsync.{step}.FetchNode" for step in ("saved", "published", "calling", "acted")),
+        "a read of the Node that no record and no other call follows from",
+    ),
+    **dict.fromkeys(
+        (f"podsync.{step}.PullImage" for step in ("saved", "published", "calling", "acted")),
+        "podsync.image.intent and .pulled are on the two sides of the same request",
+    ),
+    **dict.fromkeys(
+        (f"podsync.{step}.RunPostStartHook" for step in ("saved", "published", "calling", "acted")),
+        "tests/e2e/behaviour/test_hooks.py kills while the hook runs, which is between calling and acted",
+    ),
+    **dict.fromkeys(
+        (f"podsync.calling.{call}" for call in _SIMULATED_CALLS if f"podsync.calling.{call}" not in OF_THE_MATRIX),
+        "the request may have been carried out or not: podsync.acted and .saved of the same call are the two cases",
+    ),
+}
+
+
+def points_in_code() -> set[str]:
+    """Every name that a call of `crash_point` in the product can have."""
+    found: set[str] = set()
+    for room in ("bus", "services", "shared"):
+        for path in (CHECKOUT / room).rglob("*.py"):
+            if "crash_point(" not in (text := path.read_text(encoding="utf-8")):
+                continue
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "crash_point":
+                    found.update(_names(node.args[0]))
+    return found
+
+
+def _names(argument: ast.expr) -> set[str]:
+    if isinstance(argument, ast.Constant):
+        return {str(argument.value)}
+    assert isinstance(argument, ast.JoinedStr), ast.unparse(argument)
+    names = {""}
+    for part in argument.values:
+        if isinstance(part, ast.Constant):
+            names = {name + str(part.value) for name in names}
+        else:
+            assert isinstance(part, ast.FormattedValue)
+            names = {name + value for name in names for value in PLACEHOLDERS[f"{{{ast.unparse(part.value)}}}"]}
+    return names
