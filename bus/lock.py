@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.lock_holder import Holder, read_holder
+from shared.backoff import Backoff
 from shared.process_identity import identity_of
 
 LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
-DELAY_CAP = 30.0  # seconds
+DELAYS = Backoff(initial=1.0, cap=30.0)
 KEPT_STARTS = 16
 _RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replaces it whole
 
@@ -42,7 +43,7 @@ def start_delay(starts: Sequence[Start], now: float) -> float:
         if not 0 <= after - start.at < start.delay + LIVED_SECONDS:
             break
         quick, after = quick + 1, start.at
-    return 0.0 if quick <= FREE_RESTARTS else min(DELAY_CAP, 2.0 ** (quick - FREE_RESTARTS - 1))
+    return DELAYS.delay(quick - FREE_RESTARTS)
 
 
 class ServiceLock:

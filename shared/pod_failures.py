@@ -6,8 +6,9 @@ Pure. An error costs its pod a wait that doubles, and no other pod anything. Tim
 from collections.abc import Container
 from dataclasses import dataclass, field
 
-FIRST_WAIT = 1.0  # seconds
-LONGEST_WAIT = 122.0
+from shared.backoff import Backoff
+
+RETRIES = Backoff(initial=1.0, cap=122.0)
 LOGGED_AGAIN = 600.0  # seconds until the traceback of the same error is logged again
 _SHOWN = 5  # pods that the one line names
 
@@ -33,7 +34,7 @@ class PodFailures:
         same = before is not None and before.error == kind
         count = before.count + 1 if before is not None else 1
         log = before is None or not same or now - before.logged_at >= LOGGED_AGAIN
-        wait = min(FIRST_WAIT * 2.0 ** min(count - 1, 16), LONGEST_WAIT)
+        wait = RETRIES.delay(count)
         logged_at = now if log or before is None else before.logged_at
         self._failures[uid, what] = _Failure(kind, count, now + wait, logged_at)
         return log

@@ -1,9 +1,12 @@
 """When to run an exec plugin again: before what it gave ends, after a failure, after a 401 to what it gave. Pure."""
 
-_FIRST, _LONGEST = 1.0, 60.0  # seconds
-_LONGEST_WITHOUT = 8.0  # seconds while there are no credentials at all: a node joins within ten of its network
+from shared.backoff import Backoff
+
+_RETRIES = Backoff(initial=1.0, cap=60.0)
+_RETRIES_WITHOUT = Backoff(initial=1.0, cap=8.0)  # without credentials: a node joins within 10 s of its network
+_RUNS = Backoff(initial=2.0, cap=60.0, reset_after=600.0)  # after a refusal
+_SHORTEST = 1.0  # seconds
 _SHARE = 0.8  # of the time that is left; the rest is for attempts that fail
-_FORGOTTEN = 600.0  # seconds after which a refusal is the first again
 _FARTHEST = 86400.0  # seconds; a machine that slept, or a clock that was set, is noticed within a day
 
 
@@ -11,7 +14,7 @@ def seconds_until_renewal(expires_at: float, wall: float) -> float | None:
     """How long to wait; None = what we have does not end. Both in wall seconds, `expires_at` 0 = never."""
     if not expires_at:
         return None
-    return min(max((expires_at - wall) * _SHARE, _FIRST), _FARTHEST)
+    return min(max((expires_at - wall) * _SHARE, _SHORTEST), _FARTHEST)
 
 
 def retry_delay(failures: int, *, without: bool = False) -> float | None:
@@ -19,8 +22,7 @@ def retry_delay(failures: int, *, without: bool = False) -> float | None:
 
     `without`: no credentials are in force meanwhile.
     """
-    longest = _LONGEST_WITHOUT if without else _LONGEST
-    return min(_FIRST * 2.0 ** min(failures - 1, 16), longest) if failures > 0 else None
+    return (_RETRIES_WITHOUT if without else _RETRIES).delay(failures) or None
 
 
 class RefusalPace:
@@ -35,10 +37,9 @@ class RefusalPace:
 
     def due_in(self, now: float) -> float:
         """Seconds until the plugin may be run for a refusal."""
-        if now - self._last > _FORGOTTEN:
+        if _RUNS.is_reset(self._last, now):
             self._runs = 0
-        pause = min(_FIRST * 2.0 ** min(self._runs, 16), _LONGEST) if self._runs else 0.0
-        return max(0.0, self._last + pause - now)
+        return max(0.0, self._last + _RUNS.delay(self._runs) - now)
 
     def ran(self, now: float) -> None:
         """It is run now."""

@@ -4,10 +4,11 @@ Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
 """
 
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
+from shared.backoff import Backoff
 
 REFUSED_PAUSE = 300.0  # seconds before a signer that said no is asked again, unless its answer is removed before
 _EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime
-_TRIES, _FIRST, _JITTER, _STEADY = 5, 2.0, 0.1, 32.0
+_ATTEMPTS, _JITTER = Backoff(initial=2.0, cap=32.0), 0.1  # the jitter never exceeds the cap
 _SHORTEST = 40.0  # seconds of life that are worth another request
 _UNREACHABLE = 8.0  # seconds at most: a node joins within ten of its network
 
@@ -31,6 +32,5 @@ def is_due(facts: CertificateFacts | None, template: Template, deadline: float, 
 
 def attempt_delay(failures: int, chance: float, *, unreachable: bool = False) -> float:
     """How long to wait after so many failures in a row (at least one)."""
-    growing = _FIRST * 2.0 ** (min(max(failures, 1), _TRIES) - 1) * (1 + _JITTER * chance)
-    delay = _STEADY if failures >= _TRIES else growing
-    return min(delay, _UNREACHABLE) if unreachable else delay
+    delay = _ATTEMPTS.delay(failures, _JITTER * chance)
+    return min(delay, _UNREACHABLE if unreachable else _ATTEMPTS.cap)

@@ -8,11 +8,12 @@ import asyncio
 from services.pleg.core import grpc_health
 from services.pleg.core.probe_outcome import Outcome
 from services.pleg.core.probe_worker import Verdict
+from shared.backoff import Backoff
 from shared.http_get.dialing import DialError, address, dial, hang_up, reason
 from shared.http_get.http2 import Exchange, Headers, ProtocolError, StreamRefusedError
 from shared.timestamps import go_duration
 
-_FIRST_PAUSE, _LONGER = 1.0, 1.6  # seconds after the first failed dial, and the factor: gRPC's own back-off
+_DIALS = Backoff(initial=1.0, factor=1.6)  # gRPC's own back-off
 _READ_BYTES = 16 * 1024
 
 
@@ -20,7 +21,7 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
     """Connect and ask within `timeout` seconds. A server that refuses is dialled again until they are over."""
     target, within = address(host, port), go_duration(timeout)
     deadline = asyncio.get_running_loop().time() + timeout
-    exchange, pause = Exchange(), _FIRST_PAUSE
+    exchange, failures = Exchange(), 0
     try:
         async with asyncio.timeout_at(deadline):
             while True:
@@ -34,8 +35,8 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
                         raise
                     if exchange.ready:  # it was connected, as gRPC sees it, so that this is an answer
                         return _broken(error, within)
-                await asyncio.sleep(pause)
-                pause *= _LONGER
+                failures += 1
+                await asyncio.sleep(_DIALS.delay(failures))
     except TimeoutError:
         if exchange.ready:
             return grpc_health.failed("DeadlineExceeded", "", within)

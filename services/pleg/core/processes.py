@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from services.pleg.core.instructions import UnwatchProcess, WatchProcess
+from shared.backoff import Backoff
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 
 # 5, 7, 10, 14 … 397 ms: 1.4 s in all, then the relist is near enough. A runtime usually knows after 40 to 80 ms, and
 # no look comes later than it might by more than 40 % of that.
-FIRST_DOUBT, NEXT_DOUBT, LOOKS_IN_DOUBT = 0.005, 1.4, 14
+LOOKS, LOOKS_IN_DOUBT = Backoff(initial=0.005, factor=1.4), 14
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Processes:
         if observed_at < doubt.heard_at:
             return  # begun before the exit, so it says nothing about it; the look that the exit asked for is to come
         if doubt.looks < LOOKS_IN_DOUBT:
-            due = now + FIRST_DOUBT * NEXT_DOUBT**doubt.looks
-            self._doubts[entry_id] = replace(doubt, looks=doubt.looks + 1, due=due)
+            looks = doubt.looks + 1
+            self._doubts[entry_id] = replace(doubt, looks=looks, due=now + LOOKS.delay(looks))
         else:
             # It stays in doubt, so that it is not watched again: an ended process would tell at once, for ever.
             self._doubts[entry_id] = replace(doubt, due=inf)

@@ -1,6 +1,8 @@
 """How long to wait before the next try of something that failed."""
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.1, 5.0  # the kubelet's own for a runtime in trouble (pods.md 0.1)
+from shared.backoff import Backoff
+
+RETRIES = Backoff(initial=0.1, cap=5.0)  # the kubelet's for a runtime in trouble (pods.md 0.1)
 
 
 class Retry:
@@ -17,7 +19,7 @@ class Retry:
     def failed(self) -> float:
         """One more failure; the seconds to wait now."""
         self._failures += 1
-        return min(FIRST_SECONDS * 2.0 ** (self._failures - 1), LONGEST_SECONDS)
+        return RETRIES.delay(self._failures)
 
     def succeeded(self) -> None:
         """The next failure is a first one again."""

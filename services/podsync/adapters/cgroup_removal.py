@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 from services.podsync.adapters.cgroups import Hierarchies, processes_in
+from shared.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
 KILL_ROUNDS = 5
 REMOVE_TRIES = 10
+REMOVE_DELAYS = Backoff(initial=0.001)
 
 
 def remove(hierarchies: Hierarchies, name: str) -> None:
@@ -69,15 +71,13 @@ def _remove(path: Path) -> None:
 
 
 def _rmdir(path: Path) -> None:
-    delay = 0.001
-    for attempt in range(REMOVE_TRIES):
+    for attempt in range(1, REMOVE_TRIES + 1):
         try:
             path.rmdir()
             return
         except FileNotFoundError:
             return
         except OSError as error:
-            if error.errno != errno.EBUSY or attempt == REMOVE_TRIES - 1:
+            if error.errno != errno.EBUSY or attempt == REMOVE_TRIES:
                 raise OSError(f"cannot remove cgroup {path}: {error.strerror}") from error
-            time.sleep(delay)
-            delay *= 2
+            time.sleep(REMOVE_DELAYS.delay(attempt))

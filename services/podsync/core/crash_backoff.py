@@ -8,14 +8,17 @@ Seconds of the steady clock; the moment of an exit is the runtime's wall clock, 
 away from ours.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.record import CrashBackoff, PodRecord
+from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
 
-INITIAL_SECONDS = 10.0
-FORGOTTEN_AFTER_SECONDS = 600.0  # since the newest start that was counted, whether the container ran or waited
+# The cap is of the configuration. The reset counts from the newest start that was counted, whether the container ran or
+# waited since.
+RESTARTS = Backoff(initial=10.0, reset_after=600.0)
 CLOCK_WAS_SET_SECONDS = 5.0  # an exit further in the future than that was dated by another clock than ours
 NANOSECONDS = 1e9
 
@@ -49,7 +52,7 @@ def count_start(
     if known is not None and known.key == key and known.instance == exited.id:
         return
     entry = _entry(record, spec, now)
-    seconds = min(entry.seconds * 2 if entry is not None else INITIAL_SECONDS, maximum)
+    seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
     record.crash_backoff[spec["name"]] = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
 
 
@@ -67,7 +70,7 @@ def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff 
 
 
 def _forgotten_at(entry: CrashBackoff) -> float:
-    return entry.updated + FORGOTTEN_AFTER_SECONDS
+    return entry.updated + RESTARTS.reset_after
 
 
 def _starts_with_its_kill(record: PodRecord, exited: Container) -> bool:

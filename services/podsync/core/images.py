@@ -4,11 +4,10 @@ import re
 from typing import Any
 
 from services.podsync.core.record import ImageBackoff, PodRecord
+from shared.backoff import Backoff
 from shared.podspec.image_name import default_pull_policy
 
-INITIAL_SECONDS = 10.0
-MAXIMUM_SECONDS = 300.0
-EXPIRES_AFTER_SECONDS = 600.0
+PULLS = Backoff(initial=10.0, cap=300.0, reset_after=600.0)
 
 REGISTRY_ERRORS = {
     "RegistryUnavailable": "the registry is unavailable",
@@ -72,7 +71,7 @@ def count_pull_failure(record: PodRecord, image: str, message: str, *, now: floa
     """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
     known = record.image_backoff
     # Also of images the pod names no more: the record must not grow with every edit of the spec.
-    record.image_backoff = {i: e for i, e in known.items() if now - e.updated <= EXPIRES_AFTER_SECONDS}
+    record.image_backoff = {i: e for i, e in known.items() if not PULLS.is_reset(e.updated, now)}
     entry = record.image_backoff.get(image)
-    seconds = INITIAL_SECONDS if entry is None else min(entry.seconds * 2, MAXIMUM_SECONDS)
+    seconds = PULLS.next_delay(0.0 if entry is None else entry.seconds)
     record.image_backoff[image] = ImageBackoff(seconds=seconds, updated=now, message=message)

@@ -34,17 +34,20 @@ from services.podsync.core.instructions import (
 from services.podsync.core.post_start import end_start
 from services.podsync.core.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from services.podsync.core.record import PodRecord
+from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
 
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # the kubelet's back-off for a failed sync, before jitter
+RETRIES = Backoff(initial=FIRST_RETRY_SECONDS, factor=10.0, cap=RETRY_SECONDS)
 IN_THE_WAY = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
 IN_THE_WAY_RETRY_SECONDS = 0.25
 IN_THE_WAY_RETRIES = 20
 UNHEARD = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
-FIRST_UNAVAILABLE_RETRY_SECONDS = 0.25  # doubles: who looks every 5 s may never notice a runtime that starts anew
-UNAVAILABLE_RETRY_SECONDS = 5.0  # safety net: the return of a runtime that was noticed to be away is an event
+# While the runtime is away. Soon at first, or a runtime that restarts within 5 s is never noticed; the cap is a safety
+# net, as the return of a runtime that was noticed to be away is an event.
+UNAVAILABLE_RETRIES = Backoff(initial=0.25, cap=5.0)
 NANOSECONDS = 1e9
 
 
@@ -251,9 +254,8 @@ def _retry_after(record: PodRecord, event: CallFailed) -> float:
     if is_in_the_way(event) and not _in_the_way_for_long(record):
         return IN_THE_WAY_RETRY_SECONDS
     if event.code == "Unavailable":
-        return min(FIRST_UNAVAILABLE_RETRY_SECONDS * 2.0 ** min(record.failures - 1, 8), UNAVAILABLE_RETRY_SECONDS)
-    seconds = FIRST_RETRY_SECONDS if record.failures == 1 else RETRY_SECONDS
-    return seconds * (1 + jitter(record) / 2)
+        return UNAVAILABLE_RETRIES.delay(record.failures)
+    return RETRIES.delay(record.failures, jitter(record) / 2)
 
 
 def jitter(record: PodRecord) -> float:

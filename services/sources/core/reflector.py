@@ -20,15 +20,16 @@ on this:
 - Node and pods have a client of their own, so nothing stands before them in the queue of its rate limit.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.sources.core.api_objects import is_older
+from shared.backoff import Backoff
 from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, ApiUnansweredError, ApiUnreachableError
 
-FIRST_PAUSE = 1.6  # seconds; each pause is between half and all of it, so 0.8 s at least
+# Each pause is between half and all of this, so 0.8 s at least.
+PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
 SPREAD = 1.0  # seconds over which what was woken by the end of an outage is sent
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
-LONGEST_PAUSE = 30.0
 # For what everything else waits for. With PATIENCE it leaves 2 s of the promised ten for the list of nodes, the list of
 # pods and the reads behind it. Whoever pauses for longer is woken by the first answer that anybody gets.
 PROMPT_PAUSE = 3.0
@@ -37,7 +38,6 @@ PATIENCE = 5.0  # seconds until the answer to a list, or the head of a watch
 # A list out of many thousands of objects may need more than that, or would never be read at all: so each time that was
 # not enough doubles it. Not for the one object by name that probes.
 LONGEST_PATIENCE = 30.0
-HEALTHY_AFTER = 120.0  # seconds without a failure; then pauses begin anew
 SHORTEST_WATCH = 300.0  # watches end after this to twice this many seconds, so that not all nodes come back at once
 HASTY = 1.0  # seconds: a watch that ended sooner and said nothing counts as a failure
 EARLY = 5.0  # seconds by which the end of a watch may come before the time agreed
@@ -72,7 +72,7 @@ Step = ListAll | WatchFrom | Pause
 class Reflector:
     """The state of one list and watch. Tell it what came of each step, then ask for the next one."""
 
-    longest_pause: float = LONGEST_PAUSE
+    longest_pause: float = PAUSES.cap
     longest_patience: float = LONGEST_PATIENCE
     shortest_watch: float = SHORTEST_WATCH
     lists_after_break: bool = False  # of one small object: where a watch broke or ended early, to see a store go back
@@ -124,7 +124,7 @@ class Reflector:
         if self.lists_after_break and lasted < self._agreed - EARLY:
             self.version = ""
         if lasted < HASTY and not events:
-            self._pause = Pause(self._back_off(FIRST_PAUSE, self.longest_pause, now, chance))
+            self._pause = Pause(self._back_off(PAUSES.initial, self.longest_pause, now, chance))
             return
         self._proven, self._refused = True, 0
 
@@ -153,7 +153,7 @@ class Reflector:
 
     def _judge_patience(self, error: ApiError | None) -> None:
         if isinstance(error, ApiUnansweredError):
-            self.patience = min(2 * self.patience, self.longest_patience)
+            self.patience = Backoff(PATIENCE, self.longest_patience).next_delay(self.patience)
 
     def _is_given_up(self, status: ApiStatusError, now: float) -> bool:
         """Perhaps the API server never accepts this version: an etcd restored from a backup."""
@@ -171,7 +171,7 @@ class Reflector:
         status = error if isinstance(error, ApiStatusError) else None
         busy = status is not None and (status.code == 429 or status.code >= 500)
         seconds = self._back_off(
-            FIRST_PAUSE_FORBIDDEN if status is not None and status.forbidden else FIRST_PAUSE,
+            FIRST_PAUSE_FORBIDDEN if status is not None and status.forbidden else PAUSES.initial,
             max(self.longest_pause, BUSY_PAUSE) if busy else self.longest_pause,
             now,
             chance,
@@ -184,8 +184,7 @@ class Reflector:
 
     def _back_off(self, first: float, longest: float, now: float, chance: float) -> float:
         """Seconds: doubling, of which half is by chance."""
-        if now - self._failed_at > HEALTHY_AFTER:
+        if PAUSES.is_reset(self._failed_at, now):
             self._failures = 0
-        most = min(first * 2.0 ** min(self._failures, 20), longest)
         self._failures, self._failed_at = self._failures + 1, now
-        return most * (0.5 + chance / 2)
+        return replace(PAUSES, initial=first, cap=longest).delay(self._failures, jitter=(chance - 1) / 2)

@@ -12,6 +12,7 @@ from bus.messages.streams import NODE_OBJECT
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.lease import JITTER, has_owner, new_lease, renew_interval, renewed
+from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model import objects
@@ -21,7 +22,7 @@ from shared.timestamps import rfc3339_micro
 _log = logging.getLogger(__name__)
 
 ATTEMPTS = 5  # of one renewal, without a pause
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 7.0  # seconds between tries to find or create the Lease
+RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
 SHORTEST_PAUSE = 1.0  # seconds between two renewals
 TROUBLE = "lease"
 
@@ -95,7 +96,7 @@ class Lease:
     async def _ensured(self) -> Object | None:
         """The Lease as it is, to be renewed; None when there is nothing more to do in this turn: it was created, or
         cannot be as long as there is no Node that owns it. Tries until the API server answers."""
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 return await self._client.get(paths.lease(self._name))
@@ -108,10 +109,10 @@ class Lease:
                 except ApiError as error:
                     failure = error
             self._failed(failure)
-            if pause > FIRST_PAUSE:
+            failures += 1
+            if failures > 1:
                 await self._client.drop_connections()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(RETRIES.delay(failures))
 
     async def _create(self) -> None:
         self._cached = None

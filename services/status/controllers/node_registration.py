@@ -5,16 +5,17 @@ from collections.abc import Callable
 
 from services.status.core.initial_node import initial_node
 from services.status.core.node_facts import NodeFacts
+from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError
 from shared.model.objects import Object
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 7.0  # seconds
+RETRIES = Backoff(initial=0.1, cap=7.0)
 
 
 async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None]) -> Object:
     """The Node, created with the facts of the moment; one that exists is returned as it is. `note` hears failures."""
-    pause = FIRST_PAUSE
+    failures = 0
     while True:
         known = facts()
         try:
@@ -27,5 +28,5 @@ async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Call
             except ApiError as error:
                 failure = error if not failure.forbidden else failure
         note(f"the node cannot be registered: {failure}")
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        failures += 1
+        await asyncio.sleep(RETRIES.delay(failures))

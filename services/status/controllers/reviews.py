@@ -14,11 +14,12 @@ from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewe
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
+from shared.backoff import Backoff
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 
-_STEPS, _FIRST_WAIT, _FACTOR, _JITTER = 5, 0.5, 1.5, 0.2  # seconds
+_STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
 _TIMEOUT = 10.0  # seconds, of one request
 _PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500}  # at once; what comes beyond is refused at once
 
@@ -59,15 +60,13 @@ class Reviews:
             return await self._review(self._clients.reviews, paths.SUBJECT_ACCESS_REVIEWS, body)
 
     async def _review(self, client: ApiClient, path: str, body: Object) -> Reviewed:
-        wait = _FIRST_WAIT
         for step in range(1, _STEPS + 1):
             try:
                 return Reviewed(status=_map(await client.create(path, body, timeout=_TIMEOUT), "status"))
             except ApiError as error:
                 if step == _STEPS or not _transient(error):
                     return Reviewed(status={}, error=str(error))
-            await asyncio.sleep(wait * (1 + _JITTER * self._chance()))
-            wait *= _FACTOR
+            await asyncio.sleep(_RETRIES.delay(step, _JITTER * self._chance()))
         raise AssertionError("unreachable")
 
     async def _request_token(self, request: RequestToken) -> IssuedToken:

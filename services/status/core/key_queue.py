@@ -3,8 +3,10 @@
 Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, however often it changed.
 """
 
-FIRST_RETRY, LAST_RETRY = 0.5, 10.0  # seconds; a key that is refused
-FIRST_PROBE, LAST_PROBE = 0.25, 3.0  # seconds; the API server does not answer: one request tries again, all follow
+from shared.backoff import Backoff
+
+RETRIES = Backoff(initial=0.5, cap=10.0)  # of a key that is refused
+PROBES = Backoff(initial=0.25, cap=3.0)  # while the API server does not answer: one request tries again, all follow
 
 
 class KeyQueue:
@@ -52,17 +54,17 @@ class KeyQueue:
         """The API server answers, and will not have it: this key waits, the others go on."""
         self._probe = self._held_until = 0.0
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._returned(key, now + min(FIRST_RETRY * 2 ** min(failures - 1, 10), LAST_RETRY))
+        self._returned(key, now + RETRIES.delay(failures))
 
     def unanswered(self, key: str, now: float, retry_after: float = 0.0) -> None:
         """The API server is away, or asks to be left alone for so long: every key waits. This one waits a little longer
         each time: it may be the one thing the API server fails at."""
         if now >= self._held_until:
-            self._probe = min(self._probe * 2 or FIRST_PROBE, LAST_PROBE)
+            self._probe = PROBES.next_delay(self._probe)
             self._held_until = now + self._probe
         self._held_until = max(self._held_until, now + retry_after)
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._returned(key, now + min(FIRST_PROBE * 2 ** min(failures - 1, 10), LAST_PROBE))
+        self._returned(key, now + PROBES.delay(failures))
 
     def wake_at(self) -> float | None:
         """When `take` has something again without an `add`; None = not before one, or `done`."""

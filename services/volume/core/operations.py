@@ -5,9 +5,9 @@ from enum import StrEnum
 
 from services.volume.core.files_source import Files
 from services.volume.core.volume_source import EmptyDir, HostPath, Image
+from shared.backoff import Backoff
 
-FIRST_WAIT = 0.5  # seconds
-LONGEST_WAIT = 122.0
+RETRIES = Backoff(initial=0.5, cap=122.0)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class OperationBackoff:
         kind = type(operation).__name__
         before = self._attempts.get(key)
         failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
-        wait = min(FIRST_WAIT * 2.0 ** min(failures - 1, 16), LONGEST_WAIT)
+        wait = RETRIES.delay(failures)
         self._attempts[key] = _Attempts(kind, failures, now + wait)
         return wait
 

@@ -14,6 +14,7 @@ from bus.messages.volume import MountedVolume, VolumeState
 from services.volume import service
 from services.volume.adapters import cluster_content, empty_dir, root_dir
 from services.volume.core import operations, reconciler, token_cache
+from shared.backoff import Backoff
 from tests.service.volume.cluster import Cluster
 
 
@@ -82,7 +83,7 @@ async def test_news_of_the_version_that_is_shown_asks_nobody(cluster: Cluster) -
 async def test_a_missing_object_is_told_and_found_as_soon_as_it_is_there(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "FIRST_WAIT", 3600.0)
+    monkeypatch.setattr(operations, "RETRIES", Backoff(initial=3600.0))
     cluster.admit("u", "cfg")
     text = 'MountVolume.SetUp failed for volume "cfg" : configmap "x" not found'
     async with cluster.volume():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.podsync.core.outcomes import UNAVAILABLE_RETRY_SECONDS
+from services.podsync.core.outcomes import UNAVAILABLE_RETRIES
 from tests.unit.podsync.test_api_pods import a_play, an_api_pod
 
 
@@ -24,7 +24,7 @@ def test_a_runtime_that_stays_away_is_asked_every_five_seconds_however_long() ->
     for _ in range(40):
         play.later(200)
     play.fail_always.clear()
-    play.later(UNAVAILABLE_RETRY_SECONDS)
+    play.later(UNAVAILABLE_RETRIES.cap)
     assert play.running("u1") == [("c", 0)]
 
 
@@ -35,7 +35,7 @@ def test_a_runtime_that_goes_away_before_the_cgroup_has_a_name_is_no_event_of_ev
     play.later(1.0)
     assert not [event for event in play.events if "pod container" in event]
     play.fail_always["PreparePod"] = ("", "cannot write '2' to /sys/fs/cgroup/cpu.shares")
-    play.later(UNAVAILABLE_RETRY_SECONDS)
+    play.later(UNAVAILABLE_RETRIES.cap)
     why = "unable to ensure pod container exists: cannot write '2' to /sys/fs/cgroup/cpu.shares"
     assert f"Warning FailedCreatePodContainer: {why}" in play.events
     play.fail_always.clear()

@@ -1,6 +1,6 @@
 """Which key is next: in turn, once at a time, after its back-off, none while nobody answers."""
 
-from services.status.core.key_queue import LAST_PROBE, LAST_RETRY, KeyQueue
+from services.status.core.key_queue import PROBES, RETRIES, KeyQueue
 
 
 def queue(*keys: str, parallel: int = 2) -> KeyQueue:
@@ -42,7 +42,7 @@ def test_a_refused_key_waits_longer_each_time_and_the_others_go_on() -> None:
         assert again is not None and keys.take(again - 0.01) is None
         waits.append(again - now)
         now = again
-    assert waits == [0.5, 1, 2, 4, 8, LAST_RETRY, LAST_RETRY, LAST_RETRY]
+    assert waits == [0.5, 1, 2, 4, 8, RETRIES.cap, RETRIES.cap, RETRIES.cap]
 
 
 def test_while_nobody_answers_one_key_at_a_time_tries_and_all_follow_when_one_gets_through() -> None:
@@ -53,7 +53,7 @@ def test_while_nobody_answers_one_key_at_a_time_tries_and_all_follow_when_one_ge
     tries = 0
     while now < 160:
         when = keys.wake_at()
-        assert when is not None and when - now <= LAST_PROBE
+        assert when is not None and when - now <= PROBES.cap
         now = when
         key = keys.take(now)
         if key is not None:
@@ -61,8 +61,8 @@ def test_while_nobody_answers_one_key_at_a_time_tries_and_all_follow_when_one_ge
             tries += 1
             keys.unanswered(key, now)
     assert 15 <= tries <= 30
-    keys.done(_next(keys, now + LAST_PROBE))
-    assert len({keys.take(now + 2 * LAST_PROBE), keys.take(now + 2 * LAST_PROBE)} - {None}) == 2
+    keys.done(_next(keys, now + PROBES.cap))
+    assert len({keys.take(now + 2 * PROBES.cap), keys.take(now + 2 * PROBES.cap)} - {None}) == 2
 
 
 def test_a_server_that_asks_to_be_left_alone_is() -> None:

@@ -11,7 +11,7 @@ from services.volume.core.operations import (
     kind_of,
 )
 from services.volume.core.volume_source import EmptyDir, HostPath
-from shared.pod_failures import LONGEST_WAIT, PodFailures
+from shared.pod_failures import RETRIES, PodFailures
 from tests.unit.volume.reconciling import World
 
 MISSING = "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], "
@@ -95,7 +95,7 @@ def test_a_mistake_waits_twice_as_long_each_time_and_is_logged_once_in_ten_minut
         logged.append(failures.failed("u", "reconciliation", KeyError("x"), now))
         assert not failures.may_try("u", "reconciliation", now)
         due = failures.next_attempt(now)
-        assert due is not None and due - now <= LONGEST_WAIT
+        assert due is not None and due - now <= RETRIES.cap
         now = due
         assert failures.may_try("u", "reconciliation", now)
     assert logged == [True] + [False] * 10 + [True]

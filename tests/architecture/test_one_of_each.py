@@ -1,0 +1,40 @@
+"""What the tree has once: a second copy of these is found here."""
+
+import ast
+
+from tests.architecture.checkout import python_files, tree_of
+
+BACKOFF = "shared/backoff.py"
+POWERS_THAT_ARE_NO_DELAYS = {
+    "shared/config/durations.py",  # decimal fractions
+    "shared/config/flag_values.py",  # widths of integers
+    "shared/podspec/quantity.py",  # suffixes and exponents of quantities
+}
+
+
+def test_delays_grow_in_one_place() -> None:
+    """A power with a variable exponent, or a name that is multiplied by itself, is a back-off of its own."""
+    allowed = {BACKOFF, *POWERS_THAT_ARE_NO_DELAYS}
+    found = {f"{name}:{line}" for name in python_files("shared", "bus", "services") for line in _growth(name)}
+    assert {place for place in found if place.split(":")[0] not in allowed} == set()
+    assert {place.split(":")[0] for place in found} == allowed
+
+
+def _growth(name: str) -> list[int]:
+    nodes = (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.expr | ast.stmt))
+    return [node.lineno for node in nodes if _grows(node)]
+
+
+def _grows(node: ast.AST) -> bool:
+    match node:
+        case ast.BinOp(op=ast.Pow(), right=exponent):
+            return not isinstance(exponent, ast.Constant)
+        case ast.AugAssign(op=ast.Pow() | ast.Mult()):
+            return True
+        case ast.Assign(targets=[target], value=value):
+            name = ast.unparse(target)
+            products = [
+                part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult)
+            ]
+            return any(name in (ast.unparse(part.left), ast.unparse(part.right)) for part in products)
+    return False
