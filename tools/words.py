@@ -31,7 +31,10 @@ INSTEAD = {
     "vouch vouches vouched": "sign, accept",
     "anew": "again, new",
 }
-_WHOLE = "numbers?|seconds?|minutes?|hours?|pages?|nanoseconds?|CPUs?|percentage|divisors?|lines?|bytes?|MiB|threshold"
+_WHOLE = (  # "whole" before these is a term
+    "numbers?|seconds?|minutes?|hours?|pages?|nanoseconds?|CPUs?|percentage|divisors?|lines?|bytes?|MiB|threshold|"
+    "random|cores?|sockets?|NUMA"
+)
 # Regular expressions, each with the word that is in every match; not matched in identifiers -> what to write instead.
 PHRASES = {
     ("stands", r"stands\b(?! (?:alone|for)\b)"): "is, has, appears",
