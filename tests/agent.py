@@ -27,6 +27,7 @@ from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
 from bus.node import NodeBus
 from services.bootstrap.adapters.containerd_process import find_containerd
+from tests import evidence
 from tests.containerd import PrivateContainerd, network_of_our_own
 from tools import leftovers
 from tools.clean import clean, remove_pods
@@ -71,6 +72,7 @@ class Agent:
     # Life
 
     async def __aenter__(self) -> Self:
+        evidence.live.add(self.home.path)
         try:
             self.home.path.joinpath(leftovers.HOME_MARKER).touch()
             self.home.manifests.mkdir()
@@ -150,8 +152,9 @@ class Agent:
         return await asyncio.wait_for(asyncio.to_thread(process.wait), seconds)
 
     async def _take_down(self, *, failed: bool) -> None:
+        evidence.live.discard(self.home.path)
         if failed:
-            print(self.tail_of_logs(), file=sys.stderr)
+            print(evidence.show(self.home.path, evidence.of_running_test()), file=sys.stderr)
         if self._bus is not None:
             await self._bus.stop()
         leftovers.end_agent(self.home.path)
@@ -257,13 +260,8 @@ class Agent:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def tail_of_logs(self, lines: int = 25) -> str:
-        """The end of every log, for the report of a test that failed."""
-        parts = []
-        for path in sorted(self.home.log_dir.glob("*.*")):
-            if path.is_file():
-                tail = path.read_text(errors="replace").splitlines()[-lines:]
-                parts.append("\n".join([f"---- {path.name}", *tail]))
-        return "\n".join(parts)
+        """The end of every log."""
+        return evidence.tail_of_logs(self.home.log_dir, lines)
 
     @property
     def endpoint(self) -> str:

@@ -8,7 +8,6 @@ What is asserted comes from the API server; the agent (`cluster.agent`) is only 
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -173,7 +172,6 @@ class Cluster:
             if found:
                 return found
             if time.monotonic() > deadline:
-                print(self.agent.tail_of_logs(), file=sys.stderr)  # a cluster shared by tests outlives this one
                 raise AssertionError(f"waited {seconds} s for {what}")
             await asyncio.sleep(0.05)
 

@@ -4,12 +4,13 @@ import gc
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests import evidence
 from tests.lacking import lack
 from tests.unit.examples import QUICK
 from tools.prerequisites import missing_packages
@@ -51,6 +52,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked `root` may need anything that running and testing do."""
     if item.get_closest_marker("root") is not None and (lacking := _lacking()):
         lack(lacking)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to a failure what the agents of its fixtures have logged and recorded."""
+    report = yield
+    if report.failed and report.when != "teardown":
+        for home in sorted(evidence.live):
+            report.sections.append((f"agent in {home}", evidence.show(home, item.nodeid)))
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

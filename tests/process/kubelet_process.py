@@ -14,6 +14,7 @@ from typing import Self
 
 from bus.lock import ServiceLock
 from bus.messages.streams import SERVICES
+from tests import evidence
 from tests.agent import BIN, free_ports
 from tests.process.supervised import alive, eventually
 from tools.leftovers import agent_processes_of, end_processes, unmount_below
@@ -74,6 +75,7 @@ class Kubelet:
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
+        evidence.live.add(self.home)
         return self
 
     def __exit__(
@@ -85,8 +87,9 @@ class Kubelet:
                 process.kill()
                 process.wait()
         end_processes(agent_processes_of(self.home))
+        evidence.live.discard(self.home)
         if kind is not None:
-            print(self.stderr(), (self.log_dir / "supervisord.log").read_text(), sep="\n")
+            print(self.stderr(), evidence.show(self.home, evidence.of_running_test()), sep="\n")
         unmount_below(self.home)
         shutil.rmtree(self.home)
 

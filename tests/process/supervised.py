@@ -13,6 +13,7 @@ from xmlrpc.client import ServerProxy
 from supervisor.xmlrpc import SupervisorTransport
 
 from bus.lock import ServiceLock
+from tests import evidence
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -57,6 +58,7 @@ class Agent:
         self.environment: dict[str, str] = {}
         self.supervisord: subprocess.Popen[bytes] | None = None
         self._seen: set[int] = set()
+        evidence.live.add(home)
         self.conf = self._write_conf(tuple(dummies), (*programs, "supervisord"))
         self.configure()
 
@@ -131,6 +133,7 @@ class Agent:
 
     def clean_up(self) -> None:
         """End what this agent started and is left over."""
+        evidence.live.discard(self.home)
         if self.supervisord and self.supervisord.poll() is None:
             self.supervisord.send_signal(signal.SIGCONT)
             self.stop()

@@ -7,6 +7,7 @@ from cri_api.v1 import api_pb2
 from google.protobuf.json_format import ParseDict
 
 from shared.cri.interface import Message
+from tests.differences import assert_same
 from tests.unit.podsync.golden import (
     containers,
     environments,
@@ -45,8 +46,8 @@ def test_the_messages_are_what_the_reference_says(case: Case, version: str) -> N
     sandbox, message = built(case, version)
     wanted_sandbox, wanted = expected(case, version)
     wanted.setdefault("envs", {})
-    assert sandbox == wanted_sandbox
-    assert with_env_as_map(message) == wanted
+    assert_same(sandbox, wanted_sandbox)
+    assert_same(with_env_as_map(message), wanted)
 
 
 @pytest.mark.parametrize(("case", "version"), CASES)

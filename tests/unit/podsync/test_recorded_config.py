@@ -14,6 +14,7 @@ from services.podsync.core.environment import Referenced
 from services.podsync.core.sandbox_config import sandbox_config
 from services.podsync.core.service_environment import service_environment
 from shared.cri.interface import ImageStatus, Message
+from tests.differences import assert_same
 from tests.recorded import (
     IMAGE_USERS,
     NAMES,
@@ -114,7 +115,7 @@ def test_every_recording_is_compared_or_has_its_reason() -> None:
 def test_the_sandbox_is_asked_for_as_the_kubelet_asked(name: str) -> None:
     recorded = recording(name)
     for request in calls(recorded, "RunPodSandbox"):
-        assert built_sandbox(recorded, request["config"]) == recorded_sandbox(request["config"])
+        assert_same(built_sandbox(recorded, request["config"]), recorded_sandbox(request["config"]))
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -122,8 +123,8 @@ def test_the_container_is_asked_for_as_the_kubelet_asked(name: str) -> None:
     recorded = recording(name)
     for request in calls(recorded, "CreateContainer"):
         wanted = recorded_container(request["config"])
-        assert in_any_order(built_container(recorded, wanted)) == wanted
-        assert built_sandbox(recorded, request["sandbox_config"]) == recorded_sandbox(request["sandbox_config"])
+        assert_same(in_any_order(built_container(recorded, wanted)), wanted)
+        assert_same(built_sandbox(recorded, request["sandbox_config"]), recorded_sandbox(request["sandbox_config"]))
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
