@@ -55,7 +55,7 @@ def draw(seed: int) -> Case:
     return Case(seed, workload, draw_faults(dice, FAULTS_WITHIN))
 
 
-def judge(case: Case, mutate: Mutate | None = None) -> Verdict:
+def check_case(case: Case, mutate: Mutate | None = None) -> Verdict:
     """Run undisturbed, then with the faults: it must end the same."""
     reference = _undisturbed(case.workload, case.seed)
     if reference.violation:

@@ -3,14 +3,14 @@
 import functools
 
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.run import Case, Verdict, draw, judge
+from tests.simulation.run import Case, Verdict, check_case, draw
 from tests.simulation.shrink import shrink
 
 
 def work(seed: int, mutant: str | None = None, whole: bool = False) -> tuple[int, str, bool]:
     """The seed, what to print, whether it failed."""
     mutate = MUTANTS[mutant] if mutant else None
-    verify = functools.partial(judge, mutate=mutate)
+    verify = functools.partial(check_case, mutate=mutate)
     case = draw(seed)
     verdict = verify(case)
     if whole:

@@ -17,7 +17,7 @@ def kind_of(violation: str) -> str:
     return re.sub(r"\b(?=\w*\d)\w+\b|\d+", "#", first)
 
 
-def shrink(case: Case, verdict: Verdict, judge: Callable[[Case], Verdict]) -> tuple[Case, Verdict]:
+def shrink(case: Case, verdict: Verdict, check_case: Callable[[Case], Verdict]) -> tuple[Case, Verdict]:
     """The smallest case found within a number of trials, and its verdict. `verdict` is the given case's violation."""
     assert verdict.violation is not None
     kind, trials = kind_of(verdict.violation), 0
@@ -26,7 +26,7 @@ def shrink(case: Case, verdict: Verdict, judge: Callable[[Case], Verdict]) -> tu
         smaller = False
         for candidate in _smaller(case):
             trials += 1
-            found = judge(candidate)
+            found = check_case(candidate)
             if found.violation is not None and kind_of(found.violation) == kind:
                 case, verdict, smaller = candidate, found, True
                 break

@@ -8,7 +8,7 @@ import pytest
 from tests.crash_points import SIMULATED
 from tests.simulation.faults import Kill
 from tests.simulation.node import Node
-from tests.simulation.run import Case, clear_memory, draw, in_memory, judge, run
+from tests.simulation.run import Case, check_case, clear_memory, draw, in_memory, run
 
 SEED = 33  # its workload comes to every point
 
@@ -44,7 +44,7 @@ def each() -> list[Any]:
 @pytest.mark.parametrize("point", each())
 def test_a_kill_at_a_crash_point_changes_nothing_in_the_end(reached: dict[str, float], point: str) -> None:
     kill = Kill(max(reached[point] - 1.0, 0.0), point.split(".")[0], 0, 0, point, 0.5)
-    verdict = judge(Case(SEED, draw(SEED).workload, (kill,)))
+    verdict = check_case(Case(SEED, draw(SEED).workload, (kill,)))
     assert any(f"at {point}" in line for line in verdict.lines), "it was never killed"
     assert verdict.violation is None, "\n".join(verdict.lines)
 

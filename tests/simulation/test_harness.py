@@ -9,17 +9,17 @@ import pytest
 
 from tests.simulation.faults import ClockStep, Kill
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.run import Case, Verdict, draw, in_memory, judge
+from tests.simulation.run import Case, Verdict, check_case, draw, in_memory
 from tests.simulation.seeds import work
 from tests.simulation.shrink import kind_of, shrink
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHIN = range(12)
 DIGESTS = """
-from tests.simulation.run import draw, in_memory, judge
+from tests.simulation.run import draw, in_memory, check_case
 in_memory("digest")
 for seed in (3, 9, 24):
-    print(judge(draw(seed)).digest)
+    print(check_case(draw(seed)).digest)
 """
 
 
@@ -46,7 +46,7 @@ def test_one_seed_is_one_story_byte_for_byte() -> None:
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_broken_agent_is_caught(name: str) -> None:
-    assert any(judge(draw(seed), MUTANTS[name]).violation for seed in WITHIN), f"nobody saw {name}"
+    assert any(check_case(draw(seed), MUTANTS[name]).violation for seed in WITHIN), f"nobody saw {name}"
 
 
 def test_a_failing_seed_tells_a_short_story() -> None:
