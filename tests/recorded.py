@@ -9,7 +9,7 @@ from typing import Any
 
 from cri_api.v1 import api_pb2
 
-from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
 from shared.model.objects import Object
 

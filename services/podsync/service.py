@@ -15,20 +15,20 @@ from bus.messages.streams import NODE_CONDITIONS, NODE_RESOURCES, PODS_ADMITTED,
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
+from services.podsync.adapters.calls.runtime_calls import PodView, calls_over
 from services.podsync.adapters.cluster_reads import SourcesReads
 from services.podsync.adapters.lanes import Lanes
-from services.podsync.adapters.node_facts_reader import read_machine_facts, read_node_resources
-from services.podsync.adapters.runtime_calls import PodView, calls_over
+from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_resources
+from services.podsync.adapters.pod.subpaths import AskedSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
-from services.podsync.adapters.subpaths import AskedSubpaths
-from services.podsync.core.events import Event, TimePassed
-from services.podsync.core.instructions import Call, ForgetPod, Instruction, RecordEvent, ReportMistake, WakeAt
+from services.podsync.controllers.followers import News
+from services.podsync.controllers.housekeeping import Upkeep
 from services.podsync.core.machine import PodSync, Settings
-from services.podsync.core.pressure import Pressure, read_transitions
-from services.podsync.core.record import PodRecord
-from services.podsync.news import News
-from services.podsync.upkeep import Upkeep
+from services.podsync.core.node.pressure import Pressure, read_transitions
+from services.podsync.core.pod.events import Event, TimePassed
+from services.podsync.core.pod.instructions import Call, ForgetPod, Instruction, RecordEvent, ReportMistake, WakeAt
+from services.podsync.core.pod.record import PodRecord
 from shared.checkpoint import Checkpoint
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime

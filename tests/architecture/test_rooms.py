@@ -1,11 +1,18 @@
 """Each line stands in the room it belongs to: sizes, names, first lines, and who may import which package."""
 
+import ast
 import re
 
 import pytest
 
-from bus.messages.streams import SERVICES
-from tests.architecture.checkout import imports_of, python_files, says_what_it_is_for, text_of, tracked_files
+from tests.architecture.checkout import (
+    imports_of,
+    python_files,
+    says_what_it_is_for,
+    text_of,
+    tracked_files,
+    tree_of,
+)
 from tools.file_sizes import report
 
 PRODUCT = ("bus", "services", "shared")
@@ -30,7 +37,7 @@ WHO_MAY_IMPORT = {
     "h2": ("shared/http_get/http2.py",),
     "hpack": (),
     "hyperframe": ("shared/http_get/http2.py",),
-    "dbus_fast": ("services/podsync/adapters/systemd_units.py",),
+    "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py",),
     "click": ("services/cli/",),
 }
 # Inside bus, what decides and what describes touches no socket.
@@ -39,8 +46,6 @@ BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/i
 ROOMS = {"core", "adapters", "controllers"}
 ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `containerd`
 TO_BE_MOVED = {
-    "services/podsync/news.py",
-    "services/podsync/upkeep.py",
     "services/volume/actions.py",
     "services/volume/operations.py",
     "services/volume/subpaths.py",
@@ -76,22 +81,28 @@ def test_a_core_imports_no_other_room() -> None:
     assert not crossings
 
 
-def test_only_entry_points_and_service_lie_beside_the_rooms_of_a_service() -> None:
-    beside = {
-        name for name in python_files("services") if (parts := name.split("/"))[1] in SERVICES and parts[2] not in ROOMS
-    }
-    usual = {f"services/{name}/{file}" for name in SERVICES for file in ("__init__.py", "__main__.py", "service.py")}
-    assert beside - usual == {*ENTRY_POINTS, *TO_BE_MOVED}
+def test_the_rooms_of_podsyncs_core_import_each_other_as_their_table_says() -> None:
+    """No arrow more, none less; that they form no circle is a contract in pyproject.toml."""
+    core = "services/podsync/core/"
+    rows = re.findall(r"^ {4}(\w+) .*?(\w+(?: \w+)*)$", text_of(f"{core}__init__.py"), re.MULTILINE)[1:]
+    table = {room: set(imported.split()) - {"nothing"} for room, imported in rows}
+    found: dict[str, set[str]] = {}
+    for name in python_files("services"):
+        if name.startswith(core) and name != f"{core}__init__.py":
+            room = name.removeprefix(core).removesuffix(".py").split("/")[0]
+            found.setdefault(room, set()).update(_rooms_imported(name, "services.podsync.core") - {room})
+    assert found == table
 
 
-def test_only_the_service_and_entry_points_import_controllers() -> None:
-    importers = {
-        name
-        for name in python_files(*PRODUCT)
-        if "/controllers/" not in name and any(".controllers" in module for module in imports_of(name))
-    }
-    entries = {f"services/{service}/{file}" for service in SERVICES for file in ("service.py", "__main__.py")}
-    assert importers and importers <= entries | set(ENTRY_POINTS)
+def _rooms_imported(name: str, package: str) -> set[str]:
+    """The first names below `package` that the file imports, from it or from what is in it."""
+    found: set[str] = set()
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{package}."):
+            found.add(str(node.module).removeprefix(f"{package}.").split(".")[0])
+    return found
 
 
 @pytest.mark.parametrize("module", ["time", "random", "os", "socket", "subprocess", "asyncio", "logging", "pathlib"])

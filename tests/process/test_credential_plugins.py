@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.credential_plugins import MOST_OUTPUT, CredentialPlugins
-from services.podsync.core.keyring import AccountSource
+from services.podsync.adapters.images.credential_plugins import MOST_OUTPUT, CredentialPlugins
+from services.podsync.core.images.keyring import AccountSource
 from shared.clock import SystemClock
 from shared.config.effective import CredentialProvider
 from tests.service.podsync.registry_stage import Secrets, pod

@@ -1,1 +1,4 @@
-"""How podsync's instructions are done: runtime calls, cgroups, directories, checkpoint, story."""
+"""Carries out what the core of podsync decides: runtime calls, cgroups, directories, checkpoint, story.
+
+The rooms have the names of the rooms in `core`; `calls` carries out the calls that `sync` and `images` return.
+"""

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
 from bus.messages.status import IssuedToken, RequestToken
-from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
-from services.podsync.core.environment import Referenced, References, environment_references
-from services.podsync.core.service_environment import service_environment
+from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.cri.environment import Referenced, References, environment_references
+from services.podsync.core.cri.service_environment import service_environment
 from shared.model.objects import Object, namespace
 
 NOTHING_TO_READ = "the node runs alone: there is no API server"

@@ -15,8 +15,8 @@ from typing import Any
 from bus.interface import OwnedStream
 from bus.messages.podsync import AdmittedPod, PodStatus
 from services.podsync.adapters.saver import Saver
-from services.podsync.core.events import CallFailed, Event
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.events import CallFailed, Event
+from services.podsync.core.pod.instructions import (
     Call,
     CreateContainer,
     ForgetPod,

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from services.podsync.core.events import Event, PodObserved
-from services.podsync.core.instructions import Instruction, PublishAdmitted, RecordEvent
+from services.podsync.core.pod.events import Event, PodObserved
+from services.podsync.core.pod.instructions import Instruction, PublishAdmitted, RecordEvent
 from services.podsync.core.story import Teller
 from shared.json_text import json_bytes
 from shared.story.lines import Line

@@ -1,7 +1,20 @@
-"""The decisions of podsync, pure: events and the time go in, instructions come out (design: the pure core).
+"""The decisions of podsync, pure: events and the time go in, instructions come out.
 
-`machine` is the one gate; `knowledge` takes events in; `steps` and `actions` decide what a pod needs next; `record` is
-what is remembered of a pod; `pod_status` and `container_status` compute what the API shows; the `*_config` modules
-write CRI messages; `admission` judges a pod once, with `predicates`, `node_selector`, `taints`, `sysctls` and, for
-critical pods, `preemption`.
+`machine` is the one gate; `node_state` takes events in; `outcomes` takes the results of calls in; `story` writes lines
+for `bulkhead explain`. Everything else is in rooms, and imports other rooms only as this table allows:
+
+    room       decides                                      imports
+    machine    what is saved, published and called          node_state outcomes admission pod status sync
+    node_state which pods an event touches, who ends        outcomes admission pod
+    outcomes   what the result of a call changes            images pod sync
+    story      which events and instructions are shown      pod
+    status     the API status of a pod                      pod sync
+    sync       the next call for a pod                      images pod
+    cri        the CRI messages for a pod                   admission cgroups node pod
+    images     image calls, credentials, image access       pod
+    admission  admitted or rejected, and who is preempted   pod
+    cgroups    names and values of cgroups                  node
+    logs       rotation and removal of log files            nothing
+    pod        record, lifecycle, events, instructions      nothing
+    node       facts, resources and pressure of the node    nothing
 """

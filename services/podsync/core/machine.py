@@ -9,12 +9,15 @@ from typing import Any
 
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState, PodStatus
-from services.podsync.core import lifecycle
-from services.podsync.core.events import (
+from services.podsync.core.admission.node_view import MachineFacts, node_addresses
+from services.podsync.core.node_state import Knowledge
+from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
+from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.events import (
     Event,
     TimePassed,
 )
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.instructions import (
     Call,
     ForgetPod,
     Instruction,
@@ -33,15 +36,12 @@ from services.podsync.core.instructions import (
     SavePod,
     WakeAt,
 )
-from services.podsync.core.knowledge import Knowledge
-from services.podsync.core.node_view import MachineFacts, node_addresses
-from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
-from services.podsync.core.pod_status import container_ids, is_starting, pod_status, withheld
-from services.podsync.core.pre_stop import note_begun_hooks, with_begun_hooks
-from services.podsync.core.record import NEVER, TERMINAL_PHASES, PodRecord
-from services.podsync.core.saved_record import essential, must_be_saved, persisted
-from services.podsync.core.situation import Step, World
-from services.podsync.core.steps import next_step
+from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.saved_record import essential, must_be_saved, persisted
+from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
+from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
+from services.podsync.core.sync.steps import next_step
 from shared.podspec.containers import field_path
 from shared.timestamps import rfc3339
 

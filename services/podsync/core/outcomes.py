@@ -5,16 +5,15 @@ Changes the record only; what follows from it is decided by `steps`.
 
 from dataclasses import replace
 
-from services.podsync.core.actions import decide_sandbox
-from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.image_outcomes import (
+from services.podsync.core.images.image_outcomes import (
     inspection_failed,
     pull_failed,
     take_in_inspection,
     take_in_pull,
 )
-from services.podsync.core.images import volume_key
-from services.podsync.core.instructions import (
+from services.podsync.core.images.pull_policy import volume_key
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import (
     Call,
     CreateContainer,
     InspectImage,
@@ -31,9 +30,10 @@ from services.podsync.core.instructions import (
     RunPostStartHook,
     StartContainer,
 )
-from services.podsync.core.post_start import end_start
-from services.podsync.core.pre_stop import drop_unbegun_hooks, without_begun_hooks
-from services.podsync.core.record import PodRecord
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.sync.actions import decide_sandbox
+from services.podsync.core.sync.post_start import end_start
+from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.podsync import AdmittedPod
-from services.podsync.core.events import (
+from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
     Event,
@@ -18,7 +18,7 @@ from services.podsync.core.events import (
     ProbesChanged,
     VolumesChanged,
 )
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.instructions import (
     Call,
     InspectImage,
     Instruction,

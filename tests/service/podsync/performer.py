@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from bus.memory import ManualClock
-from services.podsync.adapters.runtime_calls import PodView, RuntimeCalls, calls_over
-from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.instructions import Call
+from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import Call
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod

@@ -7,8 +7,8 @@ from typing import Any
 
 from bus.messages.status import IssuedToken
 from services.podsync.adapters.cluster_reads import NoCluster
-from services.podsync.adapters.image_pulls import ImagePulls, InspectedImage, PulledImage
-from services.podsync.core.environment import Referenced
+from services.podsync.adapters.images.image_pulls import ImagePulls, InspectedImage, PulledImage
+from services.podsync.core.cri.environment import Referenced
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message, RuntimeCallError
 from shared.model.objects import Object

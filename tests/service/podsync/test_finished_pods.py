@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesHeard
+from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesHeard
 from shared.model.runtime import RuntimePod
 from tests.service.podsync.stage import on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running

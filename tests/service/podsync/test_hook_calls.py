@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from services.bootstrap.adapters.serving_pair import make_self_signed
-from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.instructions import RunPostStartHook
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import RunPostStartHook
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from tests.fakes.virtual_time import on_virtual_time, virtual_clock
@@ -312,7 +312,7 @@ async def test_without_a_host_it_is_the_address_that_the_runtime_gives_the_pod(t
         raise OSError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.podsync.adapters.hooks.exchange", note)
+        patch.setattr("services.podsync.adapters.calls.hooks.exchange", note)
         await performer.perform(hook(performer))
     assert asked == [address]
     await performer.runtime.stop_pod_sandbox(performer.sandbox)

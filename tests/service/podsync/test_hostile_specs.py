@@ -25,7 +25,7 @@ from bus.messages.volume import (
     VolumeState,
 )
 from services.podsync.adapters.cluster_reads import SourcesReads
-from services.podsync.core.record import PodRecord
+from services.podsync.core.pod.record import PodRecord
 from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
 from shared.model.objects import Object

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.image_pulls import ImageCallError
-from services.podsync.core.environment import Referenced
+from services.podsync.adapters.images.image_pulls import ImageCallError
+from services.podsync.core.cri.environment import Referenced
 from shared.cri.interface import RuntimeCallError
 from tests.service.podsync.registry_stage import IMAGE, REFUSED, REGISTRY, PullStage, pod
 

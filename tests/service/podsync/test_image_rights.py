@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.image_pulls import ImageCallError
-from services.podsync.core.image_records import file_name
+from services.podsync.adapters.images.image_pulls import ImageCallError
+from services.podsync.core.images.image_records import file_name
 from shared.cri.interface import ImageStatus, RuntimeCallError
 from tests.fakes.runtime import FakeRuntime
 from tests.service.podsync.registry_stage import IMAGE, REGISTRY, PullStage, pod
@@ -297,7 +297,7 @@ async def test_no_record_is_dropped_while_the_runtime_does_not_answer(stage: Pul
 async def test_podsync_drops_the_records_of_vanished_images_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.podsync.adapters.image_access.PRUNE_SECONDS", 0.01)
+    monkeypatch.setattr("services.podsync.adapters.images.image_access.PRUNE_SECONDS", 0.01)
     records = tmp_path / "root/image_manager/pulled"
     async with on_stage(tmp_path, FakeRuntime(pullable=[IMAGE]), cgroups_per_qos=False) as node:
         container = {"name": "c", "image": IMAGE}

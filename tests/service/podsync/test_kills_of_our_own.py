@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
-from services.podsync.adapters import cgroups
-from services.podsync.adapters.cgroups import Hierarchies
+from services.podsync.adapters.cgroups import layout
+from services.podsync.adapters.cgroups.layout import Hierarchies
 from shared.model.runtime import Container, ContainerState
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -70,7 +70,7 @@ async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside
     for tree in trees.values():
         tree.mkdir(parents=True)
     hierarchies = Hierarchies(unified=None, by_controller=trees)
-    monkeypatch.setattr(cgroups, "find_hierarchies", lambda: hierarchies)
+    monkeypatch.setattr(layout, "find_hierarchies", lambda: hierarchies)
     async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
         uid, beside = (
             stage.want(a_pod()),

@@ -11,8 +11,8 @@ from bus.memory import MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
 from services.podsync.adapters.lanes import Lanes
-from services.podsync.core.events import Event
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.events import Event
+from services.podsync.core.pod.instructions import (
     Call,
     ContainerStop,
     KillContainer,

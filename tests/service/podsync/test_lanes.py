@@ -6,8 +6,8 @@ from pathlib import Path
 from bus.memory import MemoryNetwork
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
 from services.podsync.adapters.lanes import Lanes
-from services.podsync.core.events import CallFailed, Event
-from services.podsync.core.instructions import Call, InterruptCall, PullImage
+from services.podsync.core.pod.events import CallFailed, Event
+from services.podsync.core.pod.instructions import Call, InterruptCall, PullImage
 from shared.checkpoint import Checkpoint
 from shared.deadlines import Deadlines
 

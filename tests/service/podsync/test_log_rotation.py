@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.podsync.adapters import log_rotation
-from services.podsync.adapters.log_clean_up import LogCleanUp
-from services.podsync.adapters.log_rotation import LogRotation
-from services.podsync.core.log_rotation import LogLimits, written_logs
+from services.podsync.adapters.logs import log_rotation
+from services.podsync.adapters.logs.log_clean_up import LogCleanUp
+from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from shared.clock import SystemClock
 from shared.config.effective import EmbeddedContainerd
 from tests.fakes.runtime import FakeRuntime
@@ -262,8 +262,8 @@ async def test_a_rotation_under_way_is_not_begun_twice(writer: Writer) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from services.podsync.adapters.log_rotation import LogRotation
-from services.podsync.core.log_rotation import LogLimits
+from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.core.logs.log_rotation import LogLimits
 from shared.clock import SystemClock
 
 class Runtime:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.events import Event, PodDesired
-from services.podsync.core.instructions import Instruction
 from services.podsync.core.machine import PodSync
+from services.podsync.core.pod.events import Event, PodDesired
+from services.podsync.core.pod.instructions import Instruction
 from tests.service.podsync.stage import on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 

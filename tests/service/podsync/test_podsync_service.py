@@ -10,8 +10,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
-from services.podsync.adapters.pace import Pace
-from services.podsync.core.instructions import RunPodSandbox
+from services.podsync.adapters.calls.pace import Pace
+from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.checkpoint import Checkpoint, Kept
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
@@ -216,7 +216,7 @@ async def test_a_call_that_fails_in_a_way_nobody_thought_of_costs_one_pod_a_retr
     def broken(*_: object, **__: object) -> None:
         raise KeyError("no such thing")
 
-    monkeypatch.setattr("services.podsync.adapters.building.container_config", broken)
+    monkeypatch.setattr("services.podsync.adapters.calls.building.container_config", broken)
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: "internal error: KeyError" in str(stage.status(uid)))

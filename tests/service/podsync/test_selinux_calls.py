@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.core.events import CallDone
-from services.podsync.core.instructions import CreateContainer
+from services.podsync.core.pod.events import CallDone
+from services.podsync.core.pod.instructions import CreateContainer
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 VOLUMES = {

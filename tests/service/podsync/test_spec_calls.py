@@ -10,9 +10,9 @@ import pytest
 
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.adapters import outside
-from services.podsync.adapters.env_files import MOST_AT_ONCE
-from services.podsync.core.environment import EnvFile, EnvFiles
+from services.podsync.adapters.calls import outside
+from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
+from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from shared.model.objects import Object
 from tests.fakes.heard import PATIENCE
 from tests.service.podsync.stage import Stage, on_stage

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from services.podsync.adapters.pod_directories import PodDirectories
-from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.instructions import ContainerStop, KillContainer, KillPod, RemoveContainers, RemoveSandboxes
+from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import (
+    ContainerStop,
+    KillContainer,
+    KillPod,
+    RemoveContainers,
+    RemoveSandboxes,
+)
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState

@@ -17,10 +17,10 @@ from bus.messages.volume import (
     ReleaseSubpaths,
     VolumeState,
 )
-from services.podsync.adapters.subpaths import AskedSubpaths
-from services.podsync.core.config_errors import ContainerConfigError
-from services.podsync.core.events import CallDone, CallFailed
-from services.podsync.core.instructions import CreateContainer, StartContainer
+from services.podsync.adapters.pod.subpaths import AskedSubpaths
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import CreateContainer, StartContainer
 from shared.model.objects import Object
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 

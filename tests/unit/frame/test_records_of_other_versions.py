@@ -15,9 +15,9 @@ import pytest
 from bus.memory import ManualClock
 from bus.messages.podsync import PodState
 from services.podsync.adapters.steady_clock import SteadyClock
-from services.podsync.core.pressure import read_transitions
-from services.podsync.core.record import CrashBackoff, ImageBackoff, PodRecord
-from services.podsync.core.saved_record import persisted, restore
+from services.podsync.core.node.pressure import read_transitions
+from services.podsync.core.pod.record import CrashBackoff, ImageBackoff, PodRecord
+from services.podsync.core.pod.saved_record import persisted, restore
 from services.sources.core import first_seen, manifest_records
 from services.status.adapters.agent_record import AGENT, AgentFacts, AgentRecord
 from services.status.core.node_conditions import is_condition

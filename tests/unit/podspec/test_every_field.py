@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from services.pleg.core.probe_spec import probes_of
-from services.podsync.core import container_mounts, environment, hosts_file, pod_cgroup, sandbox_config
-from services.podsync.core.config_errors import ContainerConfigError, SandboxConfigError
-from services.podsync.core.container_config import container_config
-from services.podsync.core.container_mounts import MountedVolume
+from services.podsync.core.cgroups import pod_cgroup
+from services.podsync.core.cri import container_mounts, environment, hosts_file, sandbox_config
+from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.cri.container_config import container_config
+from services.podsync.core.cri.container_mounts import MountedVolume
 from services.volume.core.volume_source import Node, Refused, volume_source
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
@@ -32,7 +33,7 @@ from tests.unit.podspec.everything import (
     schema_paths,
     text_of,
 )
-from tests.unit.podsync.container_messages import NODE
+from tests.unit.podsync.cri.container_messages import NODE
 
 _FIELD = re.compile(r"(spec|metadata)[.:]|apiVersion|kind")
 PLACES = [(path, shape) for path, shape in paths_of(everything(), POD) if path]

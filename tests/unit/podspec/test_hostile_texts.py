@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from services.pleg.core.probe_spec import probes_of
-from services.podsync.core import docker_config, env_file, hosts_file, image_repository, images, node_selector, sysctls
-from services.podsync.core.config_errors import ContainerConfigError
-from services.podsync.core.container_mounts import wanted_subpaths
-from services.podsync.core.environment import container_environment
-from services.podsync.core.node_facts import NodeFacts
+from services.podsync.core.admission import node_selector, sysctls
+from services.podsync.core.cri import env_file, hosts_file
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.container_mounts import wanted_subpaths
+from services.podsync.core.cri.environment import container_environment
+from services.podsync.core.images import docker_config, image_repository, pull_policy
+from services.podsync.core.node.node_facts import NodeFacts
 from services.server.core import go_text, log_format, log_query
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
 from services.volume.core import mountinfo, payload_paths
@@ -105,7 +107,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "exec probe": _exec_probe,
     "field": _field,
     "quantity": quantity.parse_quantity,
-    "image": images.with_default_tag,
+    "image": pull_policy.with_default_tag,
     "image policy": image_name.default_pull_policy,
     "image pattern": _matches,
     "docker config": lambda text: docker_config.read_config_json(text.encode()),
@@ -143,7 +145,7 @@ REFUSED = (
     ContainerConfigError,
     UnreadableManifestError,
     docker_config.DockerConfigError,
-    images.InvalidImageNameError,
+    pull_policy.InvalidImageNameError,
     log_format.UnsupportedLogFormatError,
 )
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters import env_files
-from services.podsync.adapters.pull_credentials import MOST_SECRETS
-from services.podsync.core import admission, container_mounts, docker_config, images
+from services.podsync.adapters.images.pull_credentials import MOST_SECRETS
+from services.podsync.adapters.pod import env_files
+from services.podsync.core.admission import verdict
+from services.podsync.core.cri import container_mounts
+from services.podsync.core.images import docker_config, pull_policy
 from services.volume.core.mount_shares import AT_A_LOCAL_MOUNT, AT_A_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
@@ -18,8 +20,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 @pytest.mark.parametrize(
     ("what", "limit"),
     [
-        ("containers of a pod, of all kinds", admission.MOST_CONTAINERS),
-        ("volumes of a pod", admission.MOST_VOLUMES),
+        ("containers of a pod, of all kinds", verdict.MOST_CONTAINERS),
+        ("volumes of a pod", verdict.MOST_VOLUMES),
         ("Secrets and ConfigMaps that a pod names", MOST_REFERENCES),
         ("bytes of an argument, or of `NAME=value`", f"{LONGEST_STRING} (the kernel's)"),
         ("bytes of environment, command and args together", f"{LARGEST_SPACE >> 20} MiB (the kernel's, with"),
@@ -30,7 +32,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.LONGEST_PATH} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
-        ("characters of an image", images.LONGEST),
+        ("characters of an image", pull_policy.LONGEST),
         ("pull secrets of a pod; registries of a secret", f"{MOST_SECRETS}; {docker_config.MOST_PLACES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",

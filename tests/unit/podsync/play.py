@@ -11,7 +11,9 @@ import pytest
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodStatus
 from bus.messages.volume import MountedVolumes
-from services.podsync.core.events import (
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.machine import PodSync, Settings
+from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
     Event,
@@ -24,7 +26,7 @@ from services.podsync.core.events import (
     SourcesHeard,
     TimePassed,
 )
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.instructions import (
     Call,
     ContainerStop,
     CreateContainer,
@@ -50,8 +52,6 @@ from services.podsync.core.instructions import (
     StartContainer,
     WakeAt,
 )
-from services.podsync.core.machine import PodSync, Settings
-from services.podsync.core.node_view import MachineFacts
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash

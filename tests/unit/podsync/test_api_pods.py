@@ -4,8 +4,8 @@ from typing import Any
 
 from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
-from services.podsync.core.events import NodeChanged, PodDesired, PodUndesired, ProbesChanged
-from services.podsync.core.node_view import MachineFacts
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.events import NodeChanged, PodDesired, PodUndesired, ProbesChanged
 from tests.unit.podsync.play import Play, a_pod
 
 DELETION = {"deletionTimestamp": "2030-01-01T00:00:30Z", "deletionGracePeriodSeconds": 7}

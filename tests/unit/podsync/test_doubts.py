@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.messages.podsync import PodState
-from services.podsync.core.events import NodeChanged, PodDesired, RuntimeChanged
+from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.machine import PodSync
-from services.podsync.core.node_view import MachineFacts
-from services.podsync.core.record import PodRecord
+from services.podsync.core.pod.events import NodeChanged, PodDesired, RuntimeChanged
+from services.podsync.core.pod.record import PodRecord
 from tests.unit.podsync.play import Play
 from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, changed, node, sized, status_of
 

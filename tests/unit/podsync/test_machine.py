@@ -7,7 +7,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.core.events import (
+from services.podsync.core.pod.events import (
     PodDesired,
     PodObserved,
     PodUndesired,
@@ -16,9 +16,9 @@ from services.podsync.core.events import (
     VolumesChanged,
     VolumesHeard,
 )
-from services.podsync.core.instructions import KillPod, LookAtPod, SavePod
-from services.podsync.core.lifecycle import IllegalEdgeError, move
-from services.podsync.core.record import PodRecord
+from services.podsync.core.pod.instructions import KillPod, LookAtPod, SavePod
+from services.podsync.core.pod.lifecycle import IllegalEdgeError, move
+from services.podsync.core.pod.record import PodRecord
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.unit.podsync.play import Play, a_pod, every_step
 

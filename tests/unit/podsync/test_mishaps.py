@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.core.events import PodObserved, VolumesChanged
+from services.podsync.core.pod.events import PodObserved, VolumesChanged
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, a_pod
 

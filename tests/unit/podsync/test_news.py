@@ -1,7 +1,7 @@
 """What is no news for podsync's core, and what is: told on the core alone."""
 
-from services.podsync.core.events import PodDesired, RuntimeChanged, TimePassed
-from services.podsync.core.instructions import PublishStatus, WakeAt
+from services.podsync.core.pod.events import PodDesired, RuntimeChanged, TimePassed
+from services.podsync.core.pod.instructions import PublishStatus, WakeAt
 from tests.unit.podsync.play import Play, a_pod
 
 

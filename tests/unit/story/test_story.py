@@ -13,7 +13,7 @@ from bus.messages.pleg import ProbeResults
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.cli.command import main
 from services.podsync.adapters.story import StoryBook, uid_of
-from services.podsync.core.events import (
+from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
     Event,
@@ -22,7 +22,7 @@ from services.podsync.core.events import (
     ProbesChanged,
     VolumesChanged,
 )
-from services.podsync.core.instructions import (
+from services.podsync.core.pod.instructions import (
     ContainerStop,
     Instruction,
     KillContainer,

@@ -1,0 +1,150 @@
+"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). Bounds no time: whoever asks does.
+
+A cancelled hook leaves nothing of ours running; what runs in the container is the runtime's to end.
+"""
+
+import asyncio
+import ssl
+from dataclasses import replace
+from typing import Any, Literal
+
+from services.podsync.adapters.calls.outside import Outside, PodView
+from shared.cri.interface import RuntimeCallError
+from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_words
+from shared.http_get.request import MOST_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
+from shared.http_get.response import ResponseHead
+from shared.model.objects import Object
+from shared.model.runtime import SandboxState
+from shared.podspec.field_ref import go_quote
+from shared.podspec.ports import container_port
+from shared.version import KUBERNETES_VERSION
+
+USER_AGENT = f"kube-lifecycle/{KUBERNETES_VERSION}"
+MOST_BYTES = 10 * 1024  # of an answer's body, which is read and dropped, and of what a command wrote
+
+HookName = Literal["postStart", "preStop"]
+
+
+class HookFailedError(Exception):
+    """The hook was carried out and failed, or could not be carried out; the text is the kubelet's. `without_output`:
+    the same without what a command wrote, which may be a secret."""
+
+    def __init__(self, text: str, without_output: str = "") -> None:
+        super().__init__(text)
+        self.without_output = without_output or text
+
+
+class _HttpError(Exception):
+    """No answer came; the text is Go's."""
+
+
+async def run_hook(outside: Outside, view: PodView, container: Object, container_id: str, name: HookName) -> None:
+    """Run lifecycle.<name> of the container to its end. Raises HookFailedError."""
+    handler = (container.get("lifecycle") or {}).get(name) or {}
+    whose = f"for Container {go_quote(str(container.get('name')))} in Pod {go_quote(view.description)} failed - error: "
+    if isinstance(action := handler.get("exec"), dict):
+        command = [str(part) for part in action.get("command") or ()]
+        error, wrote, output = await _exec(outside, container_id, command)
+        if error:
+            hook = f"Exec lifecycle hook ([{' '.join(command)}]) {whose}{error}"
+            raise HookFailedError(f"{hook}{wrote}, message: {go_quote(output)}", hook)
+    elif isinstance(action := handler.get("httpGet"), dict):
+        try:
+            await _http_get(outside, view, container, action)
+        except _HttpError as error:
+            raise HookFailedError(f"HTTP lifecycle hook ({action.get('path') or ''}) {whose}{error}") from None
+    elif isinstance(handler.get("sleep"), dict):
+        await asyncio.sleep(sleep_seconds(container, name))
+    else:
+        raise HookFailedError(f"Cannot run handler: invalid handler: {', '.join(sorted(handler)) or 'none'}")
+
+
+def sleep_seconds(container: Object, name: HookName) -> int:
+    """Of lifecycle.<name>; 0 for another kind of hook."""
+    action = ((container.get("lifecycle") or {}).get(name) or {}).get("sleep")
+    return max(0, int(action.get("seconds") or 0)) if isinstance(action, dict) else 0
+
+
+async def _exec(outside: Outside, container_id: str, command: list[str]) -> tuple[str, str, str]:
+    """What went wrong, "" for nothing; how that goes on with what the command complained of; and all it wrote. The
+    command stands as in the spec, unexpanded."""
+    try:
+        result = await outside.runtime.exec_sync(container_id, command, 0)
+    except RuntimeCallError as error:
+        return str(error), "", ""
+    if result.exit_code == 0:
+        return "", "", ""
+    return (
+        f"command '{' '.join(command)}' exited with {result.exit_code}",
+        f": {_text(result.stderr)}",
+        _text(result.stdout + result.stderr),
+    )
+
+
+def _text(output: bytes) -> str:
+    return output[:MOST_BYTES].decode("utf-8", "replace")
+
+
+async def _http_get(outside: Outside, view: PodView, container: Object, action: Object) -> None:
+    """Any answer is a success. A server that speaks no TLS is asked once more without, and without credentials."""
+    host = str(action.get("host") or "") or await _pod_ip(outside, view)
+    port = container_port(action.get("port"), container)
+    if isinstance(port, str):
+        raise _HttpError(port)
+    headers = tuple((str(h.get("name") or ""), str(h.get("value") or "")) for h in action.get("httpHeaders") or ())
+    scheme = str(action.get("scheme") or "HTTP").lower()
+    try:
+        target = target_of(scheme, host, port, str(action.get("path") or ""), headers, USER_AGENT)
+    except BadRequestError as error:
+        raise _HttpError(str(error)) from None
+    try:
+        await _follow(target)
+    except ssl.SSLError as error:
+        if not answered_in_plain_text(error):
+            raise _HttpError(_go_error(target, error)) from None
+        plain = tuple((name, value) for name, value in target.headers if name != "Authorization")
+        try:
+            await _follow(replace(target, scheme="http", headers=plain))
+        except (ssl.SSLError, _HttpError):
+            raise _HttpError(_go_error(target, error)) from None
+
+
+async def _follow(target: HttpTarget) -> None:
+    """GET, and go where the answer sends us as long as that is the same host. Raises ssl.SSLError, _HttpError."""
+
+    def wanted(head: ResponseHead) -> int:
+        return MOST_BYTES if redirected(target, head.status, head.headers.get("location", "")) is None else 0
+
+    for _ in range(MOST_REDIRECTS):
+        try:
+            head, _body = await exchange(target, wanted)
+        except BodyError:
+            return  # any answer is a success, whatever its body
+        except ssl.SSLError:
+            raise
+        except Exception as error:
+            raise _HttpError(_go_error(target, error)) from error
+        there = redirected(target, head.status, head.headers.get("location", ""))
+        if there is None:
+            return
+        target = there
+    raise _HttpError(f'Get "{target.url}": stopped after {MOST_REDIRECTS} redirects')
+
+
+def _go_error(target: HttpTarget, error: Exception) -> str:
+    return f'Get "{target.url}": {go_words(error)}'
+
+
+async def _pod_ip(outside: Outside, view: PodView) -> str:
+    """The address that the runtime gives the pod now; on the node's own network it is the node's. Raises _HttpError."""
+    if (view.pod.get("spec") or {}).get("hostNetwork"):
+        addresses: tuple[Any, ...] = view.host_ips
+    else:
+        try:
+            seen = await outside.look(view.uid)
+        except RuntimeCallError as error:
+            raise _HttpError(str(error)) from None
+        addresses = next((box.ips for box in seen.sandboxes[:1] if box.state is SandboxState.READY), ())
+    if not addresses:
+        raise _HttpError("failed to find networking container: the runtime knows no address of the pod")
+    return str(addresses[0])

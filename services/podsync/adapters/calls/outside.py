@@ -1,0 +1,181 @@
+"""What every call of podsync needs of the outside: runtime, node facts, directories, turns; and how it looks at a pod.
+
+Decides nothing; `building`, `image_calls`, `hooks` and `stopping` do the calls with it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from bus.messages.event import KubeEvent
+from bus.messages.pleg import RuntimeHandler
+from bus.messages.volume import MountedVolumes
+from services.podsync.adapters.calls.pace import Pace, Rank
+from services.podsync.adapters.cluster_reads import ClusterReads, NoCluster
+from services.podsync.adapters.images.image_pulls import ImagePulls
+from services.podsync.adapters.node.node_facts_reader import HostFiles
+from services.podsync.adapters.pod.env_files import MOST_AT_ONCE, read_env_files
+from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
+from services.podsync.adapters.pod.user_namespaces import UserNamespaces
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.container_mounts import MountedVolume
+from services.podsync.core.cri.dns import resolv_conf_warnings
+from services.podsync.core.cri.environment import EnvFiles, environment_files
+from services.podsync.core.cri.runtime_handlers import asks_of_handler, for_handler
+from services.podsync.core.cri.sandbox_config import sandbox_config
+from services.podsync.core.cri.security_context import refuse_user_namespace
+from services.podsync.core.cri.user_namespaces import Mappings, wants_user_namespace
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.clock import Clock
+from shared.cri.interface import Message, Runtime, RuntimeCallError
+from shared.deadlines import WorkThreads
+from shared.model.objects import Object
+from shared.model.runtime import Container, RuntimePod
+from shared.podspec.containers import find_container, is_large
+
+T = TypeVar("T")
+
+ABSENT = frozenset({"NotFound"})
+
+
+@dataclass(frozen=True)
+class PodView:
+    """What the outside needs to know of a pod to act on it."""
+
+    uid: str
+    name: str
+    namespace: str
+    pod: Object
+    volumes: MountedVolumes | None
+    active_pods: Callable[[], Iterable[Object]]  # of the node, for the QoS cgroups
+    wanted: Callable[[], bool]  # whether it is still to run, now
+    static: bool = True  # from any source but the API
+    quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
+    sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
+    host_ips: tuple[str, ...] = ()  # the node's, as the pod's status shows them
+
+    @property
+    def description(self) -> str:
+        """`<name>_<namespace>(<uid>)`, as in kubelet messages."""
+        return f"{self.name}_{self.namespace}({self.uid})"
+
+    def container(self, name: str) -> Object:
+        """The spec of one container. Raises ContainerConfigError."""
+        found = find_container(self.pod, name)
+        if found is not None:
+            return dict(found[1])
+        raise ContainerConfigError(f"the pod has no container {name} any more")
+
+
+class PodEndsError(Exception):
+    """The pod came to end while a call that builds it had not been sent yet."""
+
+
+@dataclass(kw_only=True)
+class Outside:
+    """One instance per process."""
+
+    runtime: Runtime
+    pulls: ImagePulls
+    facts: NodeFacts
+    directories: PodDirectories
+    clock: Clock
+    resolv_conf: str
+    user_namespaces: UserNamespaces
+    handlers: tuple[RuntimeHandler, ...] | None = None  # what the runtime told of its own, None = nothing yet
+    cluster: ClusterReads = field(default_factory=NoCluster)
+    subpaths: Subpaths = field(default_factory=NoSubpaths)
+    pace: Pace = field(default_factory=Pace)
+    record: Callable[[KubeEvent], object] = lambda event: None  # an Event that is not about a pod
+    pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
+    _host_files: HostFiles = field(default_factory=HostFiles)
+    _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
+
+    def facts_now(self) -> NodeFacts:
+        """The node's facts with its files as they are now."""
+        return self._host_files.add_to(self.facts, self.resolv_conf)
+
+    def tell_of_node(self, reason: str, message: str) -> None:
+        """A Warning event about our Node."""
+        self.record(KubeEvent(type="Warning", reason=reason, message=message, kind="Node", name=self.facts.node_name))
+
+    def tell_of_resolv_conf(self) -> None:
+        """Once in a life: Warning events about what pods will not have of the node's name resolution."""
+        for message in resolv_conf_warnings(self.facts_now(), self.resolv_conf):
+            self.tell_of_node("CheckLimitsForResolvConf", message)
+
+    async def facts_of(self, pod: Object) -> NodeFacts:
+        """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError."""
+        facts = self.facts_now()
+        if not asks_of_handler(pod):
+            return facts
+        return for_handler(facts, self.handlers, await self.cluster.runtime_handler(pod))
+
+    async def mappings(self, view: PodView) -> Mappings | None:
+        """The ids of the pod's user namespace, given to it when first asked for; None = it shares the node's. Raises
+        SandboxConfigError."""
+        if not wants_user_namespace(view.pod):
+            return None
+        if given := self.user_namespaces.of(view.uid):
+            return given
+        refuse_user_namespace(view.pod, await self.facts_of(view.pod))
+        return await asyncio.to_thread(self.user_namespaces.give, view.uid)
+
+    async def env_files(self, container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
+        """The files of variables that the container names, read in threads of their own: what pods have written there
+        delays no save of a record."""
+        if not environment_files(container):
+            return {}
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._env_file_threads, read_env_files, container, volumes)
+
+    async def sandbox_message(self, view: PodView, attempt: int) -> Message:
+        """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
+        SandboxConfigError."""
+        mappings, facts = await self.mappings(view), await self.facts_of(view.pod)
+        return await self.made(view, lambda: sandbox_config(view.pod, facts=facts, attempt=attempt, mappings=mappings))
+
+    async def made(self, view: PodView, make: Callable[[], T], *, large: bool = False) -> T:
+        """What `make` returns; for a large pod, or where `large`, it runs in a thread, so that the other pods go on.
+        Raises what it raises."""
+        return await asyncio.to_thread(make) if large or is_large(view.pod) else make()
+
+    @asynccontextmanager
+    async def turn(self, rank: Rank, view: PodView) -> AsyncIterator[None]:
+        """A turn may come late, and nothing is begun for a pod that is to end. Raises PodEndsError."""
+        async with self.pace.turn(rank):
+            if not view.wanted():
+                raise PodEndsError
+            yield
+
+    async def close(self) -> None:
+        """End the hooks that outlived the stop that began them; begin no more reads."""
+        self._env_file_threads.shutdown(wait=False, cancel_futures=True)
+        hooks = list(self.pre_stops.values())
+        for hook in hooks:
+            hook.cancel()
+        await asyncio.gather(*hooks, return_exceptions=True)
+
+    async def look(self, uid: str) -> RuntimePod:
+        """What the runtime has of the pod; an empty view, with the moment of the look, when it has nothing."""
+        before = self.clock.monotonic()
+        seen = await self.runtime.observe(uid)
+        return seen.get(uid) or RuntimePod(uid=uid, name="", namespace="", observed_at=before)
+
+    async def found(self, view: PodView, *container_ids: str) -> tuple[Container, ...]:
+        """These containers as they are now; without those that the runtime has no more."""
+        known = [(container_id, view.sandbox_of.get(container_id, "")) for container_id in container_ids]
+        inspections = (self.runtime.inspect_container(c, sandbox) for c, sandbox in known if sandbox)
+        return tuple(container for container in await asyncio.gather(*inspections) if container is not None)
+
+
+async def unless_absent(request: Awaitable[Any]) -> None:
+    """What is gone already has been stopped or removed."""
+    try:
+        await request
+    except RuntimeCallError as error:
+        if error.code not in ABSENT:
+            raise

@@ -1,0 +1,178 @@
+"""Carries out podsync's calls: turns each `Call` into runtime requests and files, and the outcome into an event.
+
+Decides nothing: what is asked comes from the core. The calls themselves stand in `building`, `image_calls`, `hooks` and
+`stopping`.
+"""
+
+import asyncio
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from services.podsync.adapters.calls import building, image_calls, stopping
+from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
+from services.podsync.adapters.calls.outside import Outside, PodEndsError, PodView
+from services.podsync.adapters.cgroups import layout
+from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
+from services.podsync.adapters.node.node_facts_reader import ids_per_pod, read_node_facts
+from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.adapters.pod.user_namespaces import UserNamespaces
+from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.instructions import (
+    Call,
+    CreateContainer,
+    FetchNode,
+    InspectImage,
+    KillContainer,
+    KillPod,
+    LookAtPod,
+    PreparePod,
+    PullImage,
+    ReleasePod,
+    RemoveContainers,
+    RemovePodLogs,
+    RemoveSandboxes,
+    RunPodSandbox,
+    RunPostStartHook,
+    StartContainer,
+)
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.cri.interface import Runtime, RuntimeCallError
+from shared.deadlines import waiting_for
+from shared.model.runtime import RuntimePod
+
+__all__ = ["PodView", "RuntimeCalls", "calls_over"]
+
+Told = list[tuple[str, str, str]]  # Warning events of containers, met on the way: reason, message, container
+
+
+@dataclass(kw_only=True)
+class RuntimeCalls(Outside):
+    """Performs calls; one instance per process."""
+
+    cgroups: PodCgroups
+
+    async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
+        """Do it; never raises for anything the outside world may answer."""
+        told: Told = []
+        outcome = await self._outcome(call, view, told)
+        return replace(outcome, container_warnings=(*outcome.container_warnings, *told)) if told else outcome
+
+    async def _outcome(self, call: Call, view: PodView, told: Told) -> CallDone | CallFailed:
+        try:
+            done = await self._perform(call, view, told)
+            return replace(done, completed_at=self._completion(done))
+        except ImageCallError as error:
+            failed = self._failed(call, error.code, str(error), error.description, reason=error.reason)
+            return replace(failed, warnings=error.warnings)
+        except RuntimeCallError as error:
+            return self._failed(call, error.code, str(error), error.description)
+        except PodEndsError:
+            return replace(self._failed(call, "", "not begun", "not begun"), interrupted=True)
+        except ContainerConfigError as error:
+            return self._failed(call, "", error.message, error.message, reason=error.reason)
+        except SandboxConfigError as error:
+            return self._failed(call, "", error.message, error.message)
+        except HookFailedError as error:
+            return self._failed(call, "", str(error), error.without_output)
+        except OSError as error:
+            return self._failed(call, "", str(error), str(error))
+
+    def _completion(self, done: CallDone) -> float:
+        """Observations older than this say nothing about the call: where the adapter looked after it, its look, dated
+        like any other from before the request, for what happens during it is somebody else's to tell."""
+        if done.observation is not None:
+            return done.observation.observed_at
+        return done.completed_at or self.clock.monotonic()
+
+    def _failed(self, call: Call, code: str, text: str, description: str, reason: str = "") -> CallFailed:
+        return CallFailed(
+            cause=f"{type(call).__name__} failed",
+            uid=call.uid,
+            call=call,
+            completed_at=self.clock.monotonic(),
+            code=code,
+            text=text,
+            description=description,
+            reason=reason,
+        )
+
+    async def _perform(self, call: Call, view: PodView, told: Told) -> CallDone:
+        done = CallDone(cause=f"{type(call).__name__} done", uid=call.uid, call=call, completed_at=0.0)
+        match call:
+            case LookAtPod(unheard_of=True):
+                nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
+                return replace(done, observation=nothing)
+            case LookAtPod():
+                missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
+                return replace(done, observation=await self.look(call.uid), cgroup_missing=missing)
+            case FetchNode():
+                return replace(done, node=await self.cluster.node())
+            case PreparePod():
+                return await building.prepare_pod(self, self.cgroups, call, view, done)
+            case RunPodSandbox():
+                return await building.run_sandbox(self, call, view, done)
+            case InspectImage():
+                with waiting_for("the records of pulls"):
+                    return await image_calls.inspect_image(self, call, view, done)
+            case PullImage():
+                with waiting_for("the image"):
+                    return await image_calls.pull_image(self, call, view, done)
+            case CreateContainer():
+                return await building.create_container(self, call, view, done)
+            case StartContainer():
+                return await building.start_container(self, call, view, done)
+            case RunPostStartHook(container=name, container_id=container_id):
+                with waiting_for("the postStart hook"):
+                    await run_hook(self, view, view.container(name), container_id, "postStart")
+                return done
+            case ReleasePod():
+                await self.cgroups.release(view.uid, view.pod)
+                await asyncio.to_thread(self.user_namespaces.release, call.uid)
+                return done
+            case RemovePodLogs(name=name, namespace=namespace):
+                await asyncio.to_thread(self.directories.remove_pod_logs, namespace, name, call.uid)
+                return done
+            case _:
+                return await self._stop_or_remove(call, view, done, told)
+
+    async def _stop_or_remove(self, call: Call, view: PodView, done: CallDone, told: Told) -> CallDone:
+        def warn(reason: str, message: str, container: str) -> None:
+            told.append((reason, message, container))
+
+        match call:
+            case KillContainer(stop=stop):
+                await stopping.stop_container(self, view, stop, warn)
+            case KillPod():
+                await stopping.kill_pod(self, call, view, warn)
+                done = replace(done, completed_at=self.clock.monotonic())
+                found = await self.found(view, *(stop.container_id for stop in call.containers))
+                if len(found) == len(call.containers):
+                    return replace(done, containers=found)
+            case RemoveContainers():
+                await stopping.remove_containers(self, call, view)
+            case RemoveSandboxes():
+                await stopping.remove_sandboxes(self, call)
+            case _:
+                raise NotImplementedError(type(call).__name__)
+        return replace(done, observation=await self.look(call.uid))
+
+
+def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock) -> RuntimeCalls:
+    """The calls of this node: its cgroups, directories and facts are looked up once."""
+    hierarchies = layout.find_hierarchies()
+    facts = read_node_facts(config, cgroup_v2=hierarchies.unified is not None)
+    return RuntimeCalls(
+        runtime=runtime,
+        pulls=ImagePulls(runtime, clock, config),
+        facts=facts,
+        directories=PodDirectories(Path(config.root_dir), Path(config.pod_logs_dir)),
+        cgroups=PodCgroups(facts, hierarchies, runtime, clock),
+        clock=clock,
+        resolv_conf=config.resolv_conf,
+        user_namespaces=UserNamespaces(
+            Path(config.root_dir), ids_per_pod=ids_per_pod(config), max_pods=config.max_pods
+        ),
+    )

@@ -1,0 +1,192 @@
+"""The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
+
+Which containers, with which grace and after which others is the core's (pods.md 8.1-8.3). All of a call is
+tried before its first error is returned. A call given up leaves nothing running but preStop hooks, which run once: the
+next one waits for them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sleep_seconds
+from services.podsync.adapters.calls.outside import Outside, PodView, unless_absent
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.pod.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
+from shared.cri.interface import RuntimeCallError
+from shared.deadlines import waiting_for
+from shared.model.runtime import ContainerState
+
+log = logging.getLogger(__name__)
+
+LEAST_GRACE = 2  # seconds: what a container gets whose time is over
+HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and is heard of at once
+_LATE_SECONDS = 60.0  # after the grace a hook is waited for no more; a wait that is not over by then never is
+LOOK_EVERY = 0.25  # seconds: at a container that somebody else stops, of whose end nothing tells us
+
+Warn = Callable[[str, str, str], None]  # reason, message and container of a Warning event
+
+
+@dataclass
+class Row:
+    """The containers that one call stops, for those that wait for others."""
+
+    ended: dict[str, asyncio.Event] = field(default_factory=dict)  # container id -> its stop has returned
+    failed: set[str] = field(default_factory=set)  # and could not stop it
+
+
+async def stop_container(outside: Outside, view: PodView, stop: ContainerStop, warn: Warn) -> None:
+    """preStop, then TERM with what is left of the grace: whole seconds, two at least. The hook begins before this
+    waits for anything. Raises RuntimeCallError."""
+    await _stop(outside, view, stop, _hook(outside, view, stop), warn, Row())
+
+
+async def _stop(
+    outside: Outside, view: PodView, stop: ContainerStop, hook: "asyncio.Task[bool] | None", warn: Warn, row: Row
+) -> None:
+    """The same with a hook that was begun, and with the wait for others after it."""
+    grace = stop.grace_seconds
+    try:
+        if hook is not None:
+            began = outside.clock.monotonic()
+            with waiting_for("the preStop hook", grace + _LATE_SECONDS):
+                await asyncio.wait({hook}, timeout=grace)
+            grace -= int(outside.clock.monotonic() - began)
+        if stop.after and grace > 0:
+            began = outside.clock.monotonic()
+            await _wait_for_others(outside, view, stop.after, row, grace)
+            grace -= int(outside.clock.monotonic() - began)
+        await unless_absent(outside.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
+        if hook is not None:
+            await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
+    except asyncio.CancelledError:
+        hook = None  # it goes on: another stop of this container follows and waits for it
+        raise
+    finally:
+        if hook is not None:
+            hook.cancel()
+            (failed,) = await asyncio.gather(hook, return_exceptions=True)
+            if failed is True:
+                warn("FailedPreStopHook", "PreStopHook failed", stop.container)
+
+
+def _hook(outside: Outside, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
+    """The preStop of this instance: the one that runs, else a new one. Of one that was begun and runs no more, only a
+    sleep goes on, for the rest of its time. None = the instance has none, or there is no time for it."""
+    if not stop.pre_stop or stop.grace_seconds <= 0:
+        return None
+    running = outside.pre_stops.get(stop.container_id)
+    if running is not None:
+        return running
+    begun = stop.hook_spent >= 0
+    hook = asyncio.create_task(_pre_stop(outside, view, stop, only_sleep=begun), name=f"preStop {stop.container}")
+    outside.pre_stops[stop.container_id] = hook
+    hook.add_done_callback(lambda _: outside.pre_stops.pop(stop.container_id, None))
+    return hook
+
+
+async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
+    """Whether the hook failed. Never raises: one that fails holds no stop up, and its output belongs into no event and
+    no log."""
+    try:
+        container = view.container(stop.container)
+        if only_sleep:
+            await asyncio.sleep(sleep_seconds(container, "preStop") - stop.hook_spent)
+        else:
+            await run_hook(outside, view, container, stop.container_id, "preStop")
+    except ContainerConfigError:
+        return False  # its spec went meanwhile
+    except HookFailedError:
+        log.info("the preStop hook of container %s of pod %s failed", stop.container, view.description)
+    except Exception:
+        log.exception("the preStop hook of container %s of pod %s broke", stop.container, view.description)
+    else:
+        return False
+    return True
+
+
+async def _wait_for_others(
+    outside: Outside, view: PodView, container_ids: Iterable[str], row: Row, seconds: float
+) -> None:
+    """Until all of these have ended, at most so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*(_ended(outside, view, container_id, row) for container_id in container_ids))
+    except TimeoutError:
+        log.info("containers of pod %s did not end in time for one that stops after them", view.description)
+
+
+async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -> None:
+    if container_id in row.ended:
+        await row.ended[container_id].wait()
+        if container_id not in row.failed:
+            return
+    sandbox = view.sandbox_of.get(container_id, "")
+    while sandbox:
+        try:
+            seen = await outside.runtime.inspect_container(container_id, sandbox)
+            if seen is None or seen.state is ContainerState.EXITED:
+                return
+        except RuntimeCallError:
+            pass  # nothing is known of it
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -> None:
+    """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
+    Every hook begins before this waits for anything. Raises the first RuntimeCallError."""
+    hooks = {stop.container_id: _hook(outside, view, stop) for stop in call.containers}
+    row = Row(ended={stop.container_id: asyncio.Event() for stop in call.containers})
+
+    async def stop_in_row(stop: ContainerStop) -> None:
+        try:
+            await _stop(outside, view, stop, hooks[stop.container_id], warn, row)
+        except RuntimeCallError:
+            row.failed.add(stop.container_id)
+            raise
+        finally:
+            row.ended[stop.container_id].set()
+
+    stopped = await asyncio.gather(*(stop_in_row(stop) for stop in call.containers), return_exceptions=True)
+    failures = [result for result in stopped if isinstance(result, BaseException)]
+    if failures and any(stop.grace_seconds > LEAST_GRACE for stop in call.containers):
+        raise failures[0]  # stopping the sandbox would kill what has time left
+    failures += await _try_all(outside.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
+    if failures:
+        raise failures[0]
+
+
+async def remove_containers(outside: Outside, call: RemoveContainers, view: PodView) -> None:
+    """Each with its logs, unless they are to stay. Raises the first RuntimeCallError."""
+
+    async def remove(container_id: str, name: str, log_path: str) -> None:
+        await unless_absent(outside.runtime.remove_container(container_id))
+        if not call.keep_logs:
+            of = (view.namespace, view.name, name, container_id, log_path)
+            await asyncio.to_thread(outside.directories.remove_container_logs, *of)
+
+    if failures := await _try_all(remove(*container) for container in call.containers):
+        raise failures[0]
+
+
+async def remove_sandboxes(outside: Outside, call: RemoveSandboxes) -> None:
+    """Stop each once more, then remove it. Raises the first RuntimeCallError."""
+
+    async def remove(sandbox_id: str) -> None:
+        await unless_absent(outside.runtime.stop_pod_sandbox(sandbox_id))
+        await unless_absent(outside.runtime.remove_pod_sandbox(sandbox_id))
+
+    if failures := await _try_all(remove(sandbox_id) for sandbox_id in call.sandboxes):
+        raise failures[0]
+
+
+async def _try_all(requests: Iterable[Awaitable[None]]) -> list[BaseException]:
+    """One after the other; what is absent is done."""
+    failures: list[BaseException] = []
+    for request in requests:
+        try:
+            await unless_absent(request)
+        except RuntimeCallError as error:
+            failures.append(error)
+    return failures

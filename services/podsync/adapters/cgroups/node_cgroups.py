@@ -1,0 +1,155 @@
+"""Keeps the cgroups above the pods right, and takes away those of pods that are no more (node.md 4.5-4.9).
+
+kubepods gets node allocatable, tried each minute until it worked once; the QoS cgroups are written each minute; pod
+cgroups that nobody knows are looked for every two seconds, as far as all pods are known. Decides no value.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Set
+from pathlib import Path
+
+from bus.messages.event import KubeEvent
+from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.adapters.node.node_facts_reader import read_node_capacity
+from services.podsync.core.cgroups.cgroup_names import SYSTEMD
+from services.podsync.core.cgroups.node_cgroup import kubepods_values
+from shared.config.effective import EffectiveConfig
+from shared.cri.interface import RuntimeCallError
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+LOOP_SECONDS = 60.0
+ORPHAN_SECONDS = 2.0
+RUNTIME_SECONDS = 2.0  # until the next question to a runtime that is away, as in the kubelet
+
+
+class NodeCgroups:
+    """Of one node. `active_pods`: those that are not at their end. `known`: the UIDs of pods whose cgroups are
+    somebody's, or None while not all pods are known. `record` takes an Event; `trouble` what is wrong under a name."""
+
+    def __init__(
+        self,
+        pod_cgroups: PodCgroups,
+        config: EffectiveConfig,
+        active_pods: Callable[[], Iterable[Object]],
+        known: Callable[[], Set[str] | None],
+        record: Callable[[KubeEvent], object],
+        trouble: Callable[[str, str | None], None],
+    ) -> None:
+        self._cgroups, self._config, self._root_dir = pod_cgroups, config, Path(config.root_dir)
+        self._active_pods, self._known, self._record, self._trouble = active_pods, known, record, trouble
+        # An agent with a runtime of its own may be a guest beside a kubelet, whose pods are in the same kubepods then.
+        self.removes_orphans = config.embedded_containerd is None or bool(config.cgroup_root.strip("/"))
+        self._enforced = False
+        self._slowed: set[str] = set()
+        self._under_way: dict[str, asyncio.Task[None]] = {}  # cgroup -> its removal
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        if not self._cgroups.facts.cgroups_per_qos:
+            return
+        try:
+            await self._runtime_answers()
+            async with asyncio.TaskGroup() as loops:
+                loops.create_task(self._each(LOOP_SECONDS, self.write_all))
+                if self.removes_orphans:
+                    loops.create_task(self._each(ORPHAN_SECONDS, self.look_for_orphans))
+                else:
+                    log.info("cgroups of unknown pods are left alone: set cgroupRoot, and they are removed")
+        finally:
+            for task in self._under_way.values():
+                task.cancel()
+
+    async def _runtime_answers(self) -> None:
+        """Without its word on the driver nothing has a name."""
+        while True:
+            try:
+                await self._cgroups.driver()
+            except RuntimeCallError:
+                await asyncio.sleep(RUNTIME_SECONDS)
+            else:
+                return
+
+    async def _each(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
+        """A bug in one turn must not be the end of the next ones."""
+        while True:
+            try:
+                await turn()
+            except Exception:
+                log.exception("cgroups above the pods: a turn failed")
+                self._trouble("cgroups", "a look at the cgroups failed, see the log")
+            await asyncio.sleep(seconds)
+
+    async def write_all(self) -> None:
+        """kubepods until it has what it should have, and the QoS cgroups. Raises nothing."""
+        if not self._enforced:
+            await self._enforce()
+        try:
+            await self._cgroups.write_classes(self._active_pods, whole=True)
+        except OSError as error:
+            log.warning("cannot update QoS cgroups, trying again in a minute: %s", error)
+            self._trouble("cgroups", f"QoS cgroups cannot be written: {error}")
+            return
+        self._trouble("cgroups", None)
+
+    async def _enforce(self) -> None:
+        name = self._cgroups.node_cgroup
+        with_cpus = self._cgroups.facts.cgroup_driver == SYSTEMD
+        try:
+            capacity = await asyncio.to_thread(read_node_capacity, self._config)
+            enforced = self._config.enforce_node_allocatable
+            await self._cgroups.write_node(kubepods_values(capacity, enforced, with_cpus=with_cpus))
+        except OSError as error:
+            message = f'Failed to update Node Allocatable Limits "{name}": {error}'
+            log.warning("%s", message)
+            self._tell("Warning", "FailedNodeAllocatableEnforcement", message)
+            return
+        self._enforced = True
+        self._tell("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+
+    def _tell(self, kind: str, reason: str, message: str) -> None:
+        node = self._cgroups.facts.node_name
+        self._record(KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=node))
+
+    async def look_for_orphans(self) -> None:
+        """Begin to take away the cgroups of pods that nobody knows; one with volumes left is only slowed down. Raises
+        nothing."""
+        if self._known() is None:
+            return
+        found = await self._cgroups.find()
+        known = self._known()  # a cgroup is made after its pod is known: what was found may have become known since
+        if known is None:
+            return
+        self._slowed &= {name for names in found.values() for name in names}
+        for uid, names in found.items():
+            for name in names if uid not in known else ():
+                if name not in self._under_way:
+                    self._under_way[name] = asyncio.create_task(self._take_away(uid, name))
+
+    async def _take_away(self, uid: str, name: str) -> None:
+        try:
+            if await asyncio.to_thread(_has_volumes, self._root_dir / "pods" / uid):
+                if name not in self._slowed:
+                    log.info("cgroup %s is of no pod that is known, and its volumes are still there", name)
+                    await self._cgroups.slow_down(name)
+                    self._slowed.add(name)
+                return
+            known = self._known()  # one of the same UID may have come while its volumes were looked for
+            if known is None or uid in known:
+                return
+            log.info("removing cgroup %s, of no pod that is known", name)
+            await self._cgroups.destroy(name)
+        except OSError as error:
+            log.warning("cgroup %s of no known pod stays for now: %s", name, error)
+        finally:
+            self._under_way.pop(name, None)
+
+
+def _has_volumes(pod_dir: Path) -> bool:
+    """Whether a volume of the pod has a directory, or a subpath of one has."""
+    try:
+        return any(pod_dir.glob("volumes/*/*")) or any(pod_dir.glob("volume-subpaths/*/*/*"))
+    except OSError:
+        return True

@@ -1,0 +1,144 @@
+"""The cgroups of pods and of their QoS classes: made before the first sandbox, destroyed after the last container.
+
+Asks the runtime once which driver it has, for both must name a cgroup alike; a runtime that does not tell leaves it to
+the configuration. Decides no value.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from services.podsync.adapters.cgroups import layout
+from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
+from services.podsync.adapters.cgroups.layout import Hierarchies
+from services.podsync.core.cgroups.cgroup_names import CGROUPFS, SYSTEMD, classes_of_pods, pod_uid_of
+from services.podsync.core.cgroups.pod_cgroup import (
+    CgroupValues,
+    pod_cgroup_name,
+    pod_cgroup_values,
+    possible_pod_cgroup_names,
+    qos_cgroup_name,
+    qos_cgroup_values,
+)
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.clock import Clock
+from shared.cri.interface import Runtime
+from shared.deadlines import in_turn
+from shared.model.objects import Object
+from shared.podspec.qos import QosClass
+
+log = logging.getLogger(__name__)
+
+QOS_SECONDS = 60.0  # the kubelet writes QoS cgroups once a minute, whatever it wrote before
+_ORPHAN = CgroupValues(cpu_shares=2)
+
+
+class PodCgroups:
+    """Of one node. `facts` tells the driver in force once `driver` was awaited."""
+
+    def __init__(self, facts: NodeFacts, hierarchies: Hierarchies, runtime: Runtime, clock: Clock) -> None:
+        self.facts, self.hierarchies = facts, hierarchies
+        self._runtime, self._clock = runtime, clock
+        self._driver: Driver | None = None
+        self._asking = asyncio.Lock()
+        self._writing = asyncio.Lock()
+        self._given: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
+
+    async def driver(self) -> Driver:
+        """The driver in force. Raises RuntimeCallError while the runtime cannot be asked."""
+        async with in_turn(self._asking, "the cgroup driver"):
+            if self._driver is None:
+                configured = self.facts.cgroup_driver
+                told = await self._runtime.runtime_config()
+                name = told if told in (SYSTEMD, CGROUPFS) else configured
+                if name != configured:
+                    log.warning(
+                        "the runtime's cgroup driver is %s and wins over cgroupDriver: %s of the configuration",
+                        name,
+                        configured,
+                    )
+                self.facts = replace(self.facts, cgroup_driver=name)
+                self._driver = driver_called(name, self.hierarchies, self.facts.page_sizes)
+            return self._driver
+
+    def is_missing(self, pod: Object) -> bool:
+        """Whether the pod's cgroup is known not to be there; False as long as nobody asked for the driver."""
+        if self._driver is None or not self.facts.cgroups_per_qos:
+            return False
+        return layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
+
+    async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
+        """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` tells the driver from then on.
+        False: it is missing and was not made, for the pod runs. Raises OSError, RuntimeCallError."""
+        if not self.facts.cgroups_per_qos:
+            return True
+        driver = await self.driver()
+        if runs and self.is_missing(pod):
+            return False
+        try:
+            await self.write_classes(active_pods)
+        except OSError as error:
+            log.warning("QoS cgroups keep their values: %s", error)
+        await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
+        return True
+
+    async def release(self, uid: str, pod: Object | None) -> None:
+        """Destroy the pod's cgroup; of a pod known only from the runtime the QoS class is not known: each is tried.
+        Raises OSError, RuntimeCallError."""
+        if not self.facts.cgroups_per_qos:
+            return
+        driver = await self.driver()
+        own = (pod_cgroup_name(pod, self.facts),) if pod else possible_pod_cgroup_names(uid, self.facts)
+        for name in own:
+            await driver.destroy(name)
+
+    async def write_classes(self, active_pods: Callable[[], Iterable[Object]], *, whole: bool = False) -> None:
+        """Give the QoS cgroups what the pods that run make of them; what they were given within the last minute they
+        have. `whole`: kubepods as well, and all anew. Raises OSError after every one was tried."""
+        driver = await self.driver()
+        failures: list[OSError] = []
+        async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
+            for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if whole else [])):
+                name = qos_cgroup_name(qos, self.facts)
+                values = qos_cgroup_values(qos, active_pods(), self.facts)
+                if not whole and self._has(name, values):
+                    continue
+                try:
+                    await driver.write(name, values)
+                    self._given[name] = (values, self._clock.monotonic())
+                except OSError as error:
+                    failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _has(self, name: str, values: CgroupValues) -> bool:
+        given, at = self._given.get(name, (None, 0.0))
+        fresh = values == given and self._clock.monotonic() - at <= QOS_SECONDS
+        return fresh and layout.exists(self.hierarchies, name)
+
+    @property
+    def node_cgroup(self) -> str:
+        """The name of kubepods."""
+        return qos_cgroup_name(QosClass.GUARANTEED, self.facts)
+
+    async def write_node(self, values: CgroupValues) -> None:
+        """Give kubepods its values. Raises OSError, RuntimeCallError."""
+        driver = await self.driver()
+        await driver.write(self.node_cgroup, values)
+
+    async def find(self) -> dict[str, list[str]]:
+        """The cgroups of pods that there are: UID -> names. Raises RuntimeCallError."""
+        driver = await self.driver()
+        parents = classes_of_pods(self.facts)
+        return await asyncio.to_thread(
+            layout.find_pods, self.hierarchies, parents, lambda directory: pod_uid_of(directory, driver.name)
+        )
+
+    async def slow_down(self, name: str) -> None:
+        """Leave a cgroup that nobody wants next to no CPU time. Raises OSError."""
+        await (await self.driver()).write(name, _ORPHAN)
+
+    async def destroy(self, name: str) -> None:
+        """Kill what is in it and remove it. Raises OSError."""
+        await (await self.driver()).destroy(name)

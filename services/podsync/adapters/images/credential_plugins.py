@@ -1,0 +1,124 @@
+"""Asks credential plugins for registry credentials, and keeps what they answer (pods.md 7.5).
+
+A plugin that fails is told in the log and the pull goes on without it; what it wrote is never shown, for it may be a
+secret. One run serves all that ask the same at the same time.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from services.podsync.adapters.cluster_reads import ClusterReads
+from services.podsync.adapters.images.account_tokens import AccountTokens, NotAskedError
+from services.podsync.core.images.credential_cache import CredentialCache
+from services.podsync.core.images.credential_plugin import (
+    Identity,
+    PluginAnswer,
+    PluginAnswerError,
+    is_for,
+    read_answer,
+    request_document,
+)
+from services.podsync.core.images.docker_config import DockerConfig
+from services.podsync.core.images.keyring import Entries
+from shared.child_process import OutputTooLargeError, run_child
+from shared.clock import Clock
+from shared.config.effective import CredentialProvider
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+TIME_LIMIT = 60.0  # seconds
+MOST_OUTPUT = 1 << 20  # bytes
+
+
+class PluginFailedError(Exception):
+    """The plugin gave no answer; the text says why, without anything it wrote."""
+
+
+class CredentialPlugins:
+    """The configured plugins. `time_limit`: seconds a run may take."""
+
+    def __init__(
+        self, providers: Iterable[CredentialProvider], bin_dir: str, clock: Clock, *, time_limit: float = TIME_LIMIT
+    ) -> None:
+        self._providers, self._bin_dir, self._clock, self._limit = tuple(providers), Path(bin_dir), clock, time_limit
+        self._caches = {provider.name: CredentialCache() for provider in self._providers}
+        self._tokens = AccountTokens(clock)
+        self._running: dict[tuple[str, str, str], asyncio.Task[PluginAnswer]] = {}
+
+    async def entries(self, image: str, pod: Object, cluster: ClusterReads) -> list[Entries]:
+        """What the plugins give for the image, a full name without tag, and this pod. Never raises."""
+        asked = [self._of(provider, image, pod, cluster) for provider in self._providers if is_for(provider, image)]
+        return [entries for entries in await asyncio.gather(*asked) if entries is not None]
+
+    async def _of(self, provider: CredentialProvider, image: str, pod: Object, cluster: ClusterReads) -> Entries | None:
+        try:
+            identity: Identity | None = None
+            if provider.token_audience:
+                identity = await self._tokens.identity(provider, pod, cluster)
+                if identity is None and provider.requires_account:
+                    return None
+            config = await self._config(provider, image, identity)
+            return Entries(config, identity.account if identity is not None else None)
+        except (PluginFailedError, PluginAnswerError) as error:
+            log.warning("credential plugin %s is of no help for %s: %s", provider.name, image, error)
+        except NotAskedError as error:
+            level = logging.DEBUG if error.expected else logging.WARNING
+            log.log(level, "credential plugin %s is not asked for %s: %s", provider.name, image, error)
+        return None
+
+    async def _config(self, provider: CredentialProvider, image: str, identity: Identity | None) -> DockerConfig:
+        cache = self._caches[provider.name]
+        scope = identity.scope(with_token=provider.token_cache_type == "Token") if identity else ""
+        kept = cache.find(image, scope, self._clock.monotonic())
+        if kept is not None:
+            return kept
+        asked = provider.name, image, identity.scope(with_token=True) if identity else ""
+
+        async def run() -> PluginAnswer:
+            answer = await self._run(provider, image, identity)
+            cache.add(image, scope, answer, provider.default_cache_seconds, self._clock.monotonic())
+            return answer
+
+        return (await self._shared(asked, run)).config
+
+    async def _shared(
+        self, asked: tuple[str, str, str], run: Callable[[], Coroutine[Any, Any, PluginAnswer]]
+    ) -> PluginAnswer:
+        """One run for all that ask the same; it goes on when one of them does not want it any more."""
+        task = self._running.get(asked)
+        if task is None:
+            task = self._running[asked] = asyncio.get_running_loop().create_task(run(), name=f"plugin {asked[0]}")
+            task.add_done_callback(partial(self._ended, asked))
+        return await asyncio.shield(task)
+
+    def _ended(self, asked: tuple[str, str, str], task: asyncio.Task[PluginAnswer]) -> None:
+        del self._running[asked]
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; that nobody did is no news
+
+    async def _run(self, provider: CredentialProvider, image: str, identity: Identity | None) -> PluginAnswer:
+        try:
+            output, exit_code = await run_child(
+                [str(self._bin_dir / provider.name), *provider.args],
+                request_document(provider, image, identity),
+                {**os.environ, **dict(provider.env)},
+                time_limit=self._limit,
+                largest_output=MOST_OUTPUT,
+            )
+        except TimeoutError:
+            raise PluginFailedError(f"it took longer than {self._limit:g} s") from None
+        except OutputTooLargeError:
+            raise PluginFailedError(f"it wrote more than {MOST_OUTPUT} bytes") from None
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "its arguments or environment cannot be passed on"
+            raise PluginFailedError(f"it cannot be executed: {why}") from None
+        if exit_code:
+            how = f"exit code {exit_code}" if exit_code > 0 else f"signal {-exit_code}"
+            raise PluginFailedError(f"it ended with {how}")
+        return read_answer(provider, output, identity)

@@ -1,0 +1,175 @@
+"""Keeps who may use the images of this node: notes pulls before and after, and judges pods by that (pods.md 7.6).
+
+**After a kill**: an intent without a record makes its image one that nobody has shown a right to; files are written
+before what they stand for is done, and removed after what replaces them is on disk.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from services.podsync.adapters.images.image_record_files import ImageRecordFiles
+from services.podsync.core.images.image_records import Access, PulledRecord, access_of, judge, merged, must_verify
+from services.podsync.core.images.image_repository import repository
+from services.podsync.core.images.keyring import TrackedCredential
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.crash import crash_point
+from shared.cri.interface import ImageStatus, Runtime, RuntimeCallError
+from shared.timestamps import rfc3339
+
+log = logging.getLogger(__name__)
+
+PRUNE_SECONDS = 300.0  # as the kubelet's image garbage collection
+
+
+class ImageAccess:
+    """Where the policy is "" (its feature gate is off), nothing is noted and everything is allowed."""
+
+    def __init__(self, runtime: Runtime, config: EffectiveConfig, clock: Clock) -> None:
+        self._runtime, self._clock = runtime, clock
+        self._policy, self._allowlist = config.image_verification_policy, config.preloaded_images
+        self._files = ImageRecordFiles(Path(config.root_dir))
+        self._pulls: Counter[str] = Counter()  # image -> pulls of it under way
+        self._lock = asyncio.Lock()  # one change of the records at a time
+        self._recovered = not self._policy
+
+    @property
+    def is_kept(self) -> bool:
+        """Pulls are noted and heeded at all."""
+        return bool(self._policy)
+
+    async def may_use(
+        self, image: str, image_ref: str, credentials: Callable[[], Awaitable[Sequence[TrackedCredential]]]
+    ) -> bool:
+        """Whether a pod may use this present image as it is; its credentials are asked for only where they matter.
+        Raises RuntimeCallError."""
+        if not self._policy:
+            return True
+        await self.recover()
+        record = self._files.pulled(image_ref)  # a small file, on the way of every start of a container
+        pulled_here = record is not None or self._files.has_intent(image)
+        if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
+            return True
+        access = record.mapping.get(repository(image), Access()) if record is not None else Access()
+        needs_credentials = not (access.is_empty or access.everybody)
+        verdict = judge(record, image, await credentials() if needs_credentials else ())
+        if verdict.learn is not None:
+            await self._note(image, image_ref, verdict.learn)
+        return verdict.allowed
+
+    async def recover(self) -> None:
+        """Once in a life: what an earlier one was pulling and the runtime has, was pulled with nobody knows what.
+        Raises RuntimeCallError, and is tried again then."""
+        if self._recovered:
+            return
+        async with self._lock:
+            intents = [] if self._recovered else await asyncio.to_thread(self._files.intents)
+            present = await self._runtime.list_images() if intents else ()
+            self._recovered = True
+            found = [(image, one.id) for image in intents for one in present if _is_it(image, one)]
+            try:
+                for image, image_ref in found:
+                    await asyncio.to_thread(self._write, image, image_ref, None)
+                    await asyncio.to_thread(self._files.remove_intent, image)
+            except OSError as error:
+                log.error("what was being pulled cannot be recorded, pods will have to pull it again: %s", error)
+
+    async def begin(self, image: str) -> None:
+        """The image is about to be pulled. Raises OSError: without a note of it nothing may be pulled."""
+        if self._policy:
+            await _to_the_end(self._begin(image))
+            crash_point("podsync.image.intent")
+
+    async def _begin(self, image: str) -> None:
+        async with self._lock:
+            await asyncio.to_thread(self._files.write_intent, image)
+            self._pulls[image] += 1
+
+    async def succeeded(self, image: str, image_refs: Iterable[str], credential: TrackedCredential | None) -> None:
+        """It was pulled, with this credential. Where that cannot be written the note of the pull stays."""
+        if self._policy:
+            await _to_the_end(self._succeeded(image, image_refs, credential))
+
+    async def _succeeded(self, image: str, image_refs: Iterable[str], credential: TrackedCredential | None) -> None:
+        crash_point("podsync.image.pulled")
+        written = [await self._note(image, image_ref, access_of(credential)) for image_ref in image_refs if image_ref]
+        crash_point("podsync.image.recorded")
+        await self._end(image, keep=not all(written))
+
+    async def failed(self, image: str, *, unheard: bool) -> None:
+        """It was not pulled; or nobody knows, and then the note of the pull stays, as it would over a kill."""
+        if self._policy:
+            await _to_the_end(self._end(image, keep=unheard))
+
+    async def keep(self) -> None:
+        """Drop the records of vanished images every PRUNE_SECONDS, until cancelled."""
+        while self._policy:
+            await asyncio.sleep(PRUNE_SECONDS)
+            try:
+                await self.prune()
+            except (RuntimeCallError, OSError) as error:
+                log.warning("the records of images that are gone are not removed, next try in 5 min: %s", error)
+
+    async def prune(self) -> None:
+        """Drop the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""
+        present = {image.id for image in await self._runtime.list_images()}
+        for image_ref in await asyncio.to_thread(self._files.pulled_refs):
+            if image_ref in present:
+                continue
+            async with self._lock:  # a pull that has just ended writes its record afterwards
+                if await self._runtime.image_status(image_ref) is None:
+                    await asyncio.to_thread(self._files.remove_pulled, image_ref)
+
+    async def _note(self, image: str, image_ref: str, access: Access) -> bool:
+        async with self._lock:
+            try:
+                await asyncio.to_thread(self._write, image, image_ref, access)
+            except OSError as error:
+                log.error("the pull of %s cannot be recorded, pods will have to pull it again: %s", image, error)
+                return False
+        return True
+
+    def _write(self, image: str, image_ref: str, access: Access | None) -> None:
+        before: PulledRecord | None = self._files.pulled(image_ref)
+        after = merged(before, image_ref, image, access, rfc3339(self._clock.wall()))
+        if after is not before:
+            self._files.write_pulled(after)
+
+    async def _end(self, image: str, *, keep: bool) -> None:
+        async with self._lock:
+            if self._pulls[image] > 1:
+                self._pulls[image] -= 1
+                return
+            del self._pulls[image]
+            if keep:
+                return
+            try:
+                await asyncio.to_thread(self._files.remove_intent, image)
+            except OSError as error:
+                log.error("the note that %s is being pulled cannot be removed: %s", image, error)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """What is noted is noted as a whole, also for somebody who is given up meanwhile."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
+
+
+def _is_it(image: str, present: ImageStatus) -> bool:
+    """Whether the runtime has the image under this name, in full or short."""
+    names = {_full(name) for name in (*present.repo_tags, *present.repo_digests)}
+    return _full(image) in names
+
+
+def _full(image: str) -> str:
+    name, at, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return repository(image) + (f"@{digest}" if at else f":{tag}")

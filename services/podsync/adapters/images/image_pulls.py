@@ -1,0 +1,168 @@
+"""Images for pods: is one there, may the pod use it, and pull it (pods.md 7.3).
+
+Pulls of the whole node take turns, one at a time or a bounded number, within registry QPS and burst. When a pull is
+tried, and what is shown of it, the core decides.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from services.podsync.adapters.cluster_reads import ClusterReads
+from services.podsync.adapters.images.image_access import ImageAccess
+from services.podsync.adapters.images.pull_credentials import PullCredentials, PullSecretError, PullSecrets, Warnings
+from services.podsync.core.images.keyring import TrackedCredential
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
+from shared.model.objects import Object
+
+UNHEARD = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})  # what was asked may have been done all the same
+
+
+class ImageCallError(RuntimeCallError):
+    """No image for the pod. `reason`: the waiting reason where it is not the usual one; `warnings`: Warning events of
+    the pod that go with it."""
+
+    def __init__(self, code: str, description: str, reason: str = "", warnings: Warnings = ()) -> None:
+        super().__init__("PullImage", code, description)
+        self.reason, self.warnings = reason, warnings
+
+
+@dataclass(frozen=True)
+class InspectedImage:
+    """`image` None = it is not here. `must_pull`: it is, but a pull has to show that the pod may use it."""
+
+    image: ImageStatus | None
+    must_pull: bool = False
+    warnings: Warnings = ()
+
+
+@dataclass(frozen=True)
+class PulledImage:
+    """`took`: seconds of the pull proper, `waited`: with waiting for its turn."""
+
+    image: ImageStatus | None
+    took: float
+    waited: float
+    warnings: Warnings = ()
+
+
+class ImagePulls:
+    """The node's turnstile before PullImage, and what has to be known around it."""
+
+    def __init__(self, runtime: Runtime, clock: Clock, config: EffectiveConfig) -> None:
+        self._runtime, self._clock = runtime, clock
+        self._credentials = PullCredentials(config, clock)
+        self.access = ImageAccess(runtime, config, clock)
+        parallel = 1 if config.serialize_image_pulls else config.max_parallel_image_pulls or 1_000
+        self._turns = asyncio.Semaphore(parallel)
+        self._qps, self._burst = config.registry_pull_qps, max(config.registry_burst, 1)
+        self._tokens, self._filled_at = float(self._burst), clock.monotonic()
+
+    async def inspect(
+        self, pod: Object, image: str, policy: str, cluster: ClusterReads, *, backed_off: bool = False
+    ) -> InspectedImage:
+        """Look for the image, a name with its tag. `backed_off`: it will not be pulled now, so an absent one needs no
+        pull secrets. Raises RuntimeCallError."""
+        status = await self._runtime.image_status(image)
+        if status is None and backed_off:
+            return InspectedImage(None)
+        settled = policy == "Never" if status is None else not self.access.is_kept
+        try:
+            secrets = await self._credentials.secrets(pod, image, cluster)
+        except PullSecretError as error:
+            if not settled:
+                raise ImageCallError("Unknown", str(error), str(error)) from None
+            secrets = PullSecrets()
+        if status is None or settled:
+            return InspectedImage(status, warnings=secrets.warnings)
+
+        async def credentials() -> tuple[TrackedCredential, ...]:
+            return await self._credentials.find(image, secrets, pod, cluster)
+
+        allowed = await self.access.may_use(image, status.id, credentials)
+        return InspectedImage(status, must_pull=not allowed, warnings=secrets.warnings)
+
+    async def pull(
+        self, pod: Object, image: str, policy: str, sandbox_config: Message, cluster: ClusterReads
+    ) -> PulledImage:
+        """Pull the image with each credential in turn until one works. Raises RuntimeCallError, "pull QPS exceeded"
+        included: that bucket never waits."""
+        asked = self._clock.monotonic()
+        warnings: Warnings = ()
+        try:
+            secrets = await self._credentials.secrets(pod, image, cluster)
+            warnings = secrets.warnings if policy == "Always" else ()  # others were inspected, and that has told them
+            credentials = await self._credentials.find(image, secrets, pod, cluster)
+            await self.access.recover()
+        except PullSecretError as error:
+            raise ImageCallError("Unknown", str(error), str(error), warnings) from None
+        spec: Message = {"image": image}
+        if annotations := (pod.get("metadata") or {}).get("annotations"):
+            spec["annotations"] = dict(annotations)
+        errors: list[RuntimeCallError] = []
+        began = 0.0
+        try:
+            await self.access.begin(image)
+            async with self._turns:
+                began = self._clock.monotonic()
+                pulled = await self._try_each(spec, sandbox_config, credentials, errors)
+                ended = self._clock.monotonic()
+        except OSError as error:
+            text = f"failed to record image pull intent: {error}"
+            raise ImageCallError("Unknown", text, text, warnings) from error
+        except asyncio.CancelledError:
+            await self.access.failed(image, unheard=began > 0)
+            raise
+        if pulled is None:
+            await self.access.failed(image, unheard=any(error.code in UNHEARD for error in errors))
+            raise _combined(errors, warnings)
+        status = await self._look_after(image, *pulled)
+        return PulledImage(status, ended - began, ended - asked, warnings)
+
+    async def _try_each(
+        self,
+        spec: Message,
+        sandbox_config: Message,
+        credentials: tuple[TrackedCredential, ...],
+        errors: list[RuntimeCallError],
+    ) -> tuple[str, TrackedCredential | None] | None:
+        """The runtime's reference to the image, and the credential that worked; without any, anonymously. None where
+        nothing worked; `errors` takes what the runtime said."""
+        for credential in credentials or (None,):
+            try:
+                self._take_token()
+                auth = credential.auth if credential is not None else None
+                return await self._runtime.pull_image(spec, sandbox_config, auth or None), credential
+            except RuntimeCallError as error:
+                errors.append(error)
+        return None
+
+    async def _look_after(self, image: str, image_ref: str, credential: TrackedCredential | None) -> ImageStatus | None:
+        """Record the pull under what the runtime calls the image, which need not be the same in both its answers."""
+        references = {image_ref}
+        try:
+            status = await self._runtime.image_status(image)
+            if status is not None:
+                references.add(status.id)
+            return status
+        finally:
+            await self.access.succeeded(image, references, credential)
+
+    def _take_token(self) -> None:
+        if self._qps <= 0:
+            return
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+        if self._tokens < 1:
+            raise RuntimeCallError("PullImage", "Unknown", "pull QPS exceeded")
+        self._tokens -= 1
+
+
+def _combined(errors: list[RuntimeCallError], warnings: Warnings) -> ImageCallError:
+    """What several credentials got for an answer: each text once, in brackets if there are several."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    if len(texts) == 1:
+        return ImageCallError(errors[0].code, errors[0].description, warnings=warnings)
+    return ImageCallError("Unknown", f"[{', '.join(texts)}]", warnings=warnings)

@@ -1,0 +1,55 @@
+"""The node's own registry credentials: docker's files, in the places where the kubelet looks (pods.md 7.4).
+
+Says which file cannot be used and why, never with anything that stands in it.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from services.podsync.core.images.docker_config import DockerConfig, DockerConfigError, read_config_json, read_dockercfg
+from shared.clock import Clock
+
+log = logging.getLogger(__name__)
+
+CACHE_SECONDS = 300.0
+_LARGEST = 1 << 20  # bytes
+
+
+class NodeDockerConfig:
+    """The first file that can be used; read anew after five minutes. `home` is $HOME, "" where there is none."""
+
+    def __init__(self, root_dir: Path, clock: Clock, *, home: str | None = None, top: Path = Path("/")) -> None:
+        self._clock = clock
+        home = os.environ.get("HOME", "") if home is None else home
+        homes = [Path(home)] if home else []
+        self._places: list[tuple[Path, Callable[[bytes], DockerConfig]]] = [
+            (folder / "config.json", read_config_json)
+            for folder in (root_dir, Path(), *(folder / ".docker" for folder in (*homes, top)))
+        ]
+        self._places += [(folder / ".dockercfg", read_dockercfg) for folder in (root_dir, Path(), *homes, top)]
+        self._config: DockerConfig = {}
+        self._read_at = -CACHE_SECONDS
+
+    def entries(self) -> DockerConfig:
+        """What the node has; nothing where it has no such file. Never raises."""
+        now = self._clock.monotonic()
+        if now - self._read_at >= CACHE_SECONDS:
+            self._config, self._read_at = self._read(), now
+        return self._config
+
+    def _read(self) -> DockerConfig:
+        for path, parse in self._places:
+            try:
+                with path.open("rb") as file:
+                    content = file.read(_LARGEST + 1)
+                if len(content) > _LARGEST:
+                    raise DockerConfigError(f"it is larger than {_LARGEST} bytes")
+                return parse(content)
+            except FileNotFoundError:
+                continue
+            except (OSError, DockerConfigError) as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                log.warning("%s is no use for image pulls: %s (mend or remove it)", path.absolute(), why)
+        return {}

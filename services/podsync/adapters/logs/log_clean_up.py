@@ -1,0 +1,106 @@
+"""Takes away log directories of pods that are gone, and links to logs that are (pods.md 11.4).
+
+The deletion of a pod takes its own directory; this finds what a kill, or another agent before us, left behind.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from services.podsync.core.logs.log_rotation import ASIDE, removable_directories, removable_links
+from shared.config.effective import EffectiveConfig
+from shared.crash import crash_point
+from shared.tree_removal import remove_tree
+
+log = logging.getLogger(__name__)
+
+SECONDS = 60.0
+_OF_EVERY_KUBELET = "/var/log/pods"
+
+
+def is_ours_alone(config: EffectiveConfig) -> bool:
+    """Whether what no pod of ours explains is nobody's. An agent with a runtime of its own may be a guest beside a
+    kubelet, and then the directory that every kubelet has by default is full of the logs of that one's pods."""
+    return config.embedded_containerd is None or config.pod_logs_dir.rstrip("/") != _OF_EVERY_KUBELET
+
+
+class LogCleanUp:
+    """`known`: UIDs of pods whose logs stay, None = not all of them are known; `existing`: ids of the containers that
+    have not exited, likewise."""
+
+    def __init__(
+        self,
+        pod_logs_dir: Path,
+        known: Callable[[], Collection[str] | None],
+        existing: Callable[[], Collection[str] | None],
+    ) -> None:
+        self._logs, self._links = pod_logs_dir, pod_logs_dir.parent / "containers"
+        self._known, self._existing = known, existing
+
+    async def keep(self) -> None:
+        """Once a minute, until cancelled."""
+        while True:
+            await asyncio.sleep(SECONDS)
+            try:
+                await self.sweep()
+            except Exception:  # the next sweep must come
+                log.exception("clearing the container logs failed in a way nobody thought of")
+
+    async def sweep(self) -> None:
+        """One look at both directories."""
+        try:
+            names = await asyncio.to_thread(_names, self._logs)
+            asides = self._take_aside(names)
+            for aside in asides:
+                await asyncio.to_thread(_remove, aside)
+            dangling = await asyncio.to_thread(_dangling, self._links)
+            existing = self._existing()
+            for name in removable_links(dangling, existing) if existing is not None else ():
+                (self._links / name).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the container logs below %s cannot be cleared: %s", self._logs, error)
+
+    def _take_aside(self, names: list[str]) -> list[Path]:
+        """Decided and renamed without a pause in between: a pod of the same UID that comes now makes a new one."""
+        known = self._known()
+        if known is None:
+            return []
+        asides = []
+        for name in removable_directories(names, known):
+            directory = self._logs / name
+            if directory.is_symlink() or not directory.is_dir():
+                continue
+            if not name.startswith(ASIDE):
+                log.info("removing the logs of a pod that is gone: %s", directory)
+                try:
+                    directory = directory.rename(self._logs / f"{ASIDE}{name}")
+                except OSError as error:  # such as one of that name that is still there
+                    log.warning("the logs %s stay for now: %s", directory, error.strerror)
+                    continue
+                crash_point("podsync.logs.aside")
+            asides.append(directory)
+        return asides
+
+
+def _remove(aside: Path) -> None:
+    """What cannot be removed costs the other directories nothing and is tried again by the next sweep."""
+    try:
+        remove_tree(aside)
+    except OSError as error:
+        log.warning("the logs %s stay for now: %s", aside, error)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries]
+    except FileNotFoundError:
+        return []
+
+
+def _dangling(directory: Path) -> list[str]:
+    """Links that lead nowhere."""
+    links = [directory / name for name in _names(directory)]
+    return [link.name for link in links if link.is_symlink() and not link.exists()]

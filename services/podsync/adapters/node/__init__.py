@@ -1,0 +1,1 @@
+"""Reads the facts of the node that the core needs. Decides nothing."""

@@ -1,0 +1,1 @@
+"""The files of one pod: directories, user namespace records, environment files, subpaths."""

@@ -1,0 +1,122 @@
+"""Reads the files of variables that a container's environment names, out of the pod's mounted volumes.
+
+What is in a volume was written by a pod: its links are followed as if the volume were the whole filesystem, so that no
+path leads out of it, and only a regular file of bounded size is read. `core.cri.env_file` parses the text.
+"""
+
+import errno
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from services.podsync.core.cri.container_mounts import LONGEST_PATH, MountedVolume
+from services.podsync.core.cri.env_file import EnvFileError, parse_env_file
+from services.podsync.core.cri.environment import UNREADABLE_ENV_FILE, EnvFile, EnvFiles, environment_files
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+LARGEST = 1 << 20  # bytes of a file
+MOST_FILES = 16  # of a container
+MOST_READ = 2 << 20  # bytes of all files of a container: as large as the largest environment
+MOST_AT_ONCE = 2  # containers whose files are read
+_TOO_MUCH = f"environment files are not read: a container may name {MOST_FILES} of {MOST_READ >> 20} MiB together"
+_MOST_LINKS = 40  # as the kernel
+_LONGEST_SHOWN = 256  # characters of a path in the log
+_DEEPEST = 256  # directories, each of which is held open
+
+
+class _LeadsNowhereError(OSError):
+    """Too many links, or no plain file."""
+
+
+def read_env_files(container: Object, volumes: Mapping[str, MountedVolume]) -> EnvFiles:
+    """Every file of `environment_files` whose volume is mounted, with the variables that the container names or the
+    reason why not; once there are too many, or they are too large, the rest is not read. Never raises."""
+    found: dict[tuple[str, str], EnvFile] = {}
+    room = MOST_READ
+    for (name, path), keys in environment_files(container).items():
+        if name not in volumes:
+            continue
+        if len(found) >= MOST_FILES or room <= 0:
+            found[name, path] = EnvFile({}, error=_TOO_MUCH)
+            continue
+        found[name, path], size = _read(volumes[name].host_path, path, keys, room)
+        room -= size
+    return found
+
+
+def _read(volume: str, path: str, keys: set[str], room: int) -> tuple[EnvFile, int]:
+    """The file, and its size in bytes."""
+    size = 0
+    try:
+        content = read_inside(Path(volume), path)
+        size = len(content)
+        if size > room:
+            return EnvFile({}, error=_TOO_MUCH), size
+        return EnvFile(parse_env_file(content.decode(), keys)), size
+    except (FileNotFoundError, NotADirectoryError):
+        return EnvFile({}, missing=True), size
+    except (OSError, ValueError) as error:  # also a path that no file can have
+        why = "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        log.warning("environment file %s in %s: %s", path[:_LONGEST_SHOWN], volume, why)
+        before = error.before if isinstance(error, EnvFileError) else {}
+        return EnvFile(before, error=UNREADABLE_ENV_FILE), size
+
+
+def read_inside(root: Path, path: str) -> bytes:
+    """The content of a regular file, at most LARGEST bytes; links and `..` never lead out of `root`. Raises OSError."""
+    here = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]  # the way from the root to where we stand
+    try:
+        return _walk(here, path)
+    finally:
+        for fd in here:
+            os.close(fd)
+
+
+def _walk(here: list[int], path: str) -> bytes:
+    if len(path) > LONGEST_PATH:
+        raise _LeadsNowhereError(errno.ENAMETOOLONG, "too long")
+    ahead = [part for part in path.split("/") if part not in ("", ".")][::-1]
+    links = 0
+    while ahead:
+        part = ahead.pop()
+        if part == "..":
+            if len(here) > 1:
+                os.close(here.pop())
+            continue
+        fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here[-1])
+        try:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISLNK(mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise _LeadsNowhereError(errno.ELOOP, "too many links")
+                target = os.readlink("", dir_fd=fd)
+                if target.startswith("/"):
+                    while len(here) > 1:
+                        os.close(here.pop())
+                ahead += [name for name in target.split("/") if name not in ("", ".")][::-1]
+            elif ahead and stat.S_ISDIR(mode):
+                if len(here) > _DEEPEST:
+                    raise _LeadsNowhereError(errno.ENAMETOOLONG, "too deep")
+                here.append(os.dup(fd))
+            elif ahead:
+                raise NotADirectoryError(errno.ENOTDIR, "not a directory")
+            else:
+                return _content(fd, mode)
+        finally:
+            os.close(fd)
+    raise _LeadsNowhereError(errno.EISDIR, "no regular file")
+
+
+def _content(fd: int, mode: int) -> bytes:
+    if not stat.S_ISREG(mode):
+        raise _LeadsNowhereError(errno.EINVAL, "no regular file")
+    with Path(f"/proc/self/fd/{fd}").open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise _LeadsNowhereError(errno.EFBIG, f"larger than {LARGEST} bytes")
+    return content

@@ -1,0 +1,132 @@
+"""What podsync hears on the bus, turned into events for its core. Decides nothing."""
+
+from collections.abc import Callable
+
+from bus.interface import Bus, Change, Deleted, Freshness, Put
+from bus.messages.pleg import NodeObserved, ProbeResults
+from bus.messages.sources import DesiredPod, NodeObject
+from bus.messages.streams import (
+    NODE_OBJECT,
+    NODE_OBSERVED,
+    PODS_DESIRED,
+    PROBES_RESULTS,
+    RUNTIME_PODS,
+    VOLUMES_MOUNTED,
+)
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.pod.events import (
+    Event,
+    NodeChanged,
+    PodDesired,
+    PodObserved,
+    PodUndesired,
+    PodVanished,
+    ProbesChanged,
+    RuntimeChanged,
+    RuntimeListed,
+    SourcesHeard,
+    VolumesChanged,
+    VolumesHeard,
+)
+from shared.model.runtime import RuntimePod
+
+
+class News:
+    """All followings of the service. `all_told` is called once, when `pods.desired` and `runtime.pods` are complete and
+    the runtime's features, on which admission depends, are known;
+    `node_observed` judges what pleg saw of the node and returns the pressure conditions that are True."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        handle: Callable[[Event], None],
+        all_told: Callable[[], None],
+        node_observed: Callable[[NodeObserved], tuple[str, ...]],
+    ) -> None:
+        self._handle, self._all_told, self._node_observed = handle, all_told, node_observed
+        self.desired = bus.follow(PODS_DESIRED, self._on_desired)
+        self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
+        bus.follow(VOLUMES_MOUNTED, self._on_volumes)
+        bus.follow(NODE_OBSERVED, self._on_node)
+        self._node = bus.follow(NODE_OBJECT, self._on_node_object)
+        bus.follow(PROBES_RESULTS, self._on_probes)
+        self._probed: dict[str, str] = {}  # container id -> pod UID
+        self._runtime_known = self._complete = False
+
+    def _on_desired(self, change: Change[DesiredPod]) -> None:
+        match change:
+            case Put(key=uid, value=wanted, cause=cause):
+                why = cause or f"{wanted.source} wants the pod"
+                self._handle(PodDesired(uid=uid, source=wanted.source, pod=wanted.pod, cause=why))
+            case Deleted(key=uid, cause=cause):
+                self._handle(PodUndesired(uid=uid, cause=cause or "no source wants the pod"))
+            case Freshness(complete=complete, stale=stale):
+                listed = frozenset(self.desired.state)
+                self._handle(SourcesHeard(complete=complete, stale=stale, listed=listed, cause="news of the sources"))
+                self._mark_complete()
+
+    def _on_observed(self, change: Change[RuntimePod]) -> None:
+        match change:
+            case Put(value=observation, cause=cause):
+                self._handle(PodObserved(observation=observation, cause=cause or "seen in the runtime"))
+            case Deleted(key=uid, cause=cause):
+                self._handle(PodVanished(uid=uid, cause=cause or "gone from the runtime"))
+            case Freshness(complete=complete, stale=stale):
+                self._handle(RuntimeListed(complete=complete, stale=stale, cause="news of the runtime"))
+                self._mark_complete()
+
+    def _mark_complete(self) -> None:
+        if self.desired.complete and self.observed.complete and self._runtime_known and not self._complete:
+            self._complete = True
+            self._all_told()
+
+    def _on_volumes(self, change: Change[MountedVolumes]) -> None:
+        match change:
+            case Put(key=uid, value=volumes, cause=cause):
+                self._handle(VolumesChanged(uid=uid, volumes=volumes, cause=cause or "volumes changed"))
+            case Deleted(key=uid, cause=cause):
+                self._handle(VolumesChanged(uid=uid, volumes=None, cause=cause or "volumes gone"))
+            case Freshness(complete=complete, stale=stale):
+                self._handle(VolumesHeard(complete=complete, stale=stale, cause="news of the volumes"))
+
+    def _on_node_object(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Put(value=found):
+                self._handle(NodeChanged(node=found.node, cause="our Node changed"))
+            case Deleted():
+                self._handle(NodeChanged(node=None, cause="our Node was deleted"))
+            case Freshness(complete=True, stale=False) if not self._node.state:
+                self._handle(NodeChanged(node=None, cause="the API server has no Node of ours"))
+            case _:
+                pass
+
+    def _on_probes(self, change: Change[ProbeResults]) -> None:
+        match change:
+            case Put(key=instance, value=results, cause=cause):
+                self._probed[instance] = results.pod_uid
+                why = cause or "a probe had a result"
+                self._handle(ProbesChanged(container_id=instance, pod_uid=results.pod_uid, results=results, cause=why))
+            case Deleted(key=instance, cause=cause):
+                uid = self._probed.pop(instance, "")
+                self._handle(ProbesChanged(container_id=instance, pod_uid=uid, results=None, cause=cause))
+            case Freshness():
+                pass
+
+    def _on_node(self, change: Change[NodeObserved]) -> None:
+        if not isinstance(change, Put):
+            return
+        observed = change.value
+        self._handle(
+            RuntimeChanged(
+                reachable=observed.runtime_reachable,
+                network_ready=observed.network_ready,
+                network_message=observed.network_message,
+                runtime_name=observed.runtime_name,
+                pressures=self._node_observed(observed),
+                supplemental_groups_policy=bool(observed.supplemental_groups_policy),
+                cause="the runtime changed",
+            )
+        )
+        self._runtime_known = self._runtime_known or observed.runtime_reachable
+        self._mark_complete()

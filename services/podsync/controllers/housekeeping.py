@@ -1,0 +1,84 @@
+"""What podsync keeps up beside single pods: the cgroups of node and QoS classes, the rotation of logs, what is left of
+pods and images that are gone.
+
+Wires these tasks to what the core knows; "not known" counts only once sources and runtime have told all and are fresh.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, KeysView, Set
+from pathlib import Path
+
+from bus.event_recorder import EventRecorder
+from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
+from services.podsync.adapters.cgroups.node_cgroups import NodeCgroups
+from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone
+from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.core.logs.log_rotation import LogLimits, written_logs
+from services.podsync.core.machine import PodSync
+from shared.clock import Clock
+from shared.config.effective import EffectiveConfig
+from shared.cri.interface import Runtime
+from shared.model.objects import Object
+from shared.model.runtime import ContainerState
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """`all_known` is set once everything was told in this life."""
+
+    def __init__(
+        self,
+        *,
+        config: EffectiveConfig,
+        runtime: Runtime,
+        calls: RuntimeCalls,
+        core: PodSync,
+        events: EventRecorder,
+        trouble: Callable[[str, str | None], None],
+        clock: Clock,
+    ) -> None:
+        self._core = core
+        self.all_known = False
+        self._cgroups = NodeCgroups(calls.cgroups, config, self.active_pods, self._known, events.record, trouble)
+        limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
+        self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
+        self._images = calls.pulls.access
+        self._log_interval = config.container_log_monitor_interval
+        self.cleans_logs = is_ours_alone(config)
+        self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._cgroups.keep())
+            tasks.create_task(self._rotation.keep(self._log_interval))
+            tasks.create_task(self._images.keep())
+            if self.cleans_logs:
+                tasks.create_task(self._clean_up.keep())
+            else:
+                log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
+
+    def active_pods(self) -> list[Object]:
+        """The pods whose requests count; one that terminates counts as long as its containers run."""
+        return [record.pod for record in self._core.known.admissions.active()]
+
+    def _known(self) -> KeysView[str] | None:
+        return self._core.records.keys() if self.all_known else None
+
+    def _fresh(self) -> Set[str] | None:
+        """Pods of which something stays; None until everything was told, and while what is told may be old."""
+        known = self._core.known
+        told = self.all_known and known.admissions.sources_complete and known.runtime_listed
+        return self._core.records.keys() if told else None
+
+    def _written_logs(self) -> dict[str, str]:
+        return written_logs(c for record in self._core.records.values() for c in record.instances)
+
+    def _existing_containers(self) -> Set[str] | None:
+        """Containers that have not exited; None likewise."""
+        if self._fresh() is None:
+            return None
+        everything = (c for record in self._core.records.values() for c in record.instances)
+        return {c.id for c in everything if c.state is not ContainerState.EXITED}

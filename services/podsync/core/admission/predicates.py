@@ -1,0 +1,97 @@
+"""Whether a pod fits the node beside those it has: room, labels, name, ports, taints (pods.md 3.2). Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.podsync.core.admission.node_selector import matches_node
+from services.podsync.core.admission.node_view import NodeView
+from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
+from shared.model.objects import Object
+from shared.podspec.ports import HostPort, host_ports
+from shared.podspec.quantity import ZERO, Quantity
+from shared.podspec.resources import ResourceList, parse_resources, pod_requests
+from shared.podspec.static_pod import is_static
+
+PODS = "pods"
+_FIRST = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """One thing that does not fit. `resource` is set for a lack of room, with how much is lacking in its own unit."""
+
+    reason: str
+    message: str
+    resource: str = ""
+    lacking: int = 0
+
+
+def in_unit(resource: str, amount: Quantity) -> int:
+    """cpu in thousandths, everything else in base units: what messages and preemption count in."""
+    return amount.milli() if resource == "cpu" else amount.base()
+
+
+def misfits(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfit]:
+    """Everything that does not fit, in the kubelet's order; the first is what is reported."""
+    found = _room(pod, view, others)
+    name = view.facts.node_name
+    if not matches_node(pod, name, view.labels):
+        found.append(_predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"))
+    wanted = (pod.get("spec") or {}).get("nodeName")
+    if wanted and wanted != name:
+        found.append(_predicate("NodeName", "node(s) didn't match the requested node name"))
+    taken = [port for other in others for port in host_ports(other)]
+    if any(_collide(mine, theirs) for mine in host_ports(pod) for theirs in taken):
+        found.append(_predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"))
+    if not is_static(pod) and untolerated(pod, view.taints, NO_EXECUTE):
+        found.append(_predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"))
+    return found
+
+
+def _predicate(name: str, text: str) -> Misfit:
+    return Misfit(reason=name, message=f"Predicate {name} failed: {text}")
+
+
+def _room(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfit]:
+    allocatable = parse_resources(view.facts.allocatable)
+    found = []
+    if PODS in allocatable and len(others) + 1 > allocatable[PODS].base():
+        found.append(_lack(PODS, 1, len(others), allocatable[PODS].base()))
+    requests = {name: amount for name, amount in pod_requests(pod).items() if amount}
+    if not requests:
+        return found
+    used = _used(others)
+    ordered = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
+    for name in ordered:
+        if name not in requests or name not in allocatable:
+            continue  # what the node does not know cannot be counted: whoever placed the pod here knew
+        wanted, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
+        taken = in_unit(name, used.get(name, ZERO))
+        if wanted + taken > capacity:
+            found.append(_lack(name, wanted, taken, capacity))
+    return found
+
+
+def _used(others: Sequence[Object]) -> ResourceList:
+    total: ResourceList = {}
+    for other in others:
+        for name, amount in pod_requests(other).items():
+            total[name] = total[name] + amount if name in total else amount
+    return total
+
+
+def _lack(resource: str, requested: int, used: int, capacity: int) -> Misfit:
+    numbers = f"requested: {requested}, used: {used}, capacity: {capacity}"
+    return Misfit(
+        reason=f"OutOf{resource}",
+        message=f"Node didn't have enough resource: {resource}, {numbers}",
+        resource=resource,
+        lacking=requested + used - capacity,
+    )
+
+
+def _collide(mine: HostPort, theirs: HostPort) -> bool:
+    if (mine.protocol, mine.port) != (theirs.protocol, theirs.port):
+        return False
+    everywhere = ("", "0.0.0.0")
+    return mine.ip in everywhere or theirs.ip in everywhere or mine.ip == theirs.ip

@@ -1,0 +1,74 @@
+"""Which pods make room for a critical one that does not fit (pods.md 3.5). Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from services.podsync.core.admission.predicates import PODS, in_unit
+from shared.model.objects import Object, uid
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.quantity import ZERO
+from shared.podspec.resources import pod_requests
+from shared.podspec.static_pod import is_critical
+
+Lacking = dict[str, int]  # resource -> amount in its unit
+
+
+class NoVictimsError(Exception):
+    """No set of pods would make enough room; the text is the kubelet's."""
+
+
+def preemptable(pod: Object, victim: Object) -> bool:
+    """May `victim` go for `pod`?"""
+    if is_critical(pod) and not is_critical(victim):
+        return True
+    mine, theirs = _priority(pod), _priority(victim)
+    return mine is not None and theirs is not None and mine > theirs
+
+
+def choose_victims(pod: Object, others: Sequence[Object], lacking: Mapping[str, int]) -> tuple[str, ...]:
+    """UIDs of the pods to end: as few and as small as do, BestEffort before Burstable before Guaranteed. Raises
+    NoVictimsError."""
+    by_class: dict[QosClass, list[Object]] = {kind: [] for kind in QosClass}
+    for other in others:
+        if preemptable(pod, other):
+            by_class[qos_class(other)].append(other)
+    small, middle, large = (by_class[k] for k in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, QosClass.GUARANTEED))
+    short = _without(dict(lacking), [*small, *middle, *large])
+    if short:
+        texts = "".join(f"(res: {name}, q: {amount}), " for name, amount in short.items())
+        raise NoVictimsError(f"no set of running pods found to reclaim resources: [{texts}]")
+    from_large = _nearest(large, _without(dict(lacking), [*small, *middle]))
+    from_middle = _nearest(middle, _without(dict(lacking), [*small, *from_large]))
+    from_small = _nearest(small, _without(dict(lacking), [*from_middle, *from_large]))
+    return tuple(uid(victim) for victim in (*from_small, *from_middle, *from_large))
+
+
+def _priority(pod: Object) -> int | None:
+    priority: Any = (pod.get("spec") or {}).get("priority")
+    return priority if isinstance(priority, int) else None
+
+
+def _amount(pod: Object, resource: str) -> int:
+    return 1 if resource == PODS else in_unit(resource, pod_requests(pod).get(resource, ZERO))
+
+
+def _without(lacking: Lacking, pods: Sequence[Object]) -> Lacking:
+    """What is still lacking once these pods are gone."""
+    left = {name: amount - sum(_amount(pod, name) for pod in pods) for name, amount in lacking.items()}
+    return {name: amount for name, amount in left.items() if amount > 0}
+
+
+def _nearest(pods: Sequence[Object], lacking: Lacking) -> list[Object]:
+    """Greedily the pod that leaves the least lacking; of equals the one that asks for less memory, then cpu."""
+    candidates, chosen = list(pods), []
+    while lacking and candidates:
+        best = min(candidates, key=lambda pod: (_distance(pod, lacking), _amount(pod, "memory"), _amount(pod, "cpu")))
+        candidates.remove(best)
+        chosen.append(best)
+        lacking = _without(lacking, [best])
+    return chosen
+
+
+def _distance(pod: Object, lacking: Lacking) -> float:
+    left = {name: max(0, amount - _amount(pod, name)) for name, amount in lacking.items()}
+    return sum((left[name] / amount) ** 2 for name, amount in lacking.items())

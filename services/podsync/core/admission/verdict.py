@@ -1,0 +1,140 @@
+"""Whether this node takes a pod on at all, and what of an admitted pod will have no effect (pods.md 3).
+
+The verdict is saved with the pod's record, so that a restart never rejects a running pod.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from services.podsync.core.admission.node_view import NodeView
+from services.podsync.core.admission.predicates import Misfit, misfits
+from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
+from services.podsync.core.admission.sysctls import refusal
+from services.podsync.core.admission.taints import tolerates
+from shared.model.objects import Object, annotations
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.references import MOST_REFERENCES, referenced_objects
+from shared.podspec.static_pod import is_critical
+
+MOST_CONTAINERS = 500  # of all kinds together
+MOST_VOLUMES = 1_000
+
+_MEMORY_PRESSURE = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"}
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`reason` "" = admitted."""
+
+    reason: str = ""
+    message: str = ""
+    ask_for_node: bool = False  # refused for the node's labels alone: look at the Node itself before it counts
+    victims: tuple[str, ...] = ()  # UIDs of pods to preempt for this one
+
+
+def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> Verdict:
+    """The handlers in the kubelet's order; the first refusal counts. `phase`: of the pod as the API server has it, "" =
+    none; `others`: the pods that take room on the node, without this one."""
+    for refused in (_size(pod), _pressure(pod, view), _sysctls(pod, view), _platform(pod, view)):
+        if refused.reason:
+            return refused
+    verdict = _fit(pod, view, others)
+    if verdict.reason:
+        return verdict
+    if phase in ("", "Pending") and _wants_apparmor(pod) and not view.facts.apparmor:
+        return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
+    unsupported = _unsupported(pod)
+    return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
+
+
+def _size(pod: Object) -> Verdict:
+    """The status of a pod names each of its containers and is made anew at each of its events, and each Secret and
+    ConfigMap is read: what the API server takes would hold up every other pod."""
+    spec = pod.get("spec") or {}
+    containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
+    for count, most, what in (
+        (containers, MOST_CONTAINERS, "containers"),
+        (len(spec.get("volumes") or ()), MOST_VOLUMES, "volumes"),
+        (len(referenced_objects(pod)), MOST_REFERENCES, "Secrets and ConfigMaps"),
+    ):
+        if count > most:
+            text = (
+                f"Pod requires node features that are not available: {count} {what} in one pod, at most {most} run here"
+            )
+            return Verdict(reason="PodFeatureUnsupported", message=text)
+    return Verdict()
+
+
+def _unsupported(pod: Object) -> Verdict:
+    """What would run wrongly is refused."""
+    if not (pod.get("spec") or {}).get("resourceClaims"):
+        return Verdict()
+    text = "Pod requires node features that are not available: dynamic resource claims"
+    return Verdict(reason="PodFeatureUnsupported", message=text)
+
+
+def _pressure(pod: Object, view: NodeView) -> Verdict:
+    """Under pressure no new pods, but for critical ones; under memory pressure alone only BestEffort ones wait."""
+    if not view.pressures or is_critical(pod):
+        return Verdict()
+    modest = qos_class(pod) is not QosClass.BEST_EFFORT or tolerates(pod, _MEMORY_PRESSURE)
+    if view.pressures == ("MemoryPressure",) and modest:
+        return Verdict()
+    return Verdict(reason="Evicted", message=f"The node had condition: [{' '.join(view.pressures)}]. ")
+
+
+def _sysctls(pod: Object, view: NodeView) -> Verdict:
+    text = refusal(pod, view.facts.kernel, view.facts.allowed_unsafe_sysctls)
+    return Verdict(reason="SysctlForbidden", message=text) if text else Verdict()
+
+
+def _platform(pod: Object, view: NodeView) -> Verdict:
+    spec = pod.get("spec") or {}
+    label = ((pod.get("metadata") or {}).get("labels") or {}).get("kubernetes.io/os")
+    if label is not None and label != view.labels.get("kubernetes.io/os"):  # the pod's own label: the kubelet's quirk
+        return Verdict(
+            reason="PodOSSelectorNodeLabelDoesNotMatch",
+            message="Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        )
+    if (spec.get("os") or {}).get("name", "linux") != "linux":
+        return Verdict(reason="PodOSNotSupported", message="Failed to admit pod as the OS field doesn't match node OS")
+    strict = (spec.get("securityContext") or {}).get("supplementalGroupsPolicy") == "Strict"
+    if strict and not view.supplemental_groups_policy:
+        return Verdict(
+            reason="SupplementalGroupsPolicyNotSupported",
+            message="SupplementalGroupsPolicy=Strict is not supported in this node",
+        )
+    return Verdict()
+
+
+def _fit(pod: Object, view: NodeView, others: Sequence[Object]) -> Verdict:
+    found = misfits(pod, view, others)
+    if not found:
+        return Verdict()
+    if is_critical(pod) and all(misfit.resource for misfit in found):
+        return _make_room(pod, found, others)
+    first = next((misfit for misfit in found if not misfit.resource), found[0]) if is_critical(pod) else found[0]
+    only_labels = [misfit.reason for misfit in found] == ["NodeAffinity"]
+    return Verdict(reason=first.reason, message=first.message, ask_for_node=only_labels)
+
+
+def _make_room(pod: Object, found: list[Misfit], others: Sequence[Object]) -> Verdict:
+    try:
+        victims = choose_victims(pod, others, {misfit.resource: misfit.lacking for misfit in found})
+    except NoVictimsError as error:
+        what = f"preemption: error finding a set of pods to preempt: {error}"
+        text = f"Unexpected error while attempting to recover from admission failure: {what}"
+        return Verdict(reason="UnexpectedAdmissionError", message=text)
+    return Verdict(victims=victims)
+
+
+def _wants_apparmor(pod: Object) -> bool:
+    """Some container is to run under a profile, and be it the runtime's own."""
+    spec = pod.get("spec") or {}
+    every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    profiles = [(holder.get("securityContext") or {}).get("appArmorProfile") for holder in (spec, *every)]
+    if any(profile and profile.get("type") != "Unconfined" for profile in profiles):
+        return True
+    told = (value for key, value in annotations(pod).items() if key.startswith(_APPARMOR))
+    return any(value not in ("", "unconfined") for value in told)

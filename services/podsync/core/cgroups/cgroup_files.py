@@ -1,0 +1,71 @@
+"""Which files of a cgroup get which text for which values, on v1 and on v2 (node.md 4.2, 4.3). Writes none."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.podspec.resources import weight
+
+DEFAULT_PERIOD = 100_000  # microseconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileText:
+    """One file to write. `controller`: whose it is, on v1 also in which hierarchy it is."""
+
+    controller: str
+    file: str
+    text: str
+    if_present: bool = False  # a kernel without the file is no error
+    read_back: bool = False  # the kernel may take another number than it was given, which is an error
+
+
+def v1_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
+    """For a host with a hierarchy for each controller. Every page size (`2MB`) that has no limit is given 0."""
+    files: list[FileText] = []
+    if values.cpuset_cpus:
+        files.append(FileText(controller="cpuset", file="cpuset.cpus", text=values.cpuset_cpus))
+    if values.memory_limit:
+        files.append(FileText(controller="memory", file="memory.limit_in_bytes", text=str(values.memory_limit)))
+    if values.cpu_shares:
+        files.append(FileText(controller="cpu", file="cpu.shares", text=str(values.cpu_shares), read_back=True))
+    if values.cpu_period:
+        files.append(FileText(controller="cpu", file="cpu.cfs_period_us", text=str(values.cpu_period)))
+    if values.cpu_quota:
+        files.append(FileText(controller="cpu", file="cpu.cfs_quota_us", text=str(values.cpu_quota)))
+    if values.pids_limit is not None:
+        files.append(FileText(controller="pids", file="pids.max", text=_pids(values.pids_limit)))
+    return files + _huge_pages(values, page_sizes, "limit_in_bytes")
+
+
+def v2_files(values: CgroupValues, page_sizes: Iterable[str]) -> list[FileText]:
+    """For a host with the one hierarchy. Every page size (`2MB`) that has no limit is given 0."""
+    files: list[FileText] = []
+    if values.cpuset_cpus:
+        files.append(FileText(controller="cpuset", file="cpuset.cpus", text=values.cpuset_cpus))
+    if values.memory_limit:
+        text = "max" if values.memory_limit < 0 else str(values.memory_limit)
+        files.append(FileText(controller="memory", file="memory.max", text=text))
+    if values.cpu_shares:
+        files.append(FileText(controller="cpu", file="cpu.weight", text=str(weight(values.cpu_shares))))
+    if values.cpu_quota or values.cpu_period:
+        quota = str(values.cpu_quota) if (values.cpu_quota or 0) > 0 else "max"
+        files.append(FileText(controller="cpu", file="cpu.max", text=f"{quota} {values.cpu_period or DEFAULT_PERIOD}"))
+    if values.pids_limit is not None:
+        files.append(FileText(controller="pids", file="pids.max", text=_pids(values.pids_limit)))
+    return files + _huge_pages(values, page_sizes, "max")
+
+
+def _pids(limit: int) -> str:
+    return "max" if limit < 0 else str(limit or 1)
+
+
+def _huge_pages(values: CgroupValues, page_sizes: Iterable[str], ending: str) -> list[FileText]:
+    """A limit of what is used and, where the kernel has it, of what is reserved."""
+    limits = dict.fromkeys(page_sizes, 0) | dict(values.hugepage_limits)
+    files: list[FileText] = []
+    for size, limit in limits.items():
+        for kind, optional in ((size, False), (f"{size}.rsvd", True)):
+            file = f"hugetlb.{kind}.{ending}"
+            files.append(FileText(controller="hugetlb", file=file, text=str(limit), if_present=optional))
+    return files

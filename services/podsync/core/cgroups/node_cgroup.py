@@ -1,0 +1,52 @@
+"""What kubepods, the cgroup above all pods, is given: node allocatable as it is enforced (node.md 4.5). Pure.
+
+Unlike the allocatable that the Node shows, it keeps what eviction reserves: a pod may use it until eviction acts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.podspec.quantity import ZERO
+from shared.podspec.resources import hugepage_size, parse_resources, shares
+
+PODS = "pods"  # of enforceNodeAllocatable
+PIDS = "pid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCapacity:
+    """What the machine has, and what of it is kept from pods."""
+
+    cpus: int
+    memory: int  # bytes
+    pids: int  # the smaller of kernel.pid_max and kernel.threads-max; 0 = unknown
+    hugepages: Mapping[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes in the pool
+    cpu_list: str = ""  # every CPU, such as 0-7
+    reserved: tuple[Mapping[str, str], ...] = ()  # resource -> quantity: systemReserved, kubeReserved
+
+
+def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_cpus: bool = False) -> CgroupValues:
+    """The values; without `pods` among what is enforced the whole machine. `with_cpus`: name the CPUs as well."""
+    kept = capacity.reserved if PODS in enforced else ()
+
+    def left(resource: str, whole: int, unit: int = 1) -> int:
+        reserved = [parse_resources(reservation).get(resource, ZERO) for reservation in kept]
+        return max(0, whole - sum(amount.milli() if unit == 1000 else amount.base() for amount in reserved))
+
+    sizes = {}
+    for size, whole in capacity.hugepages.items():
+        taken = [
+            amount.base()
+            for reservation in kept
+            for resource, amount in parse_resources(reservation).items()
+            if hugepage_size(resource) == size
+        ]
+        sizes[size] = max(0, whole - sum(taken))
+    return CgroupValues(
+        cpu_shares=shares(left("cpu", capacity.cpus * 1000, unit=1000)),
+        memory_limit=left("memory", capacity.memory) or None,
+        pids_limit=left(PIDS, capacity.pids) if capacity.pids else None,
+        hugepage_limits=sizes,
+        cpuset_cpus=capacity.cpu_list if with_cpus else "",
+    )

@@ -1,0 +1,112 @@
+"""Names and values of the pod and QoS cgroups (pods.md 6.6, node.md 4.1-4.4). Writes none."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.model.objects import Object, uid
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.quantity import ZERO
+from shared.podspec.resources import (
+    has_pod_level_resources,
+    hugepage_size,
+    main_containers,
+    pod_level,
+    pod_limits,
+    pod_requests,
+    quota,
+    resource_list,
+    shares,
+)
+
+ROOT = "kubepods"
+POD_PREFIX = "pod"
+UNLIMITED_HUGEPAGES = 1 << 62
+_QOS_COMPONENT = {QosClass.BURSTABLE: ("burstable",), QosClass.BEST_EFFORT: ("besteffort",), QosClass.GUARANTEED: ()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CgroupValues:
+    """What a cgroup is given. None: that file is not written."""
+
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None  # microseconds per period; -1 = no limit
+    cpu_period: int | None = None  # microseconds
+    memory_limit: int | None = None  # bytes
+    pids_limit: int | None = None
+    hugepage_limits: dict[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes, every size of the host
+    cpuset_cpus: str = ""  # such as 0-7; "" = those of the cgroup above
+
+
+def cgroup_name(components: Sequence[str], driver: str) -> str:
+    """The path of a cgroup below the controllers' mount points, as the driver (cgroupfs or systemd) writes it."""
+    if driver != "systemd":
+        return "/" + "/".join(components)
+    escaped = [component.replace("-", "_") for component in components]
+    slices = ("-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped)))
+    return "/" + "/".join(slices)
+
+
+def qos_cgroup_name(qos: QosClass, facts: NodeFacts) -> str:
+    """Of a QoS class; Guaranteed pods sit in kubepods itself."""
+    return cgroup_name((*_components(facts), *_QOS_COMPONENT[qos]), facts.cgroup_driver)
+
+
+def pod_cgroup_name(pod: Object, facts: NodeFacts) -> str:
+    """Of a pod: also CRI's cgroup_parent."""
+    components = (*_components(facts), *_QOS_COMPONENT[qos_class(pod)], f"{POD_PREFIX}{uid(pod)}")
+    return cgroup_name(components, facts.cgroup_driver)
+
+
+def possible_pod_cgroup_names(pod_uid: str, facts: NodeFacts) -> tuple[str, ...]:
+    """Where the cgroup of a pod may be of which only the UID is known: one place for each QoS class."""
+    own = f"{POD_PREFIX}{pod_uid}"
+    places = ((*_components(facts), *_QOS_COMPONENT[qos], own) for qos in QosClass)
+    return tuple(cgroup_name(components, facts.cgroup_driver) for components in places)
+
+
+def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
+    """For a pod's cgroup when it is made; nothing but a resize changes it later."""
+    qos = qos_class(pod)
+    requests, limits = pod_requests(pod), pod_limits(pod)
+    hugepages = dict.fromkeys(facts.page_sizes, 0)
+    hugepages |= {size: amount.base() for name, amount in requests.items() if (size := hugepage_size(name))}
+    pids = facts.pod_pids_limit if facts.pod_pids_limit > 0 else None
+    if qos is QosClass.BEST_EFFORT:
+        return CgroupValues(cpu_shares=shares(0), pids_limit=pids, hugepage_limits=hugepages)
+    limited_cpu = qos is QosClass.GUARANTEED or _all_limited(pod, "cpu")
+    limited_memory = qos is QosClass.GUARANTEED or _all_limited(pod, "memory")
+    cpu_limit = quota(limits.get("cpu", ZERO).milli(), facts.cpu_cfs_quota_period)
+    return CgroupValues(
+        cpu_shares=shares(requests.get("cpu", limits.get("cpu", ZERO)).milli()),
+        cpu_quota=(cpu_limit if facts.cpu_cfs_quota else -1) if limited_cpu else None,
+        cpu_period=facts.cpu_cfs_quota_period if limited_cpu else None,
+        memory_limit=limits.get("memory", ZERO).base() if limited_memory else None,
+        pids_limit=pids,
+        hugepage_limits=hugepages,
+    )
+
+
+def qos_cgroup_values(qos: QosClass, active_pods: Iterable[Object], facts: NodeFacts) -> CgroupValues:
+    """For a QoS class's cgroup, given the pods that are not terminal: CPU by what Burstable pods request together,
+    huge pages without limit. For Guaranteed (kubepods) only the huge pages: its limits come from node allocatable."""
+    hugepages = dict.fromkeys(facts.page_sizes, UNLIMITED_HUGEPAGES)
+    if qos is QosClass.GUARANTEED:
+        return CgroupValues(hugepage_limits=hugepages)
+    if qos is QosClass.BEST_EFFORT:
+        return CgroupValues(cpu_shares=shares(0), hugepage_limits=hugepages)
+    burstable = (pod for pod in active_pods if qos_class(pod) is QosClass.BURSTABLE)
+    requested = sum(pod_requests(pod).get("cpu", ZERO).milli() for pod in burstable)
+    return CgroupValues(cpu_shares=shares(requested), hugepage_limits=hugepages)
+
+
+def _components(facts: NodeFacts) -> tuple[str, ...]:
+    return (*(part for part in facts.cgroup_root.split("/") if part), ROOT)
+
+
+def _all_limited(pod: Object, resource: str) -> bool:
+    """The pod, or every container of it, has a limit."""
+    if has_pod_level_resources(pod) and resource in pod_level(pod, "limits"):
+        return True
+    containers = main_containers(pod)
+    return bool(containers) and all(resource_list(container, "limits").get(resource) for container in containers)

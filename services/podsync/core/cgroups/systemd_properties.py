@@ -1,0 +1,79 @@
+"""What systemd is told of a cgroup: properties of its slice, by D-Bus name, type and value (node.md 4.3).
+
+Pure; asks nobody. systemd would undo at its next reload what only the files were told.
+"""
+
+import re
+from typing import Any
+
+from services.podsync.core.cgroups.cgroup_files import DEFAULT_PERIOD
+from services.podsync.core.cgroups.cgroup_names import parent_unit_of
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.podspec.resources import weight
+
+Property = tuple[str, str, Any]  # name, D-Bus signature, value
+
+INFINITY = 2**64 - 1
+_SECOND = 1_000_000  # microseconds
+_QUOTA_STEP = 10_000  # systemd keeps the quota of a second in steps of 10 ms
+_PERIOD_SINCE, _CPUS_SINCE = 242, 244  # versions of systemd
+_NUMBER = re.compile(r"\d+")
+
+
+def version_number(text: str) -> int:
+    """252 of `252.38-1~deb12u1` or `v252`; 0 where there is none."""
+    found = _NUMBER.search(text)
+    return int(found.group()) if found else 0
+
+
+def slice_properties(name: str, *, v2: bool) -> list[Property]:
+    """What a slice has from its start, limits aside. `name`: the cgroup's path."""
+    above = parent_unit_of(name)
+    switches = ("MemoryAccounting", "CPUAccounting", "IOAccounting" if v2 else "BlockIOAccounting", "TasksAccounting")
+    return [
+        ("Description", "s", f"cgroup {name}"),
+        *([("Wants", "as", [above])] if above else []),
+        ("DefaultDependencies", "b", False),
+        *((switch, "b", True) for switch in switches),
+    ]
+
+
+def limit_properties(values: CgroupValues, *, v2: bool, version: int) -> list[Property]:
+    """The values as systemd names them. `version`: of systemd, 0 = unknown, which counts as new."""
+    version = version or INFINITY
+    properties: list[Property] = []
+    if values.memory_limit:
+        properties.append(("MemoryMax" if v2 else "MemoryLimit", "t", _or_infinity(values.memory_limit)))
+    if values.cpu_shares:
+        share = ("CPUWeight", "t", weight(values.cpu_shares)) if v2 else ("CPUShares", "t", values.cpu_shares)
+        properties.append(share)
+    if values.cpu_period and version >= _PERIOD_SINCE:
+        properties.append(("CPUQuotaPeriodUSec", "t", values.cpu_period))
+    if values.cpu_quota or values.cpu_period:
+        quota = _quota_per_second(values.cpu_quota or 0, values.cpu_period or DEFAULT_PERIOD)
+        properties.append(("CPUQuotaPerSecUSec", "t", quota))
+    if values.pids_limit is not None:
+        properties.append(("TasksMax", "t", _or_infinity(values.pids_limit or 1)))
+    if values.cpuset_cpus and version >= _CPUS_SINCE:
+        properties.append(("AllowedCPUs", "ay", cpu_mask(values.cpuset_cpus)))
+    return properties
+
+
+def cpu_mask(cpus: str) -> bytes:
+    """One bit for each CPU of a list such as `0-3,8`, the first in the lowest bit of the first byte."""
+    mask = 0
+    for part in cpus.split(","):
+        first, _, last = part.partition("-")
+        for cpu in range(int(first), int(last or first) + 1):
+            mask |= 1 << cpu
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def _quota_per_second(quota: int, period: int) -> int:
+    if quota <= 0:
+        return INFINITY
+    return -(-(quota * _SECOND // period) // _QUOTA_STEP) * _QUOTA_STEP
+
+
+def _or_infinity(limit: int) -> int:
+    return INFINITY if limit < 0 else limit

@@ -1,0 +1,191 @@
+"""The CRI ContainerConfig of one container (pods.md 6.2). Decides the message; sends nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.container_mounts import MountedVolume, block_devices, container_mounts
+from services.podsync.core.cri.container_resources import container_resources
+from services.podsync.core.cri.environment import EnvFiles, References, container_environment
+from services.podsync.core.cri.message import Present, message
+from services.podsync.core.cri.sandbox_config import pod_labels
+from services.podsync.core.cri.security_context import container_security_context, verify_non_root
+from services.podsync.core.cri.user_namespaces import Mappings
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import ImageStatus, Message
+from shared.model.objects import Object
+from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING, ExecSpace, TooLongError
+from shared.podspec.expansion import expand
+from shared.podspec.go_json import go_json
+from shared.podspec.hashing import container_hash
+
+CONTAINER_NAME = "io.kubernetes.container.name"
+HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+TERMINATION_PATH = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP = "io.kubernetes.container.preStopHandler"
+PORTS = "io.kubernetes.container.ports"
+DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+
+# Fields in the order of the Go structs, since these texts are compared byte for byte; the value is what is written
+# where the pod has none, None = nothing.
+_PORT_FIELDS: dict[str, Any] = {"name": None, "hostPort": None, "containerPort": 0, "protocol": None, "hostIP": None}
+_HEADER_FIELDS = {"name": "", "value": ""}
+_HANDLERS: dict[str, dict[str, Any]] = {
+    "exec": {"command": None},
+    "httpGet": {"path": None, "port": 0, "host": None, "scheme": None, "httpHeaders": None},
+    "tcpSocket": {"port": 0, "host": None},
+    "sleep": {"seconds": 0},
+}
+
+
+def container_config(
+    pod: Object,
+    container: Object,
+    *,
+    facts: NodeFacts,
+    restart_count: int,
+    image_ref: str,
+    image: ImageStatus,
+    pod_ips: Sequence[str],
+    volumes: Mapping[str, MountedVolume],
+    subpaths: Mapping[int, str],
+    etc_hosts_path: str,
+    termination_path: str,
+    service_env: Mapping[str, str],
+    references: References,
+    env_files: EnvFiles | None = None,
+    image_volumes: Mapping[str, str] | None = None,
+    target_id: str = "",
+    mappings: Mappings | None = None,
+    volume_groups: Sequence[int] = (),
+) -> Message:
+    """The message for CreateContainer.
+
+    `restart_count` is also the attempt. `image_ref` is what pulling returned (or the id of the image present), `image`
+    what the runtime knows of it. `volumes`: pod volume name -> where it stands on the host. `subpaths`: index of the
+    volumeMount -> prepared host path, for mounts with subPath or subPathExpr (`container_mounts.wanted_subpaths`).
+    `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` says so;
+    `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of
+    services. `references`, `env_files`: the ConfigMaps, Secrets and files of its environment. `image_volumes`: volume
+    name -> reference of its image as pulled. `target_id`: of the container that an ephemeral one is to look into.
+    `mappings`: of the pod's user namespace, None = it has none. `volume_groups`: group ids that the pod's persistent
+    volumes bring along. Raises ContainerConfigError."""
+    verify_non_root(pod, container, image)
+    if container.get("targetContainerName") and not target_id:
+        raise ContainerConfigError(f"unable to find target container {container['targetContainerName']}")
+    if (container.get("resources") or {}).get("claims"):
+        raise ContainerConfigError("resources.claims are not supported yet")
+    space = ExecSpace()
+    env = container_environment(
+        pod,
+        container,
+        facts=facts,
+        pod_ips=pod_ips,
+        service_env=service_env,
+        references=references,
+        env_files=env_files,
+        space=space,
+    )
+    name = str(container.get("name") or "")
+    linux = message(
+        resources=Present(container_resources(pod, container, facts)),
+        security_context=Present(
+            container_security_context(
+                pod,
+                container,
+                facts=facts,
+                image=image,
+                target_id=target_id,
+                mappings=mappings,
+                volume_groups=volume_groups,
+            )
+        ),
+    )
+    return message(
+        metadata=Present(message(name=name, attempt=restart_count)),
+        image=message(image=image_ref, user_specified_image=container.get("image")),
+        command=_arguments(container, "command", env, space),
+        args=_arguments(container, "args", env, space),
+        working_dir=container.get("workingDir"),
+        stdin=bool(container.get("stdin")),
+        stdin_once=bool(container.get("stdinOnce")),
+        tty=bool(container.get("tty")),
+        envs=[message(key=key, value=value) for key, value in env.items()],
+        mounts=container_mounts(
+            pod,
+            container,
+            facts=facts,
+            pod_ips=pod_ips,
+            volumes=volumes,
+            subpaths=subpaths,
+            etc_hosts_path=etc_hosts_path,
+            termination_path=termination_path,
+            image_volumes=image_volumes,
+            mappings=mappings,
+        ),
+        devices=block_devices(container, volumes),
+        labels={**pod_labels(pod), CONTAINER_NAME: name},
+        annotations=_annotations(pod, container, restart_count),
+        log_path=f"{name}/{restart_count}.log",
+        linux=linux,
+        stop_signal=(container.get("lifecycle") or {}).get("stopSignal") if facts.stop_signals else None,
+    )
+
+
+def _arguments(container: Object, field: str, env: Mapping[str, str], space: ExecSpace) -> list[str]:
+    """`command` or `args`, expanded. Raises ContainerConfigError."""
+    words = []
+    for index, written in enumerate(container.get(field) or ()):
+        try:
+            word = expand(written, env)
+        except TooLongError:
+            raise ContainerConfigError(
+                f"{field}[{index}] is too long: the kernel takes {LONGEST_STRING} bytes of one argument"
+            ) from None
+        try:
+            space.take(word)
+        except TooLongError:
+            raise ContainerConfigError(
+                f"{field}[{index}] does not fit: the kernel takes {LARGEST_SPACE} bytes of environment, command "
+                "and args together"
+            ) from None
+        words.append(word)
+    return words
+
+
+def _annotations(pod: Object, container: Object, restart_count: int) -> dict[str, str]:
+    """What is read back from the runtime after a restart, by this agent or by another kubelet."""
+    told = {
+        HASH: container_hash(container),
+        RESTART_COUNT: str(restart_count),
+        TERMINATION_PATH: container.get("terminationMessagePath") or "",
+        TERMINATION_POLICY: container.get("terminationMessagePolicy") or "",
+    }
+    deletion_grace = (pod.get("metadata") or {}).get("deletionGracePeriodSeconds")
+    if deletion_grace is not None:
+        told[DELETION_GRACE] = str(deletion_grace)
+    grace = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    if grace is not None:
+        told[TERMINATION_GRACE] = str(grace)
+    if pre_stop := (container.get("lifecycle") or {}).get("preStop"):
+        told[PRE_STOP] = go_json(_handler(pre_stop))
+    if ports := container.get("ports"):
+        told[PORTS] = go_json([_ordered(port, _PORT_FIELDS) for port in ports])
+    return told
+
+
+def _handler(handler: dict[str, Any]) -> dict[str, Any]:
+    written = {kind: _ordered(handler[kind], fields) for kind, fields in _HANDLERS.items() if kind in handler}
+    for action in written.values():
+        if "httpHeaders" in action:
+            action["httpHeaders"] = [_ordered(header, _HEADER_FIELDS) for header in action["httpHeaders"]]
+    return written
+
+
+def _ordered(value: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As Go writes a struct: in its own order, empty optional fields left out."""
+    chosen = {field: value.get(field) or default for field, default in fields.items()}
+    return {field: item for field, item in chosen.items() if item is not None}

@@ -1,0 +1,114 @@
+"""CPU, memory and huge pages of containers and sandboxes in the kernel's units (pods.md 6.5, node.md 4.7)."""
+
+from services.podsync.core.cri.message import message
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import Message
+from shared.model.objects import Object
+from shared.podspec.qos import QosClass, qos_class
+from shared.podspec.quantity import ZERO
+from shared.podspec.resources import (
+    ResourceList,
+    container_totals,
+    hugepage_size,
+    is_sidecar,
+    main_containers,
+    pod_level,
+    pod_limits,
+    pod_overhead,
+    pod_requests,
+    quota,
+    resource_list,
+    shares,
+)
+from shared.podspec.static_pod import is_critical, is_node_critical
+
+_GUARANTEED, _BEST_EFFORT = -997, 1000
+_BURSTABLE = range(3, 1000)  # between the node's own processes and BestEffort
+
+
+def container_resources(pod: Object, container: Object, facts: NodeFacts) -> Message:
+    """A CRI LinuxContainerResources for one container."""
+    limits = {**pod_level(pod, "limits"), **resource_list(container, "limits")}
+    requests = resource_list(container, "requests")
+    fields = _linux_resources(requests, limits, facts)
+    memory_limit = fields.get("memory_limit_in_bytes", 0)
+    sizes = {hugepage_size(name): amount.base() for name, amount in limits.items() if hugepage_size(name)}
+    return message(
+        **fields,
+        memory_swap_limit_in_bytes=memory_limit if facts.swap_controller and not facts.cgroup_v2 else 0,
+        oom_score_adj=oom_score_adj(pod, container, facts.memory_capacity),
+        hugepage_limits=[message(page_size=size, limit=sizes.get(size, 0)) for size in facts.page_sizes],
+        unified=_unified(pod, container, facts),
+    )
+
+
+def sandbox_resources(pod: Object, facts: NodeFacts) -> Message:
+    """A CRI LinuxContainerResources with the pod's totals, without overhead."""
+    return _linux_resources(pod_requests(pod, overhead=False), pod_limits(pod, overhead=False), facts)
+
+
+def sandbox_overhead(pod: Object, facts: NodeFacts) -> Message:
+    """A CRI LinuxContainerResources of what running the sandbox itself costs; empty when the spec names none."""
+    overhead = pod_overhead(pod)
+    return _linux_resources(overhead, overhead, facts) if overhead else {}
+
+
+def oom_score_adj(pod: Object, container: Object, memory_capacity: int) -> int:
+    """How readily the kernel kills this container when the node's memory (bytes) runs out."""
+    qos = qos_class(pod)
+    if is_node_critical(pod) or qos is QosClass.GUARANTEED:
+        return _GUARANTEED
+    if qos is QosClass.BEST_EFFORT:
+        return _BEST_EFFORT
+    extra = _pod_level_remainder(pod)
+    request = _memory_request(container) + extra
+    spec = pod.get("spec") or {}
+    if is_sidecar(container) and container in (spec.get("initContainers") or ()):
+        # A sidecar must not be killed before the container it serves.
+        smallest = min((_memory_request(other) for other in spec.get("containers") or ()), default=0) + extra
+        request = max(request, smallest)
+    adjust = 1000 - 1000 * request // memory_capacity if memory_capacity > 0 else _BEST_EFFORT
+    return min(max(adjust, _BURSTABLE.start), _BURSTABLE.stop - 1)
+
+
+def _linux_resources(requests: ResourceList, limits: ResourceList, facts: NodeFacts) -> Message:
+    limit = limits.get("cpu", ZERO)
+    cpu = requests.get("cpu", limit)  # a request of 0 is one
+    return message(
+        cpu_shares=shares(cpu.milli()),
+        cpu_period=facts.cpu_cfs_quota_period if facts.cpu_cfs_quota else 0,
+        cpu_quota=quota(limit.milli(), facts.cpu_cfs_quota_period) if facts.cpu_cfs_quota else 0,
+        memory_limit_in_bytes=limits.get("memory", ZERO).base(),
+    )
+
+
+def _unified(pod: Object, container: Object, facts: NodeFacts) -> dict[str, str]:
+    if not facts.cgroup_v2:
+        return {}
+    unified = {} if facts.single_process_oom_kill else {"memory.oom.group": "1"}
+    return unified | ({"memory.swap.max": str(_swap(pod, container, facts))} if facts.swap_controller else {})
+
+
+def _swap(pod: Object, container: Object, facts: NodeFacts) -> int:
+    """Bytes of swap (node.md 4.13): the container's part of the node's, as its memory request is part of the node's
+    memory; nothing for who is to be quick or has all it may use anyway."""
+    request = resource_list(container, "requests").get("memory")
+    limit = resource_list(container, "limits").get("memory")
+    if not (facts.limited_swap and request and facts.memory_capacity > 0):
+        return 0
+    if qos_class(pod) is not QosClass.BURSTABLE or is_critical(pod) or request == limit:
+        return 0
+    return int(request.base() / facts.memory_capacity * facts.swap_capacity)
+
+
+def _memory_request(container: Object) -> int:
+    return resource_list(container, "requests").get("memory", ZERO).base()
+
+
+def _pod_level_remainder(pod: Object) -> int:
+    """Each container's part of what the pod requests beyond its containers."""
+    request = pod_level(pod, "requests").get("memory")
+    if request is None:
+        return 0
+    spare = request.base() - container_totals(pod, "requests").get("memory", ZERO).base()
+    return max(spare, 0) // max(len(main_containers(pod)), 1)

@@ -1,0 +1,175 @@
+"""Name resolution of a pod (pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and what to warn of.
+
+Reads the host's file as text out of the facts; asks nobody.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from services.podsync.core.cri.config_errors import SandboxConfigError
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import Message
+from shared.model.objects import Object, describe, namespace
+
+MAX_NAMESERVERS = 3
+MAX_SEARCHES = 32
+MAX_SEARCH_LENGTH = 253
+MAX_SEARCH_LINE = 2048
+CLUSTER_SEARCHES = 3  # of a pod's namespace, of Services, of the domain
+_CLUSTER_OPTIONS = ("ndots:5",)
+_MISSING_CLUSTER_DNS = (
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. '
+    'Falling back to "Default" policy.'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DnsWarning:
+    """A Warning event to record: on the pod, or on the node."""
+
+    reason: str
+    message: str
+    on_node: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodDns:
+    """A CRI DNSConfig, and the warnings that come with it each time it is made."""
+
+    config: Message
+    warnings: tuple[DnsWarning, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Resolver:
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = field(default=())
+
+
+def pod_dns(pod: Object, facts: NodeFacts) -> PodDns:
+    """The pod's name resolution. Raises SandboxConfigError when the host's file is wanted and was unreadable."""
+    spec = pod.get("spec") or {}
+    host = _host_resolver(facts)
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    of_host = policy == "Default" or (policy == "ClusterFirst" and bool(spec.get("hostNetwork")))
+    warnings: list[DnsWarning] = []
+    if policy == "None":
+        resolver = _Resolver()
+    elif not of_host and facts.cluster_dns:
+        searches = _cluster_searches(pod, facts.cluster_domain, host.searches)
+        resolver = _Resolver(servers=facts.cluster_dns, searches=searches, options=_CLUSTER_OPTIONS)
+    else:
+        if not of_host:
+            on_pod = f'pod: "{describe(pod)}". {_MISSING_CLUSTER_DNS}'
+            warnings.append(DnsWarning(reason="MissingClusterDNS", message=_MISSING_CLUSTER_DNS, on_node=True))
+            warnings.append(DnsWarning(reason="MissingClusterDNS", message=on_pod))
+        resolver = host if facts.resolv_conf is not None else _loopback(facts)
+    resolver = _merged(resolver, spec.get("dnsConfig") or {})
+    resolver, exceeded = _within_limits(resolver)
+    warnings += exceeded
+    config = {"servers": resolver.servers, "searches": resolver.searches, "options": resolver.options}
+    return PodDns(config={key: list(value) for key, value in config.items() if value}, warnings=tuple(warnings))
+
+
+def resolv_conf_warnings(facts: NodeFacts, path: str) -> tuple[str, ...]:
+    """What of the node's file at `path` pods can't have, or why it is of no use; the cluster's three searches come
+    before those of the file."""
+    if not path:
+        return ()
+    try:
+        searches = _host_resolver(facts).searches
+    except SandboxConfigError as error:
+        return (error.message,)
+    most = MAX_SEARCHES - CLUSTER_SEARCHES
+    told = []
+    if len(searches) > most:
+        told.append(f"Resolv.conf file '{path}' contains search line consisting of more than {most} domains!")
+    if any(len(search) > MAX_SEARCH_LENGTH for search in searches):
+        told.append(
+            f'Resolv.conf file "{path}" contains a search path which length is more than allowed '
+            f"{MAX_SEARCH_LENGTH} chars!"
+        )
+    if len(" ".join(searches)) > MAX_SEARCH_LINE:
+        told.append(
+            f"Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_LINE} chars!"
+        )
+    return tuple(told)
+
+
+def _host_resolver(facts: NodeFacts) -> _Resolver:
+    if facts.resolv_conf_error:
+        raise SandboxConfigError(facts.resolv_conf_error)
+    return _parsed(facts.resolv_conf or "")
+
+
+def _parsed(text: str) -> _Resolver:
+    """resolv.conf as the kubelet reads it: only `#` begins a comment, the last search line wins, domain is nothing."""
+    servers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        match words[0]:
+            case "nameserver":
+                if len(words) < 2:
+                    raise SandboxConfigError("nameserver list is empty ")
+                servers.append(words[1])
+            case "search":
+                searches = tuple(word.removesuffix(".") for word in words[1:] if word != ".")
+            case "options":
+                options = _by_name((*options, *words[1:]))
+    return _Resolver(servers=tuple(servers), searches=searches, options=options)
+
+
+def _loopback(facts: NodeFacts) -> _Resolver:
+    servers = dict.fromkeys("::1" if ":" in ip else "127.0.0.1" for ip in facts.node_ips)
+    return _Resolver(servers=tuple(servers), searches=(".",))
+
+
+def _cluster_searches(pod: Object, domain: str, host: Sequence[str]) -> tuple[str, ...]:
+    if not domain:
+        return tuple(host)
+    return _unique((f"{namespace(pod)}.svc.{domain}", f"svc.{domain}", domain, *host))
+
+
+def _merged(resolver: _Resolver, wanted: Object) -> _Resolver:
+    options = (
+        f"{option['name']}:{option['value']}" if option.get("value") else option.get("name", "")
+        for option in wanted.get("options") or ()
+    )
+    return _Resolver(
+        servers=_unique((*resolver.servers, *(wanted.get("nameservers") or ()))),
+        searches=_unique((*resolver.searches, *(wanted.get("searches") or ()))),
+        options=_by_name((*resolver.options, *options)),
+    )
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+def _by_name(options: Iterable[str]) -> tuple[str, ...]:
+    """One option of each name, the last one's value."""
+    return tuple({option.partition(":")[0]: option for option in options}.values())
+
+
+def _within_limits(resolver: _Resolver) -> tuple[_Resolver, list[DnsWarning]]:
+    """What the C libraries of pods can bear."""
+    warnings: list[DnsWarning] = []
+    servers = resolver.servers[:MAX_NAMESERVERS]
+    if servers != resolver.servers:
+        warnings.append(_exceeded("Nameserver limits were exceeded, some nameservers", "nameserver", servers))
+    searches = tuple(search for search in resolver.searches[:MAX_SEARCHES] if len(search) <= MAX_SEARCH_LENGTH)
+    while len(" ".join(searches)) > MAX_SEARCH_LINE:
+        searches = searches[:-1]
+    if searches != resolver.searches:
+        warnings.append(_exceeded("Search Line limits were exceeded, some search paths", "search", searches))
+    return _Resolver(servers=servers, searches=searches, options=resolver.options), warnings
+
+
+def _exceeded(what: str, line: str, applied: Sequence[str]) -> DnsWarning:
+    message = f"{what} have been omitted, the applied {line} line is: {' '.join(applied)}"
+    return DnsWarning(reason="DNSConfigForming", message=message)

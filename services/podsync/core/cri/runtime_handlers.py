@@ -1,0 +1,27 @@
+"""What the runtime handler of a pod's RuntimeClass can do, and which pods need to know. Asks nobody."""
+
+from dataclasses import replace
+
+from bus.messages.pleg import RuntimeHandler
+from services.podsync.core.cri.user_namespaces import wants_user_namespace
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.model.objects import Object
+from shared.podspec.containers import every_container
+
+
+def asks_of_handler(pod: Object) -> bool:
+    """Whether the pod wants something that not every handler can do."""
+    mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
+    return wants_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)
+
+
+def for_handler(facts: NodeFacts, handlers: tuple[RuntimeHandler, ...] | None, name: str) -> NodeFacts:
+    """The facts for a pod of this handler, "" = the default one. `handlers`: what the runtime told of its own, None =
+    nothing; of a handler that is not told of nothing is expected."""
+    found = next((handler for handler in handlers or () if handler.name == name), RuntimeHandler(name=name))
+    return replace(
+        facts,
+        runtime_handler=name,
+        user_namespaces=found.user_namespaces,
+        recursive_read_only=found.recursive_read_only_mounts,
+    )

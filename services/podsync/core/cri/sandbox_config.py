@@ -1,0 +1,99 @@
+"""The CRI PodSandboxConfig of a pod (pods.md 6.1). Decides the message; sends nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from services.podsync.core.admission.sysctls import normalised
+from services.podsync.core.cgroups.pod_cgroup import pod_cgroup_name
+from services.podsync.core.cri.config_errors import SandboxConfigError
+from services.podsync.core.cri.container_resources import sandbox_overhead, sandbox_resources
+from services.podsync.core.cri.dns import pod_dns
+from services.podsync.core.cri.hosts_file import HostnameError, kernel_hostname
+from services.podsync.core.cri.message import Present, message
+from services.podsync.core.cri.security_context import sandbox_security_context
+from services.podsync.core.cri.user_namespaces import Mappings
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import Message
+from shared.model.objects import Object, annotations, name, namespace, uid
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+
+
+def sandbox_config(
+    pod: Object,
+    *,
+    facts: NodeFacts,
+    attempt: int,
+    mappings: Mappings | None = None,
+    volume_groups: Sequence[int] = (),
+) -> Message:
+    """The message for RunPodSandbox, and the same again for CreateContainer and PullImage.
+
+    `mappings`: of the pod's user namespace, None = it has none of its own; `volume_groups`: group ids that its
+    persistent volumes bring along. What the name resolution warns of is told by `dns.pod_dns`. Raises
+    SandboxConfigError."""
+    spec = pod.get("spec") or {}
+    linux = message(
+        cgroup_parent=pod_cgroup_name(pod, facts) if facts.cgroups_per_qos else "",
+        security_context=Present(sandbox_security_context(pod, facts, mappings=mappings, volume_groups=volume_groups)),
+        sysctls=_sysctls(spec.get("securityContext") or {}),
+        overhead=Present(sandbox_overhead(pod, facts)),
+        resources=Present(sandbox_resources(pod, facts)),
+    )
+    return message(
+        metadata=message(name=name(pod), namespace=namespace(pod), uid=uid(pod), attempt=attempt),
+        hostname="" if spec.get("hostNetwork") else _hostname(pod, facts),
+        log_directory=log_directory(pod, facts),
+        dns_config=Present(pod_dns(pod, facts).config),
+        port_mappings=[mapping for container in spec.get("containers") or () for mapping in _ports(container)],
+        labels={**((pod.get("metadata") or {}).get("labels") or {}), **pod_labels(pod)},
+        annotations=annotations(pod),
+        linux=linux,
+    )
+
+
+def log_directory(pod: Object, facts: NodeFacts) -> str:
+    """`<podLogsDir>/<namespace>_<name>_<uid>`; made 0755 before RunPodSandbox."""
+    return f"{facts.pod_logs_dir}/{namespace(pod)}_{name(pod)}_{uid(pod)}"
+
+
+def pod_labels(pod: Object) -> dict[str, str]:
+    """By which the kubelet and its tools find what belongs to the pod."""
+    return {POD_NAME: name(pod), POD_NAMESPACE: namespace(pod), POD_UID: uid(pod)}
+
+
+def _hostname(pod: Object, facts: NodeFacts) -> str:
+    try:
+        return kernel_hostname(pod, facts.cluster_domain)
+    except HostnameError as error:
+        raise SandboxConfigError(str(error)) from error
+
+
+def _sysctls(context: dict[str, Any]) -> dict[str, str]:
+    """Names in the form with dots: `net/ipv4/x` is `net.ipv4.x`."""
+    return {
+        normalised(sysctl["name"]): sysctl.get("value") or ""
+        for sysctl in context.get("sysctls") or ()
+        if sysctl.get("name")
+    }
+
+
+def _ports(container: Object) -> list[Message]:
+    """PortMappings of one container, without duplicates: by name, or where unnamed by all that tells ports apart."""
+    mappings: dict[str, Message] = {}
+    for port in container.get("ports") or ():
+        protocol = port.get("protocol") or "TCP"
+        host_ip = port.get("hostIP") or ""
+        inside, outside = port.get("containerPort") or 0, port.get("hostPort") or 0
+        family = "any" if not host_ip else "v6" if ":" in host_ip else "v4"
+        key = port.get("name") or f"{family}-{protocol}-{host_ip}:{inside}:{outside}"
+        mapping = message(
+            protocol=protocol if protocol in ("UDP", "SCTP") else "",  # TCP is the zero value
+            container_port=inside,
+            host_port=outside,
+            host_ip=host_ip,
+        )
+        mappings.setdefault(key, mapping)
+    return list(mappings.values())

@@ -1,0 +1,138 @@
+"""User namespaces of pods (pods.md 6.7): which block of host ids a pod gets, how its record reads, and what
+of it stands in CRI messages. Knows no file; what was given to whom comes in as an argument.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from services.podsync.core.cri.message import message
+from shared.cri.interface import Message
+from shared.model.objects import Object
+
+BLOCK = 65536  # ids: every block begins at a multiple of it and has a multiple of it
+END = 1 << 32  # ids are 32 bits wide
+_SUBIDS = re.compile(r"\d+:\s+\S+\s+(\d+)\s+(\d+)\s*\Z")
+
+
+class UserNamespaceError(ValueError):
+    """No user namespace can be given; the text says what, where and what to do about it."""
+
+
+@dataclass(frozen=True)
+class IdRange:
+    """Host ids from `first` on."""
+
+    first: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The first id behind it."""
+        return self.first + self.length
+
+
+@dataclass(frozen=True)
+class Mappings:
+    """Which ids of the container are which on the host: (host id, container id, length) each."""
+
+    uids: tuple[tuple[int, int, int], ...]
+    gids: tuple[tuple[int, int, int], ...]
+
+
+def wants_user_namespace(pod: Object) -> bool:
+    """Whether the pod is to have a user namespace of its own."""
+    return (pod.get("spec") or {}).get("hostUsers") is False
+
+
+def default_range(ids_per_pod: int) -> IdRange:
+    """What is handed out where nobody was told otherwise: all but the first block, which is the host's own."""
+    return IdRange(ids_per_pod, END - ids_per_pod)
+
+
+def checked_range(uids: str, gids: str, *, ids_per_pod: int, max_pods: int) -> IdRange:
+    """The range from what `getsubids kubelet` and `getsubids -g kubelet` print. Raises UserNamespaceError."""
+    of_uids, of_gids = _subids(uids, "/etc/subuid"), _subids(gids, "/etc/subgid")
+    if of_uids != of_gids:
+        raise UserNamespaceError("the ids of user kubelet differ in /etc/subuid and /etc/subgid: make them the same")
+    where = f"/etc/subuid: user kubelet has {of_uids.length} ids from {of_uids.first} on"
+    if of_uids.first % ids_per_pod or of_uids.length % ids_per_pod:
+        raise UserNamespaceError(f"{where}: both must be multiples of {ids_per_pod} (userNamespaces.idsPerPod)")
+    if of_uids.first < ids_per_pod:
+        raise UserNamespaceError(f"{where}: they must begin at {ids_per_pod} or later, the first ids are the host's")
+    if of_uids.length < max_pods * ids_per_pod:
+        needed = max_pods * ids_per_pod
+        raise UserNamespaceError(
+            f"{where}: {needed} are needed for maxPods ({max_pods}), give it more or lower maxPods"
+        )
+    return of_uids
+
+
+def _subids(text: str, file: str) -> IdRange:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) != 1:
+        raise UserNamespaceError(f"{file}: user kubelet has {len(lines)} ranges: give it exactly one")
+    found = _SUBIDS.match(lines[0])
+    if found is None:
+        raise UserNamespaceError(f"getsubids: cannot understand {lines[0]!r} for user kubelet in {file}")
+    return IdRange(int(found[1]), int(found[2]))
+
+
+def free_block(taken: Iterable[Mappings], within: IdRange, length: int) -> Mappings:
+    """The first block of this length that touches nobody's. Raises UserNamespaceError when there is none."""
+    used = sorted((host, host + count) for given in taken for host, _, count in {*given.uids, *given.gids})
+    first = within.first
+    for start, end in used:
+        if first + length <= start:
+            break
+        while first < end:
+            first += length
+    if first + length > within.end:
+        raise UserNamespaceError("could not find an empty slot to allocate a user namespace")
+    mapping = ((first, 0, length),)
+    return Mappings(mapping, mapping)
+
+
+def recorded(mappings: Mappings) -> dict[str, Any]:
+    """The record as the kubelet writes it."""
+    return {
+        f"{kind}Mappings": [{"hostId": h, "containerId": c, "length": n} for h, c, n in ids]
+        for kind, ids in (("uid", mappings.uids), ("gid", mappings.gids))
+    }
+
+
+def restored(record: object) -> Mappings:
+    """Mappings from a record. Raises UserNamespaceError where it is none."""
+    if not isinstance(record, dict):
+        raise UserNamespaceError("it is no JSON object")
+    uids, gids = (_restored(record, kind) for kind in ("uidMappings", "gidMappings"))
+    if uids != gids:
+        raise UserNamespaceError("uidMappings and gidMappings differ")
+    return Mappings(uids, gids)
+
+
+def _restored(record: Mapping[str, Any], kind: str) -> tuple[tuple[int, int, int], ...]:
+    entries = record.get(kind)
+    if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
+        raise UserNamespaceError(f"{kind} must have exactly one entry")
+    told = [entries[0].get(field) for field in ("hostId", "containerId", "length")]
+    numbers = [number for number in told if type(number) is int and 0 <= number < END]
+    if len(numbers) != len(told):
+        raise UserNamespaceError(f"{kind}: hostId, containerId and length must be numbers below 2^32")
+    host, inside, length = numbers
+    if inside != 0 or length == 0 or host % BLOCK or length % BLOCK or host == 0 or host + length > END:
+        raise UserNamespaceError(f"{kind}: it maps no whole blocks of {BLOCK} ids outside the host's own")
+    return ((host, inside, length),)
+
+
+def userns_options(mappings: Mappings | None) -> Message:
+    """A CRI UserNamespace: the host's, or one of these ids (mode POD is the zero value)."""
+    if mappings is None:
+        return {"mode": "NODE"}
+    return {"uids": id_mappings(mappings.uids), "gids": id_mappings(mappings.gids)}
+
+
+def id_mappings(ids: Iterable[tuple[int, int, int]]) -> list[Message]:
+    """CRI IDMappings."""
+    return [message(host_id=host, container_id=inside, length=length) for host, inside, length in ids]

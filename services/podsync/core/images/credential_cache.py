@@ -1,0 +1,46 @@
+"""What one plugin has answered and for how long it holds (pods.md 7.5). Times are CLOCK_MONOTONIC seconds."""
+
+from dataclasses import dataclass, field
+
+from services.podsync.core.images.credential_plugin import CACHE_KEYS, PluginAnswer
+from services.podsync.core.images.docker_config import DockerConfig
+from services.podsync.core.images.image_repository import registry_of
+
+PURGE_SECONDS = 900.0
+
+
+@dataclass
+class CredentialCache:
+    """The answers of one plugin. `scope` tells those for one service account from another's, "" = for nobody."""
+
+    _answers: dict[tuple[str, str, str], tuple[DockerConfig, float]] = field(default_factory=dict, repr=False)
+    _purged: float = 0.0
+
+    def __len__(self) -> int:
+        """Answers kept, those whose time is over included."""
+        return len(self._answers)
+
+    def find(self, image: str, scope: str, now: float) -> DockerConfig | None:
+        """The answer for the image, else for its registry, else for everything; None where none holds."""
+        self._purge(now)
+        for kind in CACHE_KEYS:
+            config, until = self._answers.get(_key(kind, image, scope), ({}, 0.0))
+            if until > now:
+                return config
+        return None
+
+    def add(self, image: str, scope: str, answer: PluginAnswer, default_seconds: float, now: float) -> None:
+        """Keep the answer for as long as it says, else for the provider's default; 0 is not at all."""
+        seconds = default_seconds if answer.seconds is None else answer.seconds
+        if seconds > 0:
+            self._answers[_key(answer.cache_key, image, scope)] = answer.config, now + seconds
+
+    def _purge(self, now: float) -> None:
+        if now - self._purged >= PURGE_SECONDS:
+            self._answers = {key: kept for key, kept in self._answers.items() if kept[1] > now}
+            self._purged = now
+
+
+def _key(kind: str, image: str, scope: str) -> tuple[str, str, str]:
+    what = {"Image": image, "Registry": registry_of(image)}.get(kind, "")
+    return kind, what, scope

@@ -1,0 +1,217 @@
+"""Who may use an image that is already here: the records of pulls and what follows from them (pods.md 7.6).
+
+Pure. A record never holds a credential, only its hash and the Secret or service account it was from. The documents are
+the kubelet's own, so that either agent goes on with what the other has written.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from services.podsync.core.images.image_repository import repository
+from services.podsync.core.images.keyring import AccountSource, SecretSource, TrackedCredential
+
+INTENT, PULLED = "ImagePullIntent", "ImagePulledRecord"
+_GROUP = "kubelet.config.k8s.io"
+_VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1alpha1")
+MOST_LEARNT = 100  # Secrets of one image up to which a new one is noted though nothing was pulled
+
+
+class RecordError(Exception):
+    """The document is no record."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who has shown a right to an image: every pod of the node, or those with one of these."""
+
+    everybody: bool = False
+    secrets: tuple[tuple[SecretSource, str], ...] = ()  # with the hash of the credential
+    accounts: tuple[AccountSource, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody has."""
+        return not (self.everybody or self.secrets or self.accounts)
+
+
+@dataclass(frozen=True)
+class PulledRecord:
+    """One image that was pulled here, by the runtime's reference to it."""
+
+    image_ref: str
+    updated: str  # RFC 3339
+    mapping: Mapping[str, Access] = field(default_factory=dict)  # full name without tag and digest -> who
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the pod may use the image as it is. `learn`: a right that the record does not have yet."""
+
+    allowed: bool
+    learn: Access | None = None
+
+
+def file_name(key: str) -> str:
+    """Of the record of this image, or reference to one."""
+    return f"sha256-{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def access_of(credential: TrackedCredential | None) -> Access:
+    """Whom a pull with this credential speaks for; without one, everybody."""
+    match credential.source if credential is not None else None:
+        case SecretSource() as secret if credential is not None:
+            return Access(secrets=((secret, credential.hash),))
+        case AccountSource() as account:
+            return Access(accounts=(account,))
+        case _:
+            return Access(everybody=True)
+
+
+def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_here: bool) -> bool:
+    """Whether imagePullCredentialsVerificationPolicy asks for a right to this present image at all."""
+    match policy:
+        case "NeverVerifyPreloadedImages":
+            return pulled_here
+        case "NeverVerifyAllowlistedImages":
+            name = repository(image)
+            return not any(name.startswith(e[:-1]) if e.endswith("/*") else name == e for e in allowlist)
+        case "AlwaysVerify":
+            return True
+        case _:
+            return False
+
+
+def judge(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> Verdict:
+    """Whether what is recorded gives a pod with these credentials the image."""
+    access = record.mapping.get(repository(image)) if record is not None else None
+    if access is None or access.is_empty:
+        return Verdict(allowed=False)
+    if access.everybody:
+        return Verdict(allowed=True)
+    known = dict(access.secrets)
+    hashes = {value for value in known.values() if value}
+    credentials = tuple(credentials)
+    for credential in credentials:
+        secret = credential.source
+        if isinstance(secret, SecretSource) and (credential.hash in hashes or secret in known):
+            is_news = known.get(secret) != credential.hash and len(known) < MOST_LEARNT
+            return Verdict(allowed=True, learn=access_of(credential) if is_news else None)
+    return Verdict(allowed=any(credential.source in access.accounts for credential in credentials))
+
+
+def merged(record: PulledRecord | None, image_ref: str, image: str, access: Access | None, now: str) -> PulledRecord:
+    """The record with this right added; the very same one where it says nothing new. `access` None: it was pulled,
+    nobody knows with what. `now`: RFC 3339."""
+    name = repository(image)
+    if record is None:
+        mapping = {name: access} if access is not None else {}
+        return PulledRecord(image_ref, now, mapping)
+    if access is None or access.is_empty:
+        return record
+    before = record.mapping.get(name, Access())
+    after = _united(before, access)
+    if name in record.mapping and after == before:
+        return record
+    return replace(record, updated=now, mapping={**record.mapping, name: after})
+
+
+def _united(before: Access, new: Access) -> Access:
+    if before.everybody or new.everybody:
+        return Access(everybody=True)
+    return Access(
+        secrets=tuple(sorted({**dict(before.secrets), **dict(new.secrets)}.items())),
+        accounts=tuple(sorted({*before.accounts, *new.accounts})),
+    )
+
+
+# Documents
+
+
+def encode_intent(image: str) -> bytes:
+    """The file that says: this image is being pulled."""
+    return _encoded(INTENT, {"image": image})
+
+
+def decode_intent(content: bytes) -> str:
+    """The image. Raises RecordError."""
+    return _text(_document(content, INTENT), "image", required=True)
+
+
+def encode_record(record: PulledRecord) -> bytes:
+    """The file that says who may use the image."""
+    mapping = {name: _access_document(record.mapping[name]) for name in sorted(record.mapping)}
+    times = {"lastUpdatedTime": record.updated, "imageRef": record.image_ref}
+    return _encoded(PULLED, {**times, **({"credentialMapping": mapping} if mapping else {})})
+
+
+def decode_record(content: bytes) -> PulledRecord:
+    """Raises RecordError."""
+    document = _document(content, PULLED)
+    mapping = {name: _access(_members(entry)) for name, entry in _members(document.get("credentialMapping")).items()}
+    return PulledRecord(_text(document, "imageRef", required=True), _text(document, "lastUpdatedTime"), mapping)
+
+
+def _encoded(kind: str, members: dict[str, Any]) -> bytes:
+    return orjson.dumps({"kind": kind, "apiVersion": _VERSIONS[0], **members}) + b"\n"
+
+
+def _access_document(access: Access) -> dict[str, Any]:
+    secrets = [
+        {"uid": secret.uid, "namespace": secret.namespace, "name": secret.name, "credentialHash": value}
+        for secret, value in access.secrets
+    ]
+    accounts = [{"uid": one.uid, "namespace": one.namespace, "name": one.name} for one in access.accounts]
+    return {
+        **({"kubernetesSecrets": secrets} if secrets else {}),
+        **({"kubernetesServiceAccounts": accounts} if accounts else {}),
+        **({"nodePodsAccessible": True} if access.everybody else {}),
+    }
+
+
+def _access(entry: Mapping[str, Any]) -> Access:
+    secrets = _list(entry.get("kubernetesSecrets"))
+    accounts = _list(entry.get("kubernetesServiceAccounts"))
+    return Access(
+        everybody=entry.get("nodePodsAccessible") is True,
+        secrets=tuple((SecretSource(*_coordinates(one)), _text(one, "credentialHash")) for one in secrets),
+        accounts=tuple(AccountSource(*_coordinates(one)) for one in accounts),
+    )
+
+
+def _coordinates(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return _text(one, "namespace"), _text(one, "name"), _text(one, "uid")
+
+
+def _document(content: bytes, kind: str) -> Mapping[str, Any]:
+    try:
+        document = _members(orjson.loads(content))
+    except orjson.JSONDecodeError as error:
+        raise RecordError(f"not valid JSON: {error.msg}") from None
+    if document.get("kind") != kind or document.get("apiVersion") not in _VERSIONS:
+        raise RecordError(f"no {kind} of {_VERSIONS[0]}")
+    return document
+
+
+def _members(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise RecordError("an object is something else")
+    return value
+
+
+def _list(value: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list | None):
+        raise RecordError("a list is something else")
+    return [_members(one) for one in value or ()]
+
+
+def _text(document: Mapping[str, Any], name: str, *, required: bool = False) -> str:
+    value = document.get(name) or ""
+    if not isinstance(value, str) or (required and not value):
+        raise RecordError(f"{name} is no text")
+    return value

@@ -1,0 +1,158 @@
+"""What happened, in the past tense: everything podsync's core can learn. `cause` names what led to it, for the record.
+
+Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.pleg import ProbeResults
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.pod.instructions import Call
+from shared.cri.interface import ImageStatus
+from shared.model.objects import Object
+from shared.model.runtime import Container, RuntimePod, Sandbox
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    cause: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodDesired(Event):
+    """A source wants this pod to run here (added or changed)."""
+
+    uid: str
+    source: str
+    pod: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodUndesired(Event):
+    """No source wants the pod any more; only ever said from a complete list or by an explicit removal."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcesHeard(Event):
+    """What we know of the desired pods is (not) complete and (not) stale; `listed` are the UIDs known then."""
+
+    complete: bool
+    stale: bool
+    listed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodObserved(Event):
+    """pleg saw this in the runtime."""
+
+    observation: RuntimePod
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVanished(Event):
+    """pleg says the runtime has nothing of this pod any more."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeListed(Event):
+    """What pleg says of the runtime's pods is (not) complete and (not) stale: only then is "not listed" an answer."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesChanged(Event):
+    """The mounted world of a pod changed; None = nothing of it is mounted or wanted."""
+
+    uid: str
+    volumes: MountedVolumes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesHeard(Event):
+    """What we know of the mounted world is (not) complete and (not) stale."""
+
+    complete: bool
+    stale: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeChanged(Event):
+    """Reachability, network readiness and features of the runtime, and what follows from it for the node."""
+
+    reachable: bool
+    network_ready: bool
+    network_message: str = ""
+    runtime_name: str = "containerd"
+    pressures: tuple[str, ...] = ()  # pressure conditions of the node that are True
+    supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeChanged(Event):
+    """Our Node as the API server has it; None = it has none, or we do not know."""
+
+    node: Object | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbesChanged(Event):
+    """What the probes of one container instance found; None = the instance is gone, or pleg was restarted."""
+
+    container_id: str
+    pod_uid: str
+    results: ProbeResults | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallDone(Event):
+    """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked at all of
+    it; `sandbox` and `containers` are what it looked at where the call can have changed nothing else."""
+
+    uid: str
+    call: Call
+    completed_at: float
+    observation: RuntimePod | None = None
+    sandbox: Sandbox | None = None  # RunPodSandbox
+    containers: tuple[Container, ...] = ()  # StartContainer, KillPod
+    container_id: str = ""  # CreateContainer
+    log_path: str = ""  # CreateContainer
+    log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
+    cgroup_missing: bool = False  # PreparePod, LookAtPod: the pod's cgroup is not there, and was not made
+    image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
+    must_pull: bool = False  # InspectImage: it is present, and this pod's right to it has yet to be shown by a pull
+    warnings: tuple[tuple[str, str], ...] = ()  # of any call: reason and message of Warning events of the pod
+    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
+    took: float = 0.0  # seconds, of the call proper
+    waited: float = 0.0  # seconds, waiting for a turn included
+    node: Object | None = None  # FetchNode; None = it could not be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFailed(Event):
+    """Our own call failed. `reason` is a waiting reason where the adapter knows better than the call's default."""
+
+    uid: str
+    call: Call
+    completed_at: float
+    code: str  # gRPC code name, or "" for a failure on this side
+    text: str  # the kubelet's error text, `rpc error: code = … desc = …`
+    description: str  # without the rpc prefix
+    reason: str = ""
+    interrupted: bool = False  # podsync gave it up, see InterruptCall: not a failure
+    begun: bool = True  # False: it was given up before it was performed, and none of its hooks runs
+    warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
+    container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimePassed(Event):
+    """A moment asked for by WakeAt has come."""

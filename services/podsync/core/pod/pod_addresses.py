@@ -1,0 +1,81 @@
+"""The addresses of a pod, for its status and its environment alike: its own, at most one of each family, and its
+node's (pods.md 9.4).
+
+Pure; addresses are texts.
+"""
+
+import ipaddress
+from collections.abc import Sequence
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+
+Json = dict[str, Any]
+
+
+def addresses(record: PodRecord, node_ips: tuple[str, ...]) -> Json:
+    """hostIP, hostIPs, podIP and podIPs, as far as they are known; `node_ips`: the node's, its primary one first."""
+    shown: Json = {}
+    if node_ips:
+        shown |= {"hostIP": node_ips[0], "hostIPs": [{"ip": ip} for ip in node_ips]}
+    if ips := pod_ips(record, node_ips):
+        shown |= {"podIP": ips[0], "podIPs": [{"ip": ip} for ip in ips]}
+    return shown
+
+
+def pod_ips(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+    """The pod's own, [] while they are not known; in the node's network they are the node's."""
+    return _of_host_network(record, node_ips) if record.host_network else _of_sandbox(record, node_ips)
+
+
+def family_mismatch(record: PodRecord, node_ips: tuple[str, ...]) -> str:
+    """Message of the HostIPsIPFamilyMismatch event where the host address changes its family; "" = it does not."""
+    before = str(record.status.get("hostIP") or "")
+    if not before or not node_ips or _is_v6(before) == _is_v6(node_ips[0]):
+        return ""
+    was, now = ("6", "4") if _is_v6(before) else ("4", "6")
+    return (
+        f"Kubelet detected an IPv{was} node IP ({before}), but the cloud provider selected an IPv{now} node IP "
+        f"({node_ips[0]}); pass an explicit `--node-ip` to kubelet to fix this."
+    )
+
+
+def _of_host_network(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+    """The node's. Once shown they stay, but for a second family that the node has got since."""
+    before = _last_known(record)
+    if not before:
+        return list(node_ips)
+    if len(before) == 1 and len(node_ips) == 2 and _is_v6(node_ips[1]) != _is_v6(before[0]):
+        return [before[0], node_ips[1]]
+    return before
+
+
+def _of_sandbox(record: PodRecord, node_ips: tuple[str, ...]) -> list[str]:
+    for sandbox in record.ready_sandboxes:
+        if found := one_per_family(sandbox.ips, node_ips):
+            return found
+    return _last_known(record)  # they stay after the stop
+
+
+def _last_known(record: PodRecord) -> list[str]:
+    return [entry["ip"] for entry in record.status.get("podIPs") or []]
+
+
+def one_per_family(ips: Sequence[str], node_ips: Sequence[str]) -> list[str]:
+    """Canonical text, the family of the node's first address first (IPv4 where it has none); what is no address is left
+    out."""
+    v6_first = bool(node_ips) and _is_v6(node_ips[0])
+    if len(ips) == 1 and ips[0].count(".") == 3:
+        return list(ips)
+    found: dict[bool, str] = {}
+    for text in ips:
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            continue
+        found.setdefault(address.version == 6, str(address))
+    return [found[v6] for v6 in (v6_first, not v6_first) if v6 in found]
+
+
+def _is_v6(ip: str) -> bool:
+    return ":" in ip

@@ -1,0 +1,378 @@
+"""What podsync remembers of one pod. The first half is saved (`saved_record`), the second is learnt again after a
+restart.
+
+Moments are "steady seconds": the wall clock's as podsync first began since the machine started, not moved by anybody
+who sets it since.
+Knows what of it the admitted stream shows, and decides nothing.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bus.messages.pleg import ProbeResults
+from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.volume import MountedVolumes
+from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
+from services.podsync.core.pod.api_baseline import sound_status
+from services.podsync.core.pod.instructions import Call
+from shared.cri.interface import ImageStatus
+from shared.model import objects
+from shared.model.conditions import POD_CONDITIONS
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.podspec.containers import (
+    ContainerKind,
+    ephemeral_containers,
+    every_container,
+    init_containers,
+)
+
+Pod = dict[str, Any]
+Status = dict[str, Any]
+
+SANDBOX = ""  # the sandbox's key among the planned attempts
+NEVER = float("inf")
+TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
+@dataclass(kw_only=True)
+class CrashBackoff:
+    """Crash-loop back-off of one container (pods.md 7.2): the runtime can't tell it, so it is saved."""
+
+    key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
+    seconds: float
+    updated: float  # steady seconds of the start that set it
+    instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
+
+
+@dataclass(kw_only=True)
+class ImageBackoff:
+    """Pull back-off of one image of this pod (pods.md 7.3)."""
+
+    seconds: float
+    updated: float  # steady seconds
+    message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
+
+
+@dataclass(kw_only=True)
+class PodRecord:
+    """One pod on this node, by UID."""
+
+    uid: str
+    name: str
+    namespace: str
+    source: str = ""
+    pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
+    state: PodState = PodState.SYNC
+    deleted: bool = False  # no source wants it any more
+    restart_requested: bool = False  # wanted again under the same UID while terminating
+    judged: bool = True  # admission has its verdict
+    judged_in: str = ""  # identity of the start of the agent that gave it
+    active_since: float = 0.0  # seconds of the steady clock of the life that took the pod on
+    rejected: str = ""
+    rejected_message: str = ""
+    victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
+    ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
+    # The source lists other resources than the allocated ones in `pod`: the `generation` that does; {} = it does not.
+    refused_resize: dict[str, int] = field(default_factory=dict)
+    outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
+    start_time: str = ""  # status.startTime
+    terminating_since: float = 0.0  # steady seconds
+    grace_seconds: int = 0
+    termination_cause: str = ""
+    finished_at: float = 0.0  # steady seconds
+    sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
+    attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
+    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
+    starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
+    # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
+    # Container -> instance killed so that another one starts; the entry goes when that start is over.
+    replacing: dict[str, str] = field(default_factory=dict)
+    held_back: dict[str, str] = field(default_factory=dict)  # the same, where that one did not start with the kill: the
+    # kill counts for the crash-loop back-off like any other end
+    hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
+    hooks_failed: dict[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its postStart
+    pre_stops: dict[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop was begun
+    restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
+    crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
+    image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
+    status: Status = field(default_factory=dict)
+
+    # learnt again after a restart
+    unheard_of: bool = False  # when it was taken on, nobody had ever known anything of it
+    restored: bool = False  # from the checkpoint: what it shows may be older than what was published last
+    asks_for_node: bool = False  # admission wants to see the Node itself before it refuses
+    api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
+    resource_version: str = ""  # of the API object
+    probes: dict[str, ProbeResults] = field(default_factory=dict)  # container id -> results
+    version: int = 0  # number of the newest published status within this boot
+    observation: RuntimePod | None = None
+    interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
+    looked: bool = False  # the observation was taken in this process's life
+    looked_once: bool = False  # the same, and stays true
+    observed_at: float = float("-inf")  # monotonic; older observations are ignored
+    call: Call | None = None  # under way
+    given_up: bool = False  # and nobody waits for it any longer
+    prepared: bool = False  # directories and cgroup were made sure of in this process's life
+    cgroup_missing: bool = False  # while containers run: they go before it is made
+    released: bool = False  # the cgroup was destroyed
+    logs_removed: bool = False
+    stopped_sandboxes: set[str] = field(default_factory=set)  # StopPodSandbox succeeded in this process's life
+    volumes: MountedVolumes | None = None
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # container -> waiting reason and message
+    images: dict[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start; and
+    # `images.volume_key` -> image found for a volume
+    pulls: set[str] = field(default_factory=set)  # keys likewise, whose image was found absent and is to be pulled
+    volume_reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # volume -> why its image is not there
+    warned: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # kind of call -> its newest warnings
+    retry_at: float = 0.0  # steady seconds; no call of the pod before, after one failed
+    container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
+    start_retry_at: dict[str, float] = field(default_factory=dict)  # instance -> the same for starting it
+    removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
+    resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever happened or did not
+    failures: int = 0  # calls failed in a row, looks aside
+    ended: dict[str, float] = field(default_factory=dict)  # container id -> when it ended, on our steady clock
+    last_done: Call | None = None  # the newest call that succeeded: the same again at once would be a circle
+    waits_for: str = ""  # what the newest step waited for
+    wake_at: float = NEVER  # steady seconds; when the newest step wants to be looked at again, whatever happens
+    noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
+    shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
+    _by_name: tuple[Pod, dict[str, tuple[ContainerKind, dict[str, Any]]]] | None = None  # of this version of the pod
+    _instances: tuple[tuple[Container, ...], dict[str, list[Container]]] | None = None  # of this observation
+    saved: dict[str, Any] = field(default_factory=dict)
+    published_status: Status = field(default_factory=dict)
+    published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
+    admitted: AdmittedPod | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`<name>_<namespace>`."""
+        return f"{self.name}_{self.namespace}"
+
+    @property
+    def description(self) -> str:
+        """`<name>_<namespace>(<uid>)`, as in kubelet messages."""
+        return f"{self.full_name}({self.uid})"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The pod's spec, {} for a pod known only from the runtime."""
+        spec: dict[str, Any] = self.pod.get("spec") or {}
+        return spec
+
+    @property
+    def containers(self) -> list[dict[str, Any]]:
+        """The spec's regular containers."""
+        containers: list[dict[str, Any]] = self.spec.get("containers") or []
+        return containers
+
+    @property
+    def init_containers(self) -> list[dict[str, Any]]:
+        """Plain init containers and sidecars, in spec order."""
+        return init_containers(self.pod)
+
+    @property
+    def ephemeral_containers(self) -> list[dict[str, Any]]:
+        """The spec's ephemeral containers."""
+        return ephemeral_containers(self.pod)
+
+    def container(self, name: str) -> tuple[ContainerKind, dict[str, Any]] | None:
+        """Kind and spec of the container of this name; None = the pod has none (any more)."""
+        if self._by_name is None or self._by_name[0] is not self.pod:
+            named: dict[str, tuple[ContainerKind, dict[str, Any]]] = {}
+            for kind, spec in every_container(self.pod):
+                named.setdefault(str(spec.get("name")), (kind, spec))
+            self._by_name = (self.pod, named)
+        return self._by_name[1].get(name)
+
+    @property
+    def is_static(self) -> bool:
+        """From any source but the API (pods.md 1.1)."""
+        return self.source not in ("", "api")
+
+    @property
+    def host_network(self) -> bool:
+        """spec.hostNetwork."""
+        return bool(self.spec.get("hostNetwork"))
+
+    @property
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        """What the runtime has, newest first."""
+        return self.observation.sandboxes if self.observation else ()
+
+    @property
+    def instances(self) -> tuple[Container, ...]:
+        """What the runtime has, newest first."""
+        return self.observation.containers if self.observation else ()
+
+    def instances_of(self, container: str) -> list[Container]:
+        """The instances of one spec container, newest first: by attempt, for the clock that dates them may be set."""
+        if self._instances is None or self._instances[0] is not self.instances:
+            named: dict[str, list[Container]] = {}
+            for instance in sorted(self.instances, key=lambda c: -c.attempt):
+                named.setdefault(instance.name, []).append(instance)
+            self._instances = (self.instances, named)
+        return list(self._instances[1].get(container, ()))
+
+    @property
+    def alive(self) -> list[Container]:
+        """Instances that may be running a process."""
+        return [c for c in self.instances if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+
+    @property
+    def ready_sandboxes(self) -> list[Sandbox]:
+        """Sandboxes that hold a network and a pause process."""
+        return [s for s in self.sandboxes if s.state is SandboxState.READY]
+
+    def wanted_volumes(self) -> tuple[str, ...]:
+        """Volumes some container mounts; none once the containers are gone (pods.md 5.1.10)."""
+        if self.rejected or not self.judged or self.state not in (PodState.SYNC, PodState.TERMINATING):
+            return ()
+        every = [spec for _, spec in every_container(self.pod)]
+        mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
+        mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
+        volumes = [v for v in self.spec.get("volumes") or [] if not v.get("image")]  # the runtime mounts images itself
+        return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted)
+
+    def as_admitted(self) -> AdmittedPod:
+        """The record as `pods.admitted` shows it."""
+        return AdmittedPod(
+            uid=self.uid,
+            name=self.name,
+            namespace=self.namespace,
+            state=self.state,
+            pod=self.pod,
+            volumes=self.wanted_volumes(),
+            source=self.source,
+            rejected=self.rejected,
+            grace_seconds=None if self.state is PodState.SYNC else self.grace_seconds,
+        )
+
+    def wanted_as(self, source: str, pod: Pod) -> bool:
+        """Take over what the source says of the pod; whether that says anything new. What changes with every write of
+        its status stands apart, so that our own writes coming back are no news."""
+        before = (self.source, self.pod, self.refused_resize, self._said_by_others())
+        metadata = dict(pod.get("metadata") or {})
+        metadata.pop("managedFields", None)
+        self.resource_version = str(metadata.pop("resourceVersion", "") or "")
+        self.api_status = sound_status(pod.get("status")) if source == "api" else {}
+        self.source = source
+        wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+        wanted = self._as_allocated(wanted)
+        if wanted != self.pod:
+            added = (wanted.get("spec") or {}).get("ephemeralContainers") != self.spec.get("ephemeralContainers")
+            self.prepared = self.prepared and not added  # a container needs its log directory
+            self._forget_images(wanted)
+            self.pod = wanted
+        return (self.source, self.pod, self.refused_resize, self._said_by_others()) != before
+
+    def _as_allocated(self, wanted: Pod) -> Pod:
+        """`wanted` with the resources the pod was admitted with. That the source lists others is shown in the status,
+        and is an Event once for each generation."""
+        if not self.pod or self.rejected or not (self.judged or self.refused_resize):
+            return wanted
+        allocated = with_allocated_resources(wanted, self.pod)
+        generation = (wanted.get("metadata") or {}).get("generation")
+        generation = generation if isinstance(generation, int) else 0
+        refused = {} if allocated is wanted else {"generation": generation}
+        if refused and refused != self.refused_resize and self.state is PodState.SYNC:
+            self.note(*resize_event(wanted, generation))
+        self.refused_resize = refused
+        return allocated
+
+    def _forget_images(self, wanted: Pod) -> None:
+        """What was found out about an image says nothing about the one that its container names now."""
+        named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
+        for _, spec in every_container(self.pod):
+            name = str(spec.get("name"))
+            if spec.get("image") != named.get(name):
+                self.images.pop(name, None)
+                self.pulls.discard(name)
+                self.container_retry_at.pop(name, None)
+
+    def _said_by_others(self) -> tuple[Any, list[Status]]:
+        """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
+        phase, conditions = self.api_status.get("phase"), self.api_status.get("conditions") or ()
+        foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
+        return phase if phase in TERMINAL_PHASES else "", foreign
+
+    @property
+    def deletion_requested(self) -> bool:
+        """metadata.deletionTimestamp is set."""
+        return bool((self.pod.get("metadata") or {}).get("deletionTimestamp"))
+
+    def observe(self, observation: RuntimePod | None, at: float) -> None:
+        """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
+        says nothing new: what we know was seen after the call that this one follows."""
+        self.looked_once = True
+        if at < self.observed_at:
+            self.looked = True
+            return
+        if observation is not None:
+            observation = self._set_interrupted_apart(observation)
+        self.observation, self.observed_at, self.looked = observation, at, True
+        for instance in observation.containers if observation else ():
+            self.attempts[instance.name] = max(self.attempts.get(instance.name, 0), instance.restart_count)
+        for sandbox in observation.sandboxes if observation else ():
+            self.sandbox_attempt = max(self.sandbox_attempt, sandbox.attempt)
+
+    def _set_interrupted_apart(self, observation: RuntimePod) -> RuntimePod:
+        """A start cut short by our own death, or the runtime's, never was an attempt: the container goes, its number
+        is used again."""
+        self.interrupted = tuple(c for c in observation.containers if self._was_interrupted(c))
+        if not self.interrupted:
+            return observation
+        kept = tuple(c for c in observation.containers if c not in self.interrupted)
+        for lost in self.interrupted:
+            if self.attempts.get(lost.name) == lost.restart_count:
+                del self.attempts[lost.name]
+                if lost.restart_count:
+                    self.attempts[lost.name] = lost.restart_count - 1
+        return replace(observation, containers=kept)
+
+    def _was_interrupted(self, instance: Container) -> bool:
+        """We asked for this start and never heard how it went, and the container is over without having run: the
+        runtime undoes what it was doing when its caller is gone."""
+        never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
+        return never_ran and self.starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
+
+    def note(self, kind: str, reason: str, message: str, container: str) -> None:
+        """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
+        self.noted.append((kind, reason, message, container))
+
+    def take_events(self) -> list[tuple[str, str, str, str]]:
+        """The events noted since the last time."""
+        noted, self.noted = self.noted, []
+        return noted
+
+    @property
+    def may_be_shown(self) -> bool:
+        """The status rests on this life's own look, or on what nothing can change any more."""
+        over = self.state in (PodState.TERMINATED, PodState.FINISHED)
+        return self.judged and (self.looked_once or over or bool(self.rejected) or not self.restored)
+
+    def newest_creation(self) -> int:
+        """When the newest known instance was created, in the runtime's nanoseconds."""
+        return max((c.created_at for c in self.instances), default=0)
+
+
+def start_mark(attempt: int) -> str:
+    """What stands in `starting` for the instance of this attempt, whose id the runtime has yet to give."""
+    return f"#{attempt}"
+
+
+def from_runtime(observation: RuntimePod) -> PodRecord:
+    """A record for a pod that nobody wants and that has no record: it is only ever killed."""
+    return PodRecord(uid=observation.uid, name=observation.name, namespace=observation.namespace)
+
+
+def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
+    """A record for a pod seen for the first time; of one the API server has a status of, that is where we go on."""
+    record = PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod))
+    record.wanted_as(source, pod)
+    record.status = dict(record.api_status)
+    allocated = as_last_shown(record.pod, record.status)
+    if allocated is not record.pod:
+        record.pod = allocated
+        record.wanted_as(source, pod)
+    record.start_time = str(record.status.get("startTime") or "")
+    return record

@@ -1,0 +1,38 @@
+"""The two ends of a decision: the world a pod's next step depends on, and the step it comes to."""
+
+from dataclasses import dataclass, field
+
+from services.podsync.core.pod.instructions import Call
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What a step depends on besides the pod's own record."""
+
+    now: float  # seconds of the steady clock
+    name_taken: bool = False  # another pod of the same full name has not finished
+    network_ready: bool = True
+    network_message: str = ""
+    runtime_listed: bool = False  # what pleg says of the runtime's pods is complete and fresh
+    volumes_known: bool = True  # the mounted world is complete and fresh
+    maximum_backoff: float = 300.0  # seconds
+    still_listed: bool = False  # a source lists the pod (API: its object is still there)
+    victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped
+    node_ips: tuple[str, ...] = ()  # the Node's addresses, else the machine's, as pod statuses show them
+    skew: float = 0.0  # seconds by which the wall clock has been set away from `now`
+
+
+@dataclass(kw_only=True)
+class Step:
+    """Do this call, or look again at that moment; `done` = this state of the pod has nothing left to do."""
+
+    call: Call | None = None
+    wake_at: float = 0.0
+    done: bool = False
+    waits_for: str = ""  # for the pod's story
+    reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # waiting reasons found on the way
+    events: list[tuple[str, str, str, str]] = field(default_factory=list)  # type, reason, message, container
+
+    def wake_earlier(self, when: float) -> None:
+        """Look again at the earliest of all moments named."""
+        self.wake_at = when if self.wake_at == 0.0 else min(self.wake_at, when)

@@ -1,0 +1,4 @@
+"""Computes the API status of a pod: containers, conditions, phase, and which changes may be published.
+
+Decides nothing about calls; asks `sync` only whether a container starts again.
+"""

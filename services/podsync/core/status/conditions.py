@@ -1,0 +1,151 @@
+"""The conditions of a pod's status: those the node owns, and the others' as they are (pods.md 9.4).
+
+Pure: `now` is wall seconds; a transition time moves with the condition's status only.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.allocation import RESIZE_MESSAGE, RESIZE_PENDING
+from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.status.container_status import ContainerStatuses
+from services.podsync.core.sync.actions import decide_sandbox
+from services.podsync.core.sync.restart_rules import may_restart_all
+from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS
+from shared.podspec.resources import is_sidecar
+from shared.timestamps import rfc3339
+
+Json = dict[str, Any]
+RESTARTING_ALL = "AllContainersRestarting"
+
+
+class Judgement(NamedTuple):
+    """Status, reason and message of a condition."""
+
+    status: bool
+    reason: str = ""
+    message: str = ""
+
+
+def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: float) -> list[Json]:
+    """All conditions, the node's own first."""
+    containers_ready = _containers_ready(record, shown, phase)
+    wanted = {
+        "PodReadyToStartContainers": _ready_to_start(record),
+        "Initialized": _initialized(record, shown, phase),
+        "Ready": _ready(record, containers_ready),
+        "ContainersReady": containers_ready,
+        "PodScheduled": Judgement(True),
+    }
+    if record.refused_resize and phase not in TERMINAL_PHASES:
+        wanted[RESIZE_PENDING] = Judgement(True, "Infeasible", RESIZE_MESSAGE)
+    if may_restart_all(record):
+        wanted[RESTARTING_ALL] = _restarting_all(record, phase)
+    if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.ending.get("disruption"):
+        wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.ending["disruption"])
+    before = {c["type"]: c for c in record.status.get("conditions") or ()}
+    generation = (record.pod.get("metadata") or {}).get("generation")
+    owned = []
+    for kind, judgement in wanted.items():
+        condition = _condition(kind, judgement, before.get(kind) or {}, now)
+        if kind == RESIZE_PENDING:
+            condition["lastProbeTime"] = condition["lastTransitionTime"]
+        if generation and kind != RESTARTING_ALL:
+            condition["observedGeneration"] = generation
+        owned.append(condition)
+    return owned + [c for c in _given(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
+
+
+def _ready_to_start(record: PodRecord) -> Judgement:
+    if record.looked:
+        return Judgement(not decide_sandbox(record).create)
+    return Judgement(_was_true(record, "PodReadyToStartContainers"))
+
+
+def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> Judgement:
+    """Once True it stays, though init containers may run again: in a new sandbox, or because all restart."""
+    inits = record.init_containers
+    completed = Judgement(True, "PodCompleted") if phase == "Succeeded" else Judgement(True)
+    if not inits:
+        return completed
+    if not shown.init and not shown.regular:
+        return Judgement(False, "UnknownContainerStatuses")
+    statuses = {status["name"]: status for status in shown.init}
+    unknown = [spec["name"] for spec in inits if spec["name"] not in statuses]
+    done = {spec["name"]: "started" if is_sidecar(spec) else "ready" for spec in inits}
+    incomplete = [name for name, mark in done.items() if name in statuses and not statuses[name].get(mark)]
+    if phase == "Succeeded" and not unknown:
+        return completed
+    if any("waiting" not in status["state"] for status in shown.regular):
+        return Judgement(True)
+    if (unknown or incomplete) and not _was_true(record, "Initialized"):
+        return Judgement(False, "ContainersNotInitialized", _listed(unknown, incomplete, "incomplete"))
+    return Judgement(True)
+
+
+def _containers_ready(record: PodRecord, shown: ContainerStatuses, phase: str) -> Judgement:
+    if not shown.init and not shown.regular:
+        return Judgement(False, "UnknownContainerStatuses")
+    statuses = {status["name"]: status for status in (*shown.init, *shown.regular)}
+    counted = [spec["name"] for spec in record.init_containers if is_sidecar(spec)]
+    counted += [spec["name"] for spec in record.containers]
+    unknown = [name for name in counted if name not in statuses]
+    unready = [name for name in counted if name in statuses and not statuses[name].get("ready")]
+    if phase == "Succeeded" and not unknown:
+        return Judgement(False, "PodCompleted")
+    if phase == "Failed":
+        return Judgement(False, "PodFailed")
+    if unknown or unready:
+        return Judgement(False, "ContainersNotReady", _listed(unknown, unready, "unready"))
+    return Judgement(True)
+
+
+def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
+    lists = {"unknown": " ".join(unknown), word: " ".join(others)}
+    return ", ".join(f"containers with {kind} status: [{names}]" for kind, names in lists.items() if names)
+
+
+def _ready(record: PodRecord, containers_ready: Judgement) -> Judgement:
+    """What the containers say, then what the readiness gates ask for."""
+    gates = record.spec.get("readinessGates") or ()
+    if not containers_ready.status or not gates:
+        return containers_ready
+    given = {c["type"]: c["status"] for c in _given(record)}
+    messages = []
+    for gate in gates:
+        kind = gate.get("conditionType", "")
+        if kind not in given:
+            messages.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
+        elif given[kind] != "True":
+            messages.append(f'the status of pod readiness gate "{kind}" is not "True", but {given[kind]}')
+    return Judgement(False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else containers_ready
+
+
+def _restarting_all(record: PodRecord, phase: str) -> Judgement:
+    if phase in ("Succeeded", "Failed"):
+        return Judgement(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+    if record.restarting_all:
+        return Judgement(True, "RestartAllContainersStarted", "container exited with restart policy rule")
+    return Judgement(False)
+
+
+def _given(record: PodRecord) -> list[Json]:
+    """Conditions as the API server has them; without it as they were last."""
+    given = record.api_status.get("conditions") if record.api_status else record.status.get("conditions")
+    return [c for c in given or () if isinstance(c, dict) and c.get("type") and c.get("status")]
+
+
+def _was_true(record: PodRecord, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in record.status.get("conditions") or ())
+
+
+def _condition(kind: str, judgement: Judgement, before: Json, now: float) -> Json:
+    condition: Json = {"type": kind, "status": "True" if judgement.status else "False", "lastProbeTime": None}
+    kept = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
+    condition["lastTransitionTime"] = kept or rfc3339(now)
+    if judgement.reason:
+        condition["reason"] = judgement.reason
+    if judgement.message:
+        condition["message"] = judgement.message
+    return condition

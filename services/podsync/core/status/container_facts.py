@@ -1,0 +1,62 @@
+"""What a container's status shows of its spec alone: mounts and resources (pods.md 9.2), and the same for the
+pod (pods.md 9.4). Computed once per version of a pod. sources accepts no pod with a nameless container or mount."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+from shared.podspec.containers import every_container
+from shared.podspec.qos import qos_class
+from shared.podspec.resources import resource_list, status_resources, written
+
+Json = dict[str, Any]
+_CONTAINERS = "containers"
+_POD = "pod"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerFacts:
+    """`resources` are those allocated to it; what the runtime made of them is not asked."""
+
+    mounts: list[Json]
+    resources: Json
+    allocated: Json
+
+
+def container_facts(record: PodRecord) -> dict[str, ContainerFacts]:
+    """By name, for containers of every kind."""
+    facts: dict[str, ContainerFacts] = _facts(record)[_CONTAINERS]
+    return facts
+
+
+def pod_facts(record: PodRecord) -> Json:
+    """qosClass, resources and allocatedResources of the pod's status."""
+    facts: Json = _facts(record)[_POD]
+    return facts
+
+
+def _facts(record: PodRecord) -> Json:
+    if record.shown_of_pod is None or record.shown_of_pod[0] is not record.pod:
+        of_pod = {"qosClass": str(qos_class(record.pod)), **status_resources(record.pod)}
+        of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(record.pod)}
+        record.shown_of_pod = (record.pod, {_POD: of_pod, _CONTAINERS: of_containers})
+    return record.shown_of_pod[1]
+
+
+def _of_container(spec: Json) -> ContainerFacts:
+    resources = {kind: written(resource_list(spec, kind)) for kind in ("limits", "requests")}
+    if claims := (spec.get("resources") or {}).get("claims"):
+        resources["claims"] = claims
+    return ContainerFacts(
+        mounts=[_mount(mount) for mount in spec.get("volumeMounts") or ()],
+        resources={kind: amounts for kind, amounts in resources.items() if amounts},
+        allocated=resources["requests"],
+    )
+
+
+def _mount(mount: Json) -> Json:
+    shown: Json = {"name": mount["name"], "mountPath": mount["mountPath"]}
+    if mount.get("readOnly"):
+        recursive = "Enabled" if mount.get("recursiveReadOnly") == "Enabled" else "Disabled"
+        shown |= {"readOnly": True, "recursiveReadOnly": recursive}
+    return shown

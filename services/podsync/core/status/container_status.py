@@ -1,0 +1,262 @@
+"""The API statuses of a pod's containers, from the runtime's instances and the statuses before (pods.md 9.2).
+
+Every container of the spec has one, from the first status on. Knows nothing of phases and conditions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.status.container_facts import ContainerFacts, container_facts
+from services.podsync.core.status.container_state import (
+    DELETED,
+    POD_MESSAGE_BYTES,
+    RESTARTING_ALL_MESSAGE,
+    RESTARTING_ALL_REASON,
+    TERMINATED,
+    UNKNOWN_REASON,
+    api_state,
+    completed_unseen,
+    keep_message,
+    lost,
+    purged,
+    with_cut_messages,
+)
+from services.podsync.core.sync.post_start import start_under_way
+from services.podsync.core.sync.restart import should_restart
+from services.podsync.core.sync.restart_rules import restarts_after
+from shared.model.runtime import Container, ContainerState
+from shared.podspec.containers import ContainerKind, init_kind
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerStatuses:
+    """Init containers and sidecars in the order of the spec; regular and ephemeral ones by name."""
+
+    init: tuple[Json, ...] = ()
+    regular: tuple[Json, ...] = ()
+    ephemeral: tuple[Json, ...] = ()
+
+    def written(self) -> Json:
+        """The fields of the pod's status; a pod has no list of a kind that it has none of."""
+        lists = {
+            "containerStatuses": self.regular,
+            "initContainerStatuses": self.init,
+            "ephemeralContainerStatuses": self.ephemeral,
+        }
+        return {name: list(statuses) for name, statuses in lists.items() if statuses}
+
+
+def container_statuses(record: PodRecord, runtime_name: str) -> ContainerStatuses:
+    """One status for each container of the spec."""
+    inits, regulars, ephemerals = record.init_containers, record.containers, record.ephemeral_containers
+    waiting = "PodInitializing" if inits else "ContainerCreating"
+    limit = POD_MESSAGE_BYTES // (len(inits) + len(regulars) + len(ephemerals) or 1)
+    facts = container_facts(record)
+
+    def of(spec: Json, kind: ContainerKind, before: dict[str, Json]) -> Json:
+        name = spec["name"]
+        one = _One(record, spec, kind, facts[name], before.get(name), waiting, runtime_name)
+        return with_cut_messages(one.status(), limit)
+
+    before = _before(record, "containerStatuses")
+    regular = sorted((of(spec, ContainerKind.REGULAR, before) for spec in regulars), key=_name)
+    if not inits and not ephemerals:
+        return ContainerStatuses(regular=tuple(regular))
+    before = _before(record, "initContainerStatuses")
+    init = [of(spec, init_kind(spec), before) for spec in inits]
+    before = _before(record, "ephemeralContainerStatuses")
+    ephemeral = sorted((of(spec, ContainerKind.EPHEMERAL, before) for spec in ephemerals), key=_name)
+    return ContainerStatuses(init=tuple(init), regular=tuple(regular), ephemeral=tuple(ephemeral))
+
+
+def has_regular_instance(record: PodRecord) -> bool:
+    """The sandbox that stands has an instance of some regular container, in whatever state."""
+    if not record.sandboxes:
+        return False
+    names, newest = {spec["name"] for spec in record.containers}, record.sandboxes[0].id
+    return any(c.sandbox_id == newest and c.name in names for c in record.instances)
+
+
+def _before(record: PodRecord, field: str) -> dict[str, Json]:
+    return {status["name"]: status for status in record.status.get(field) or ()}
+
+
+def _name(status: Json) -> str:
+    return str(status["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class _One:
+    """One container while its status is worked out."""
+
+    record: PodRecord
+    spec: Json
+    kind: ContainerKind
+    facts: ContainerFacts
+    before: Json | None
+    waiting: str  # reason of one that has not been started yet
+    runtime_name: str
+
+    def status(self) -> Json:
+        """As it should be shown now."""
+        instances = self.record.instances_of(self.spec["name"])
+        newest = instances[0] if instances else None
+        if newest is not None and start_under_way(self.record, newest):
+            return self._with_waiting_reason(newest, self._before_start(newest, instances[1:]))
+        return self._with_waiting_reason(newest, self._of(instances))
+
+    def _of(self, instances: list[Container]) -> Json:
+        return self._seen(instances[0], instances) if instances else self._vanished()
+
+    def _before_start(self, starting: Container, earlier: list[Container]) -> Json:
+        """What was shown before this instance was made, until its start is over. An earlier one that was shown as
+        running then has ended since; this very one is shown on, once it was."""
+        before = self.before or {}
+        shown_running = "running" in (before.get("state") or {})
+        if before and (not shown_running or before.get("containerID") == f"{self.runtime_name}://{starting.id}"):
+            return dict(before)
+        return self._of(earlier)
+
+    def _base(self) -> Json:
+        """A container that waits to be started; what it went through before stays told."""
+        before = self.before or {}
+        status: Json = {
+            "name": self.spec["name"],
+            "image": self.spec.get("image", ""),
+            "imageID": "",
+            "state": {"waiting": {"reason": self.waiting}},
+            "lastState": before.get("lastState") or {},
+            "ready": False,
+            "restartCount": before.get("restartCount", 0),
+        }
+        if self.kind is not ContainerKind.EPHEMERAL:
+            status["started"] = False
+        if self.facts.mounts:
+            status["volumeMounts"] = self.facts.mounts
+        return status
+
+    def _vanished(self) -> Json:
+        """The runtime has no instance: never started, or taken away, by us or behind our back."""
+        record, before = self.record, self.before
+        state = (before or {}).get("state") or {}
+        if before is not None and not record.looked:
+            return dict(before)  # after a restart, before the first look, nothing new is known
+        if before is not None and record.restarting_all and before.get("containerID"):
+            return self._purged(before)
+        if before is not None and "terminated" in state:
+            return before | {"ready": self._ready_by_end(state)}
+        status = self._base()
+        if "running" in state:
+            status["lastState"] = {"terminated": lost(DELETED)}
+            if not record.deleted:
+                status["restartCount"] += 1
+        elif record.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
+            status["state"] = state
+        if self.kind is ContainerKind.INIT and not record.restarting_all and has_regular_instance(record):
+            status["state"] = {"terminated": completed_unseen()}
+            status["ready"] = True
+        return status
+
+    def _purged(self, before: Json) -> Json:
+        """The status of a container that RestartAllContainers removed (pods.md 5.7); its restart is counted once."""
+        waiting = {"reason": RESTARTING_ALL_REASON, "message": RESTARTING_ALL_MESSAGE}
+        return self._base() | {
+            "state": {"waiting": waiting},
+            "lastState": {"terminated": purged()},
+            "restartCount": before.get("restartCount", 0) + 1,
+        }
+
+    def _seen(self, newest: Container, instances: list[Container]) -> Json:
+        before = self.before or {}
+        earlier = before.get("state") or {}
+        container_id = f"{self.runtime_name}://{newest.id}"
+        same_instance = before.get("containerID") == container_id
+        state = api_state(newest, self.runtime_name)
+        count = max(newest.restart_count, before.get("restartCount", 0))
+        if newest.state is ContainerState.UNKNOWN:
+            if "running" in earlier:
+                state, count = {"terminated": lost(TERMINATED)}, before.get("restartCount", 0) + 1
+            elif same_instance and (earlier.get("terminated") or {}).get("reason") == UNKNOWN_REASON:
+                state = earlier  # said once; it is not known any better now
+        last = before.get("lastState") or {}
+        keep_message(state, earlier)
+        keep_message(state, last)  # where the end stands while it waits for a restart
+        status = self._base() | {
+            "state": state,
+            "image": newest.image or self.spec.get("image", ""),
+            "imageID": newest.image_id,
+            "containerID": container_id,
+            "restartCount": count,
+            "resources": self.facts.resources,
+        }
+        if self.facts.allocated:
+            status["allocatedResources"] = self.facts.allocated
+        if newest.user is not None:
+            uid, gid, groups = newest.user
+            status["user"] = {"linux": {"uid": uid, "gid": gid, "supplementalGroups": list(groups)}}
+        self._tell_of_last(status, instances, same_instance=same_instance)
+        if self.kind is ContainerKind.EPHEMERAL:
+            return status
+        started, ready = self._probed(newest, before if same_instance else {})
+        return status | {"ready": ready or self._ready_by_end(status["state"]), "started": started}
+
+    def _tell_of_last(self, status: Json, instances: list[Container], *, same_instance: bool) -> None:
+        before = self.before or {}
+        earlier = before.get("state") or {}
+        if len(instances) > 1 and instances[1].state is ContainerState.EXITED:
+            status["lastState"] = api_state(instances[1], self.runtime_name)
+            keep_message(status["lastState"], earlier)
+            keep_message(status["lastState"], before.get("lastState") or {})
+        elif not same_instance and "terminated" in earlier:
+            status["lastState"] = {"terminated": earlier["terminated"]}
+        if self._leaves_an_end(status["state"], instances[0]):
+            status |= {"lastState": status["state"], "state": {"waiting": {"reason": self.waiting}}}
+
+    def _leaves_an_end(self, state: Json, newest: Container) -> bool:
+        """Ended by us for another instance to start where the policy allows no restart: an end once shown could never
+        be left again (pods.md 9.5)."""
+        if "terminated" not in state or self.record.replacing.get(self.spec["name"]) != newest.id:
+            return False
+        return not restarts_after(self.record, self.spec, newest.exit_code)
+
+    def _ready_by_end(self, state: Json) -> bool:
+        """A plain init container is ready once it has done its work."""
+        ended: Json = state.get("terminated") or {"exitCode": 1}
+        return self.kind is ContainerKind.INIT and ended["exitCode"] == 0
+
+    def _probed(self, instance: Container, before: Json) -> tuple[bool, bool]:
+        """Return (started, ready) of the instance (pods.md 9.2, 10.2). Without a probe result, the last
+        published values of the same instance stay valid, so that a restart of podsync or pleg changes no status."""
+        if instance.state is not ContainerState.RUNNING:
+            return False, False
+        if self.kind is ContainerKind.INIT:
+            return True, False
+        results = self.record.probes.get(instance.id)
+        started = not self.spec.get("startupProbe")
+        if not started:
+            found = results.startup if results is not None else ""
+            started = found == "success" or (found == "" and bool(before.get("started")))
+        if not self.spec.get("readinessProbe") or not started:
+            return started, started
+        found = results.readiness if results is not None else ""
+        return started, found == "success" or (found == "" and bool(before.get("ready")))
+
+    def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
+        """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""
+        reason = self.record.reasons.get(self.spec["name"])
+        if reason is None or "running" in status["state"] or not self._should_start(newest):
+            return status
+        waiting = {"reason": reason[0]}
+        if reason[1]:
+            waiting["message"] = reason[1]
+        last = status["state"] if "terminated" in status["state"] else status["lastState"]
+        shown = status | {"state": {"waiting": waiting}, "lastState": last, "ready": False}
+        return shown if self.kind is ContainerKind.EPHEMERAL else shown | {"started": False}
+
+    def _should_start(self, newest: Container | None) -> bool:
+        if self.kind is ContainerKind.EPHEMERAL:
+            return newest is None or newest.started_at == 0  # of one that could not be started that stays all there is
+        return should_restart(self.record, self.spec, newest)

@@ -1,0 +1,131 @@
+"""The phase of a pod, from what its containers' statuses say (pods.md 9.1).
+
+A sidecar is an init container that restarts always. Whether a container starts again is `restart_rules`' to say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.status.container_state import RESTARTING_ALL_REASON
+from services.podsync.core.status.container_status import ContainerStatuses, has_regular_instance
+from services.podsync.core.sync.post_start import start_under_way
+from services.podsync.core.sync.restart_rules import restarts_after
+from shared.model.runtime import ContainerState
+from shared.podspec.resources import is_sidecar
+
+Json = dict[str, Any]
+
+
+@dataclass
+class _Counts:
+    pending_init: int = 0
+    failed_init: int = 0  # for good
+    pending_sidecars: int = 0
+    unknown: int = 0
+    running: int = 0
+    waiting: int = 0
+    stopped: int = 0
+    succeeded: int = 0
+    restartable: int = 0  # of the stopped ones
+
+
+def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
+    """`over`: nothing of the pod runs any more, or will. A terminal phase, once come to, is never left."""
+    for before in (record.api_status.get("phase"), record.outcome):
+        if before in TERMINAL_PHASES:
+            return str(before)
+    if record.ending:
+        return "Failed"
+    phase = _from_containers(record, shown, over=over)
+    if over and not record.is_static and phase not in TERMINAL_PHASES:
+        return "Failed"  # it was ended before it could come to an end itself (pods.md 9.6)
+    return phase
+
+
+def _from_containers(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
+    counts = _Counts()
+    if record.init_containers:
+        _count_init(record, {status["name"]: status for status in shown.init}, counts)
+    _count_regular(record, {status["name"]: status for status in shown.regular}, counts)
+    if counts.failed_init:
+        return "Failed"
+    if counts.pending_init or counts.waiting:
+        return "Pending"
+    if counts.pending_sidecars and not has_regular_instance(record):
+        return "Pending"
+    if counts.unknown:
+        return "Pending"
+    if counts.running:
+        return "Running"
+    if not counts.stopped:
+        return "Pending"
+    if counts.restartable and not (over and not record.is_static):
+        return "Running"
+    return "Succeeded" if counts.stopped == counts.succeeded else "Failed"
+
+
+def _count_init(record: PodRecord, statuses: Mapping[str, Json], counts: _Counts) -> None:
+    for spec in record.init_containers:
+        status = statuses.get(spec["name"])
+        if is_sidecar(spec):
+            _count_sidecar(status, counts)
+        elif status is None or "running" in status["state"] or _end(status) is None:
+            counts.pending_init += 1
+        elif not _succeeded(status) and not _restarts(record, spec, status):
+            counts.failed_init += 1
+
+
+def _count_sidecar(status: Json | None, counts: _Counts) -> None:
+    if status is None:
+        counts.unknown += 1
+    elif "running" in status["state"]:
+        counts.running += 1
+        counts.pending_sidecars += not status.get("started")
+    elif _end(status) is None:
+        counts.waiting += 1
+        counts.pending_sidecars += 1
+
+
+def _count_regular(record: PodRecord, statuses: Mapping[str, Json], counts: _Counts) -> None:
+    for spec in record.containers:
+        status = statuses.get(spec["name"])
+        if status is None:
+            counts.unknown += 1
+        elif "running" in status["state"]:
+            counts.running += 1
+        elif _end(status) is None:
+            counts.waiting += 1
+        else:
+            counts.stopped += 1
+            counts.succeeded += "terminated" in status["state"] and _succeeded(status)
+            counts.restartable += _restarts(record, spec, status)
+
+
+def _end(status: Json) -> Json | None:
+    """How it ended, now or the last time."""
+    end: Json | None = status["state"].get("terminated") or (status.get("lastState") or {}).get("terminated")
+    return end
+
+
+def _succeeded(status: Json) -> bool:
+    return int((_end(status) or {"exitCode": 1})["exitCode"]) == 0
+
+
+def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
+    """Another instance is to come: by the rules, or because this one was ended for that, alone or with all others."""
+    end = _end(status) or {}
+    if record.restarting_all or end.get("reason") == RESTARTING_ALL_REASON or _being_replaced(record, spec["name"]):
+        return True
+    return restarts_after(record, spec, int(end.get("exitCode", 1)))
+
+
+def _being_replaced(record: PodRecord, container: str) -> bool:
+    """We ended the newest instance, gone by now or not, to start another one, or that one's start is not over."""
+    instances = record.instances_of(container)
+    if not instances:
+        return container in record.replacing
+    newest = instances[0]
+    under_way = newest.state is ContainerState.CREATED or start_under_way(record, newest)
+    return under_way or record.replacing.get(container) == newest.id

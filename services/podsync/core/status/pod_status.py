@@ -1,0 +1,62 @@
+"""The API status of a pod, put together: containers, phase, conditions, addresses (pods.md 9).
+
+Pure: `now` is wall seconds; the newest status of the record is the baseline, so that transition times stay.
+"""
+
+from typing import Any
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.pod_addresses import addresses, family_mismatch
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.status.conditions import conditions
+from services.podsync.core.status.container_facts import pod_facts
+from services.podsync.core.status.container_status import container_statuses
+from services.podsync.core.status.phase import pod_phase
+from services.podsync.core.status.status_transitions import with_ends, withheld
+from shared.model.runtime import ContainerState
+
+__all__ = ["container_ids", "is_starting", "pod_status", "withheld"]
+
+Json = dict[str, Any]
+
+
+def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tuple[str, ...]) -> Json:
+    """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3)."""
+    generation = (record.pod.get("metadata") or {}).get("generation")
+    of_pod = pod_facts(record)
+    base: Json = {"observedGeneration": generation} if generation else {}
+    base |= {"startTime": record.start_time, "qosClass": of_pod["qosClass"]}
+    if record.rejected:
+        message = f"Pod was rejected: {record.rejected_message}"
+        return base | {"phase": "Failed", "reason": record.rejected, "message": message}
+    over = record.state in (PodState.TERMINATED, PodState.FINISHED)
+    containers = container_statuses(record, runtime_name)
+    phase = pod_phase(record, containers, over=over)
+    status: Json = base | {
+        "phase": phase,
+        "conditions": conditions(record, containers, phase, now=now),
+        **(with_ends(record, containers) if over else containers).written(),
+        **of_pod,
+        **addresses(record, node_ips),
+    }
+    if mismatch := family_mismatch(record, node_ips):
+        record.note("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
+    if record.ending and phase == "Failed":
+        status |= {"reason": record.ending["reason"], "message": record.ending["message"]}
+        return status
+    for key in ("reason", "message"):
+        if record.status.get(key) and record.status.get("phase") == phase:
+            status[key] = record.status[key]
+    return status
+
+
+def is_starting(record: PodRecord) -> bool:
+    """Nothing of the pod has run yet and nothing keeps it from running: what it shows now it shows for moments."""
+    made = all(c.state is ContainerState.CREATED for c in record.instances)
+    return made and not record.reasons and record.status.get("phase") == "Pending"
+
+
+def container_ids(record: PodRecord) -> tuple[str, ...]:
+    """Bare ids of the running instances: what pleg should be watching. One that is only created has no process yet,
+    and naming it then would make pleg look too early and not again."""
+    return tuple(c.id for c in record.instances if c.state is ContainerState.RUNNING)

@@ -1,0 +1,138 @@
+"""What has to be done for a pod that should run: sandbox, containers to kill and to start (pods.md 5.2, 5.3).
+
+Compares the spec with what the runtime has; decides nothing about order, back-off or images (that is `steps`).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
+from services.podsync.core.sync.crash_backoff import newest_exited
+from services.podsync.core.sync.init_actions import compute_init_actions
+from services.podsync.core.sync.restart import should_restart
+from services.podsync.core.sync.restart_rules import restart_policy
+from shared.model.runtime import Container, ContainerState, Sandbox, SandboxState
+from shared.podspec.earlier_hash import is_hash_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxDecision:
+    """Whether a new sandbox is due, and under which attempt number."""
+
+    create: bool
+    attempt: int
+    changed: Sandbox | None = None  # the sandbox it takes the place of, where that is worth an event
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodActions:
+    """The difference between a pod's spec and the runtime."""
+
+    kill_pod: bool = False
+    create_sandbox: bool = False
+    sandbox_attempt: int = 0
+    sandbox_changed: bool = False
+    start: tuple[str, ...] = ()  # container names in the order they start: ephemeral, init, regular; spec order each
+    kill: tuple[ContainerKill, ...] = ()
+
+
+def decide_sandbox(record: PodRecord) -> SandboxDecision:
+    """The table of pods.md 5.2."""
+    if not record.sandboxes:
+        return SandboxDecision(create=True, attempt=record.sandbox_attempt + 1)
+    newest = record.sandboxes[0]
+    ready = [s for s in record.sandboxes if s.state is SandboxState.READY]
+    following = max(newest.attempt, record.sandbox_attempt) + 1
+    if len(ready) > 1 or newest.state is not SandboxState.READY:
+        return SandboxDecision(create=True, attempt=following, changed=newest)
+    if newest.host_network != record.host_network:
+        return SandboxDecision(create=True, attempt=following)
+    if not record.host_network and newest.network_reported and not newest.ips:
+        return SandboxDecision(create=True, attempt=following, changed=newest)
+    return SandboxDecision(create=False, attempt=newest.attempt)
+
+
+def compute_pod_actions(record: PodRecord) -> PodActions:
+    """What separates the pod from its spec: ephemeral containers, then init containers, then, behind those, regular
+    ones. Where no regular container runs on and none is to start, everything left of the pod ends."""
+    sandbox = decide_sandbox(record)
+    if sandbox.create:
+        return _with_new_sandbox(record, sandbox)
+    ephemeral = [str(spec["name"]) for spec in record.ephemeral_containers if _starts(record, spec)]
+    init = compute_init_actions(record)
+    if init.failed:
+        return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
+    if not init.initialized:
+        return PodActions(start=(*ephemeral, *init.start), kill=init.kill, sandbox_attempt=sandbox.attempt)
+    start: list[str] = []
+    kill: list[ContainerKill] = []
+    kept = False
+    for spec in record.containers:
+        found = _regular_kill(record, spec)
+        if found is not None:
+            kill.append(found)
+        newest = _newest(record, spec)
+        running = newest is not None and newest.state is ContainerState.RUNNING
+        if found.restart if found is not None else not running and should_restart(record, spec, newest):
+            start.append(str(spec["name"]))
+        kept = kept or (running and found is None)
+    if not kept and not start:
+        return PodActions(kill_pod=True, sandbox_attempt=sandbox.attempt)
+    return PodActions(
+        start=(*ephemeral, *init.start, *start), kill=(*init.kill, *kill), sandbox_attempt=sandbox.attempt
+    )
+
+
+def _newest(record: PodRecord, spec: dict[str, Any]) -> Container | None:
+    return next(iter(record.instances_of(str(spec["name"]))), None)
+
+
+def _starts(record: PodRecord, spec: dict[str, Any]) -> bool:
+    newest = _newest(record, spec)
+    return (newest is None or newest.state is ContainerState.CREATED) and should_restart(record, spec, newest)
+
+
+def _regular_kill(record: PodRecord, spec: dict[str, Any]) -> ContainerKill | None:
+    """Whether the newest instance of a regular container must go, and whether another follows."""
+    name, newest = str(spec["name"]), _newest(record, spec)
+    if newest is None or newest.state not in (ContainerState.RUNNING, ContainerState.UNKNOWN):
+        return None
+    if newest.state is ContainerState.UNKNOWN:
+        if not should_restart(record, spec, newest):
+            return None
+        message = 'Container is in "unknown" state, try killing it before restart'
+        return ContainerKill(instance=newest, message=message)
+    if not is_hash_of(spec, newest.spec_hash):
+        return ContainerKill(instance=newest, message=f"Container {name} definition changed, will be restarted")
+    if failed := failed_probe(record, newest):
+        restart = restart_policy(record, spec) != "Never"  # exit codes do not count here
+        message = f"Container {name} failed {failed} probe{', will be restarted' if restart else ''}"
+        grace = probe_grace(spec, failed)
+        return ContainerKill(instance=newest, message=message, restart=restart, grace=grace)
+    return None
+
+
+def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions:
+    """Everything of the old sandbox ends; what ran to its end for good is not run again (pods.md 5.3.2)."""
+    started_once = {c.name for c in record.instances}
+    policy = record.spec.get("restartPolicy", "Always")
+    start = []
+    for spec in record.containers:
+        exited = newest_exited(record.instances_of(spec["name"]))
+        done = exited is not None and exited.exit_code == 0 and record.replacing.get(exited.name) != exited.id
+        if done and restart_policy(record, spec) == "OnFailure":
+            continue
+        start.append(spec["name"])
+    create = not (policy == "Never" and sandbox.attempt != 0 and started_once)
+    if not start and (not record.containers or any(spec["name"] in started_once for spec in record.containers)):
+        create = False
+    if record.init_containers:
+        start = [record.init_containers[0]["name"]]
+    return PodActions(
+        kill_pod=bool(record.sandboxes or record.alive),
+        create_sandbox=create,
+        sandbox_attempt=sandbox.attempt,
+        sandbox_changed=create and sandbox.changed is not None,
+        start=tuple(start) if create else (),
+    )

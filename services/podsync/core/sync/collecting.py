@@ -1,0 +1,75 @@
+"""What is removed and when: dead containers, dead sandboxes, and all that a finished pod leaves (pods.md 8.5, 11.4)."""
+
+from services.podsync.core.pod.instructions import Call, ReleasePod, RemoveContainers, RemovePodLogs, RemoveSandboxes
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.situation import Step, World
+from shared.model.runtime import ContainerState, SandboxState
+
+GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log directories once a minute
+
+
+def remove_when_due(record: PodRecord, dead: Call | None, step: Step, world: World) -> None:
+    """Removing what is dead waits for itself after a failure, and holds nothing else up."""
+    if dead is not None and record.removal_retry_at > world.now:
+        step.wake_earlier(record.removal_retry_at)
+    else:
+        step.call = dead
+
+
+def terminated(record: PodRecord, world: World) -> Step:
+    """Volumes are gone, then the cgroup: then the pod is finished."""
+    if record.volumes is not None and record.volumes.volumes:
+        return Step(waits_for="volumes to be unmounted")
+    if not world.volumes_known and record.spec.get("volumes"):
+        return Step(waits_for="news of the pod's volumes")
+    if not record.released:
+        return Step(call=ReleasePod(uid=record.uid))
+    return Step(done=True)
+
+
+def collect(record: PodRecord, world: World) -> Step:
+    """A finished pod nobody wants: its dead containers go at once, sandbox and logs within the kubelet's minute."""
+    dead = dead_instances(record, keep=0)
+    if dead is not None:
+        step = Step()
+        remove_when_due(record, dead, step, world)
+        return step
+    due = record.finished_at + GARBAGE_AFTER_SECONDS
+    if due > world.now and not record.restart_requested and record.sandboxes:
+        return Step(wake_at=due, waits_for="garbage collection")
+    sandboxes = dead_sandboxes(record, keep_newest=False)
+    if sandboxes is not None:
+        step = Step()
+        remove_when_due(record, sandboxes, step, world)
+        return step
+    if not record.logs_removed:
+        return Step(call=RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace))
+    if world.still_listed and not record.restart_requested:
+        return Step(waits_for="the API object to be deleted")
+    return Step(done=True)
+
+
+def dead_instances(record: PodRecord, *, keep: int) -> RemoveContainers | None:
+    """Exited instances beyond the `keep` newest of each container, and created ones that were overtaken."""
+    dead = [(c.id, c.name, c.log_path) for c in record.interrupted]
+    for name in dict.fromkeys(c.name for c in record.instances):
+        instances = record.instances_of(name)
+        exited = [c for c in instances if c.state is ContainerState.EXITED]
+        overtaken = [c for c in instances[(1 if keep else 0) :] if c.state is ContainerState.CREATED]
+        dead += [(c.id, c.name, c.log_path) for c in [*exited[keep:], *overtaken]]
+    return RemoveContainers(uid=record.uid, containers=tuple(dead)) if dead else None
+
+
+def dead_init_instances(record: PodRecord) -> RemoveContainers | None:
+    """All of the init containers: in a new sandbox the pod initialises again."""
+    names = {str(spec["name"]) for spec in record.init_containers}
+    dead = tuple((c.id, c.name, c.log_path) for c in record.instances if c.name in names)
+    return RemoveContainers(uid=record.uid, containers=dead) if dead else None
+
+
+def dead_sandboxes(record: PodRecord, *, keep_newest: bool) -> RemoveSandboxes | None:
+    """Sandboxes that are stopped and hold no container."""
+    used = {c.sandbox_id for c in record.instances}
+    candidates = record.sandboxes[1:] if keep_newest else record.sandboxes
+    dead = tuple(s.id for s in candidates if s.state is SandboxState.NOTREADY and s.id not in used)
+    return RemoveSandboxes(uid=record.uid, sandboxes=dead) if dead else None

@@ -1,0 +1,71 @@
+"""Why a running container must not go on as it is, and how it is stopped (pods.md 5.3, 8.2, 8.3)."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from services.podsync.core.pod.instructions import ContainerStop
+from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
+from services.podsync.core.pod.record import PodRecord
+from shared.model.runtime import Container
+from shared.podspec.containers import ContainerKind
+from shared.podspec.resources import is_sidecar
+
+FAILURE, SUCCESS = "failure", "success"  # probe results
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerKill:
+    """A running container that must not go on as it is."""
+
+    instance: Container
+    message: str  # of the Killing event
+    restart: bool = True  # another instance is to take its place
+    grace: int | None = None  # seconds, where its probe has a grace period of its own
+
+
+def failed_probe(record: PodRecord, instance: Container, kinds: tuple[str, ...] = ("liveness", "startup")) -> str:
+    """The first of these probes that says that the instance must go, else ""."""
+    results = record.probes.get(instance.id)
+    return next((kind for kind in kinds if results is not None and getattr(results, kind) == FAILURE), "")
+
+
+def probe_grace(spec: dict[str, Any], kind: str) -> int | None:
+    """Seconds of grace that the probe of this kind sets for its own kills."""
+    grace = (spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
+    return int(grace) if grace is not None else None
+
+
+def spec_grace(record: PodRecord) -> int:
+    """spec.terminationGracePeriodSeconds."""
+    return int(record.spec.get("terminationGracePeriodSeconds") or 0)
+
+
+def container_stop(record: PodRecord, instance: Container, grace: int, after: tuple[str, ...] = ()) -> ContainerStop:
+    """How to stop this instance within `grace` seconds. Its preStop runs where there is time for it; of a container
+    that the spec does not have nothing is known."""
+    found = record.container(instance.name)
+    hook = ((found[1].get("lifecycle") or {}) if found else {}).get("preStop")
+    return ContainerStop(
+        container=instance.name,
+        container_id=instance.id,
+        grace_seconds=max(grace, MINIMUM_STOP_SECONDS),
+        pre_stop=bool(hook) and grace > 0,
+        after=after,
+    )
+
+
+def stops_of_pod(record: PodRecord, grace: int) -> tuple[ContainerStop, ...]:
+    """Of everything alive, at once; but a sidecar outlives the regular containers and the sidecar after it."""
+    alive = record.alive
+    kinds = {c.name: found[0] for c in alive if (found := record.container(c.name)) is not None}
+    regular = tuple(c.id for c in alive if kinds.get(c.name) is ContainerKind.REGULAR)
+    sidecars = [str(s["name"]) for s in record.init_containers if is_sidecar(s)]
+    following = dict(pairwise(sidecars))
+    stops = []
+    for instance in alive:
+        after: tuple[str, ...] = ()
+        if kinds.get(instance.name) is ContainerKind.SIDECAR:
+            after = regular + tuple(c.id for c in alive if c.name == following.get(instance.name))
+        stops.append(container_stop(record, instance, grace, after))
+    return tuple(stops)

@@ -1,0 +1,101 @@
+"""Crash-loop back-off: how long a container that has ended waits for its next start (pods.md 7.2, A.11).
+
+Every wait counts from an end. The kubelet starts what it has killed itself in the very sync that killed it, by a view
+from before: there the instance ended before that one counts, and only if that forbids the start the killed one, like
+any other end.
+
+Seconds of the steady clock; the moment of an exit is the runtime's wall clock, `skew` is how far that one has been set
+away from ours.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from services.podsync.core.pod.record import CrashBackoff, PodRecord
+from shared.backoff import Backoff
+from shared.model.runtime import Container, ContainerState
+from shared.podspec.hashing import backoff_key
+
+# The cap is of the configuration. The reset counts from the newest start that was counted, whether the container ran or
+# waited since.
+RESTARTS = Backoff(initial=10.0, reset_after=600.0)
+CLOCK_WAS_SET_SECONDS = 5.0  # an exit further in the future than that was dated by another clock than ours
+NANOSECONDS = 1e9
+
+
+def backoff_until(
+    record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, skew: float
+) -> float:
+    """Until when the container must wait, 0 when it may start now; `instances` are its own, newest first. Of one that
+    we killed for its successor the first answer is noted, for it is the kubelet's in the sync of the kill."""
+    exited = newest_exited(instances)
+    entry = _entry(record, spec, now)
+    if exited is None or entry is None or entry.instance == exited.id:
+        return 0.0  # nothing has ended, or the start after this very exit was decided already
+    if _starts_with_its_kill(record, exited):
+        before = _before(exited, instances)
+        if before is None or _ends_at(record, entry, before, now, skew) <= now:
+            return 0.0
+        record.held_back[exited.name] = exited.id
+    return _ends_at(record, entry, exited, now, skew)
+
+
+def count_start(
+    record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, maximum: float
+) -> None:
+    """Note the start of another attempt after these: the next one waits twice as long, up to `maximum` seconds. The
+    first kill of a container is not counted: nothing had ended when its successor was started."""
+    exited = newest_exited(instances)
+    if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
+        return
+    known, key = record.crash_backoff.get(spec["name"]), backoff_key(record.pod, spec)
+    if known is not None and known.key == key and known.instance == exited.id:
+        return
+    entry = _entry(record, spec, now)
+    seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
+    record.crash_backoff[spec["name"]] = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
+
+
+def newest_exited(instances: list[Container]) -> Container | None:
+    """The newest instance that ran to an end."""
+    return next((c for c in instances if c.state is ContainerState.EXITED), None)
+
+
+def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff | None:
+    """What was counted for this container as its spec is now, unless that is forgotten."""
+    entry = record.crash_backoff.get(spec["name"])
+    if entry is None or entry.key != backoff_key(record.pod, spec) or _forgotten_at(entry) <= now:
+        return None
+    return entry
+
+
+def _forgotten_at(entry: CrashBackoff) -> float:
+    return entry.updated + RESTARTS.reset_after
+
+
+def _starts_with_its_kill(record: PodRecord, exited: Container) -> bool:
+    """We killed it for its successor, and that one has not been held back since."""
+    name = exited.name
+    return record.replacing.get(name) == exited.id and record.held_back.get(name) != exited.id
+
+
+def _before(exited: Container, instances: list[Container]) -> Container | None:
+    return newest_exited([c for c in instances if c.id != exited.id])
+
+
+def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container, now: float, skew: float) -> float:
+    """When the back-off after this end is over; it is too once the entry is forgotten."""
+    finished = _finished(record, exited, now, skew)
+    if exited.finished_at / NANOSECONDS - skew > now + CLOCK_WAS_SET_SECONDS:
+        finished = entry.updated  # by a clock of an earlier life, set back since: "now" would never come to an end
+    return min(finished + entry.seconds, _forgotten_at(entry))
+
+
+def _finished(record: PodRecord, exited: Container, now: float, skew: float) -> float:
+    """When it ended, never in the future; an exit from before the clock was set back may seem to be. Worked out once:
+    a clock that is set afterwards changes nothing about it."""
+    if exited.id not in record.ended:
+        there = {c.id for c in record.instances}
+        record.ended = {known: at for known, at in record.ended.items() if known in there}
+        record.ended[exited.id] = min(exited.finished_at / NANOSECONDS - skew, now)
+    return record.ended[exited.id]

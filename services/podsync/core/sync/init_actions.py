@@ -1,0 +1,131 @@
+"""What the init containers and sidecars of a pod need: which is next, which runs again, which must go (pods.md 5.4).
+
+Read from the last to the first, for a container that has begun says that all before it were through once. Decides
+nothing about back-off or images.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.sync.container_kill import FAILURE, SUCCESS, ContainerKill, failed_probe, probe_grace
+from services.podsync.core.sync.restart import has_initialized, init_failed
+from services.podsync.core.sync.restart_rules import restart_policy, restarts_failed
+from shared.model.runtime import Container, ContainerState
+from shared.podspec.containers import ContainerKind, init_kind
+from shared.podspec.earlier_hash import is_hash_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitActions:
+    """`initialized`: the regular containers may run; `failed`: they never will."""
+
+    initialized: bool = True
+    failed: bool = False
+    start: tuple[str, ...] = ()  # container names, spec order
+    kill: tuple[ContainerKill, ...] = ()
+
+
+@dataclass(kw_only=True)
+class _Scan:
+    """What was found on the way from the last init container to the first."""
+
+    initialized: bool
+    begun: bool  # a later container, or a regular one, was there: the one at hand was through before
+    failed: bool = False
+    start: list[int] = field(default_factory=list)
+    kill: list[ContainerKill] = field(default_factory=list)
+
+
+def compute_init_actions(record: PodRecord) -> InitActions:
+    """What separates the init containers from the spec, in the sandbox that stands."""
+    specs = record.init_containers
+    initialized = has_initialized(record)
+    scan = _Scan(initialized=initialized, begun=initialized)
+    for index in range(len(specs) - 1, -1, -1):
+        spec = specs[index]
+        sidecar = init_kind(spec) is ContainerKind.SIDECAR
+        newest = next(iter(record.instances_of(str(spec["name"]))), None)
+        if newest is None:
+            if scan.begun and sidecar:
+                scan.start.append(index)
+            continue
+        if sidecar:
+            _examine_sidecar(record, scan, index, newest)
+        elif not scan.begun:
+            _examine_plain(record, scan, index, newest)
+            if scan.failed:
+                return InitActions(initialized=False, failed=True)
+        scan.begun = True
+    if specs and not scan.begun:
+        scan.start.append(0)
+    names = [str(specs[index]["name"]) for index in sorted(set(scan.start))]
+    return InitActions(initialized=scan.initialized, start=tuple(names), kill=tuple(reversed(scan.kill)))
+
+
+def _go_on_after(record: PodRecord, scan: _Scan, index: int) -> None:
+    """This one is through: the next may start, or all are."""
+    if index == len(record.init_containers) - 1:
+        scan.initialized = True
+    elif not scan.begun:
+        scan.start.append(index + 1)
+
+
+def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container) -> None:
+    spec = record.init_containers[index]
+    match newest.state:
+        case ContainerState.CREATED:
+            scan.start.append(index)
+        case ContainerState.EXITED if record.replacing.get(newest.name) == newest.id:
+            scan.start.append(index)
+        case ContainerState.EXITED if not init_failed(newest):
+            _go_on_after(record, scan, index)
+        case ContainerState.EXITED if restarts_failed(record, spec, newest.exit_code):
+            scan.start.append(index)
+        case ContainerState.EXITED:
+            scan.failed = True
+        case ContainerState.UNKNOWN if restart_policy(record, spec) == "Never":
+            scan.failed = True
+        case ContainerState.UNKNOWN:
+            _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
+        case ContainerState.RUNNING:
+            pass
+
+
+def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Container) -> None:
+    spec = record.init_containers[index]
+    name = str(spec["name"])
+    match newest.state:
+        case ContainerState.CREATED | ContainerState.EXITED:
+            scan.start.append(index)
+        case ContainerState.UNKNOWN:
+            _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
+        case ContainerState.RUNNING if not _has_started(record, spec, newest):
+            results = record.probes.get(newest.id)
+            if results is not None and results.startup == FAILURE:
+                message = f"Init container {name} failed startup probe"
+                _replace(scan, index, newest, message, probe_grace(spec, "startup"))
+        case ContainerState.RUNNING:
+            _go_on_after(record, scan, index)
+            if not is_hash_of(spec, newest.spec_hash):
+                _replace(scan, index, newest, f"Init container {name} definition changed")
+            elif failed_probe(record, newest, ("liveness",)):
+                message = f"Init container {name} failed liveness probe"
+                _replace(scan, index, newest, message, probe_grace(spec, "liveness"))
+
+
+def _replace(scan: _Scan, index: int, instance: Container, message: str, grace: int | None = None) -> None:
+    scan.kill.append(ContainerKill(instance=instance, message=message, grace=grace))
+    scan.start.append(index)
+
+
+def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -> bool:
+    """Its startup probe succeeded, now or, where the prober begins anew, before: neither its restart nor ours takes
+    back what was shown of this very instance."""
+    if not spec.get("startupProbe"):
+        return True
+    results = record.probes.get(instance.id)
+    if results is not None and results.startup:
+        return results.startup == SUCCESS
+    shown = (s for s in record.status.get("initContainerStatuses") or () if s.get("name") == instance.name)
+    return any(s.get("started") and str(s.get("containerID", "")).endswith(f"//{instance.id}") for s in shown)

@@ -1,0 +1,26 @@
+"""When the start of a container is over: with its postStart hook, where it has one (pods.md 5.5, 8.4).
+
+The kubelet reads the runtime again after the sync that ran the hook, so until then it shows the container as it was.
+"""
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.record import PodRecord
+from shared.model.runtime import Container, ContainerState
+
+
+def start_under_way(record: PodRecord, instance: Container) -> bool:
+    """The instance is being started: its postStart has not ended, or failed and the instance is about to be stopped for
+    that. A pod that ends shows what runs."""
+    if record.state is not PodState.SYNC or instance.state not in (ContainerState.CREATED, ContainerState.RUNNING):
+        return False
+    if instance.state is ContainerState.CREATED:
+        found = record.container(instance.name)
+        return found is not None and bool((found[1].get("lifecycle") or {}).get("postStart"))
+    return instance.id in (record.hooks_owed.get(instance.name), record.hooks_failed.get(instance.name))
+
+
+def end_start(record: PodRecord, container: str) -> None:
+    """The newest start of the container is over. What it took the place of is not needed any more."""
+    record.hooks_owed.pop(container, None)
+    record.replacing.pop(container, None)
+    record.held_back.pop(container, None)

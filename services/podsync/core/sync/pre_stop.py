@@ -1,0 +1,66 @@
+"""Runs a preStop hook once for each container instance, whatever interrupts its stop (pods.md 8.2, 8.4).
+
+A stop is decided anew after a shorter grace period, a failed call or a restart of podsync. The kubelet then runs the
+hook again; here its begin is saved before the call that runs it. A call that is interrupted
+before it is performed leaves the hook to the next one; a SIGKILL between the save and the call skips the hook.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from services.podsync.core.pod.instructions import Call, ContainerStop, KillContainer, KillPod
+from services.podsync.core.pod.record import PodRecord
+
+CallOrNone = TypeVar("CallOrNone", Call, Call | None)
+
+
+def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call | None:
+    """The same call; its stops say which of their hooks were begun already."""
+
+    def spent(stop: ContainerStop) -> ContainerStop:
+        begun = record.pre_stops.get(stop.container_id)
+        if not stop.pre_stop or begun is None:
+            return stop
+        return replace(stop, hook_spent=max(0, int(now - begun)))
+
+    return _with_stops(call, spent)
+
+
+def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> None:
+    """Remember which hooks this call begins, as long as the runtime has their instances."""
+    if not isinstance(call, KillContainer | KillPod):
+        return
+    there = {instance.id for instance in record.instances}
+    record.pre_stops = {container_id: at for container_id, at in record.pre_stops.items() if container_id in there}
+
+    def note(stop: ContainerStop) -> ContainerStop:
+        if stop.pre_stop:
+            record.pre_stops.setdefault(stop.container_id, now)
+        return stop
+
+    _with_stops(call, note)
+
+
+def drop_unbegun_hooks(record: PodRecord, call: Call) -> None:
+    """Forget the hooks that this call was to begin: it was never performed."""
+
+    def drop(stop: ContainerStop) -> ContainerStop:
+        if stop.pre_stop and stop.hook_spent < 0:
+            record.pre_stops.pop(stop.container_id, None)
+        return stop
+
+    _with_stops(call, drop)
+
+
+def without_begun_hooks(call: Call) -> Call:
+    """The same call as decided before `with_begun_hooks`: it does not depend on the time since a hook was begun."""
+    return _with_stops(call, lambda stop: replace(stop, hook_spent=-1))
+
+
+def _with_stops(call: CallOrNone, change: Callable[[ContainerStop], ContainerStop]) -> CallOrNone:
+    if isinstance(call, KillContainer):
+        return replace(call, stop=change(call.stop))
+    if isinstance(call, KillPod):
+        return replace(call, containers=tuple(map(change, call.containers)))
+    return call

@@ -1,0 +1,62 @@
+"""Whether a container is started (again): by its kind, its state and what its restart policy says (pods.md 5.3).
+
+When that may be is decided by `crash_backoff`.
+"""
+
+from typing import Any
+
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.sync.restart_rules import kind_of, restarts_after, restarts_all, restarts_failed
+from shared.model.runtime import Container, ContainerState
+from shared.podspec.containers import ContainerKind
+
+__all__ = [
+    "has_initialized",
+    "init_failed",
+    "restarts_after",
+    "restarts_all",
+    "should_restart",
+]
+
+
+def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container | None) -> bool:
+    """Would the kubelet start this container, of whatever kind, now, back-off and order aside?
+    (ShouldContainerBeRestarted)"""
+    if record.deletion_requested:
+        return False
+    ephemeral = kind_of(record, spec) is ContainerKind.EPHEMERAL
+    if instance is None:
+        return not (ephemeral and spec["name"] in record.attempts)  # it had its one start, wherever that has gone
+    if instance.state is ContainerState.CREATED:
+        return True
+    if instance.state is ContainerState.UNKNOWN:
+        return not ephemeral
+    if instance.state is ContainerState.RUNNING:
+        return False
+    if record.replacing.get(spec["name"]) == instance.id:
+        return True  # killed for the very purpose, whatever the policy says of containers that end by themselves
+    if kind_of(record, spec) is ContainerKind.INIT:
+        return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)
+    return restarts_after(record, spec, instance.exit_code)
+
+
+def init_failed(instance: Container) -> bool:
+    """Has this run of an init container failed?"""
+    return instance.exit_code != 0 or instance.reason == "OOMKilled"
+
+
+def has_initialized(record: PodRecord) -> bool:
+    """Are the init containers behind the pod? So they are while a regular one is made or runs; of those that have
+    ended nothing follows, for a pod initialises again in a new sandbox."""
+    if not record.init_containers:
+        return True
+    sandbox = record.sandboxes[0].id if record.sandboxes else ""
+    for spec in record.containers:
+        newest = next(iter(record.instances_of(str(spec["name"]))), None)
+        if newest is None:
+            continue
+        if newest.state is ContainerState.RUNNING:
+            return True
+        if newest.state is ContainerState.CREATED and newest.sandbox_id == sandbox:
+            return True
+    return False

@@ -1,0 +1,147 @@
+"""Which container of a pod starts next, and the call it takes: hooks owed, back-off, image, create, start.
+
+pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is decided by `actions`.
+"""
+
+from typing import Any
+
+from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
+from services.podsync.core.images.pull_policy import volume_key
+from services.podsync.core.pod.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
+from services.podsync.core.pod.pod_addresses import pod_ips
+from services.podsync.core.pod.record import PodRecord, start_mark
+from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.sync.actions import PodActions
+from services.podsync.core.sync.crash_backoff import backoff_until, count_start
+from services.podsync.core.sync.post_start import end_start
+from shared.cri.interface import ImageStatus
+from shared.model.runtime import Container, ContainerState
+from shared.podspec.containers import ContainerKind
+from shared.podspec.hashing import container_hash
+from shared.timestamps import go_duration
+
+
+def hook_owed(record: PodRecord) -> Call | None:
+    """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
+    alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
+    for name, owed in list(record.hooks_owed.items()):
+        if owed not in alive:
+            end_start(record, name)
+        elif alive[owed].state is ContainerState.RUNNING:
+            return RunPostStartHook(uid=record.uid, container=name, container_id=owed)
+    return None
+
+
+def start_containers(record: PodRecord, actions: PodActions, world: World) -> Step:
+    """The first container that can go on does; one that must wait does not hold the others up, but for an init
+    container, behind which nothing goes on."""
+    step = Step()
+    if actions.start:
+        step.call = next_volume_image(record, step, world)
+    for name in actions.start:
+        if step.call is not None:
+            return step
+        found = record.container(name)
+        if found is None:
+            continue
+        kind, spec = found
+        step.call = _start(record, kind, spec, step, world)
+        if kind is ContainerKind.INIT:
+            return step
+    return step
+
+
+def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: Step, world: World) -> Call | None:
+    name = str(spec["name"])
+    instances = record.instances_of(name)
+    newest = instances[0] if instances else None
+    adopted = newest if newest is not None and _can_be_started(record, spec, newest) else None
+    retry_at = record.container_retry_at.get(name, 0.0)
+    if adopted is not None:
+        retry_at = record.start_retry_at.get(adopted.id, 0.0)
+    if retry_at > world.now:
+        step.wake_earlier(retry_at)
+        return None
+    if adopted is not None:
+        return _start_created(record, spec, adopted)
+    until = backoff_until(record, spec, instances, now=world.now, skew=world.skew)
+    if until > world.now:
+        _wait_for_crash_backoff(record, name, until, step)
+        return None
+    count_start(record, spec, instances, now=world.now, maximum=world.maximum_backoff)
+    image = record.images.get(name)
+    if image is None:
+        return find_image(record, need_of_container(spec), step, world)
+    return _create(record, kind, spec, newest, image, step, world)
+
+
+def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
+    """Created by us, of this very spec, in the sandbox that stands: a crash came between create and start."""
+    return (
+        newest.state is ContainerState.CREATED
+        and newest.sandbox_id == record.sandboxes[0].id
+        and newest.spec_hash == container_hash(spec)
+    )
+
+
+def _start_created(record: PodRecord, spec: dict[str, Any], created: Container) -> StartContainer:
+    """The start, and the hook that it owes from then on, are noted first: whoever finds it running runs the hook."""
+    name = created.name
+    if record.starting.get(name) != start_mark(created.restart_count):
+        record.starting[name] = created.id
+    if (spec.get("lifecycle") or {}).get("postStart"):
+        record.hooks_owed[name] = created.id
+    return StartContainer(uid=record.uid, container=name, container_id=created.id, attempt=created.attempt)
+
+
+def _wait_for_crash_backoff(record: PodRecord, name: str, until: float, step: Step) -> None:
+    seconds = record.crash_backoff[name].seconds
+    message = f"back-off {go_duration(seconds)} restarting failed container={name} pod={record.description}"
+    step.reasons[name] = ("CrashLoopBackOff", message)
+    event = f"Back-off restarting failed container {name} in pod {record.description}"
+    step.events.append(("Warning", "BackOff", event, name))
+    step.wake_earlier(until)
+
+
+def _create(
+    record: PodRecord,
+    kind: ContainerKind,
+    spec: dict[str, Any],
+    newest: Container | None,
+    image: ImageStatus,
+    step: Step,
+    world: World,
+) -> Call | None:
+    name, sandbox = str(spec["name"]), record.sandboxes[0]
+    mounted = dict.fromkeys(str(m.get("name")) for m in spec.get("volumeMounts") or ())
+    for volume in mounted:
+        if volume_key(volume) not in record.images and volume in record.volume_reasons:
+            reason = record.volume_reasons[volume]
+            step.reasons[name] = reason
+            step.events.append(error_event(name, reason[0]))
+            return None
+    attempt = max(
+        newest.restart_count + 1 if newest is not None else 0,
+        record.attempts[name] + 1 if name in record.attempts else 0,
+    )
+    record.planned[name] = attempt
+    record.starting[name] = start_mark(attempt)
+    images = ((volume, record.images.get(volume_key(volume))) for volume in mounted)
+    return CreateContainer(
+        uid=record.uid,
+        container=name,
+        attempt=attempt,
+        sandbox_id=sandbox.id,
+        sandbox_attempt=sandbox.attempt,
+        image=image,
+        pod_ips=tuple(pod_ips(record, world.node_ips)),
+        image_volumes=tuple((volume, found.id) for volume, found in images if found is not None),
+        target_id=_target(record, spec) if kind is ContainerKind.EPHEMERAL else "",
+    )
+
+
+def _target(record: PodRecord, spec: dict[str, Any]) -> str:
+    """The newest instance of the container that an ephemeral one looks at; "" = none is asked for, or there is none."""
+    name = str(spec.get("targetContainerName") or "")
+    newest = next(iter(record.instances_of(name)), None) if name else None
+    return newest.id if newest is not None else ""

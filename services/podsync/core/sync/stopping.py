@@ -1,0 +1,96 @@
+"""How much of a pod is stopped, and in which order: all of it, one container, or every container to start all over.
+
+pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
+"""
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
+from services.podsync.core.pod.lifecycle import grace_left
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.situation import Step, World
+from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
+from services.podsync.core.sync.restart_rules import restarts_all
+from shared.model.runtime import Container, ContainerState, SandboxState
+
+PodEvent = tuple[str, str, str, str]  # type, reason, message, container
+
+
+def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
+    """Stop what lives within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
+    died still holds its network. None when nothing is left to stop."""
+    standing = tuple(
+        s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.stopped_sandboxes
+    )
+    stops = stops_of_pod(record, grace)
+    if not stops and not standing:
+        return None
+    grace_of_pod = record.grace_seconds if record.state is PodState.TERMINATING else grace
+    return KillPod(uid=record.uid, containers=stops, sandboxes=standing, grace_seconds=grace_of_pod)
+
+
+def killing_events(record: PodRecord) -> list[PodEvent]:
+    """One for each container of the spec that is about to be stopped with its pod."""
+    known = [c.name for c in record.alive if record.container(c.name) is not None]
+    return [("Normal", "Killing", f"Stopping container {name}", name) for name in known]
+
+
+def terminating(record: PodRecord, world: World) -> Step:
+    """The pod ends: stop everything within what is left of its grace."""
+    call = kill_everything(record, grace_left(record, world.now))
+    return Step(done=True) if call is None else Step(call=call, events=killing_events(record))
+
+
+def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
+    """Stop one container; another instance may be meant to take its place."""
+    instance = kill.instance
+    if kill.restart:
+        record.replacing[instance.name] = instance.id
+        record.held_back.pop(instance.name, None)
+    stop = container_stop(record, instance, spec_grace(record) if kill.grace is None else kill.grace)
+    events = [("Normal", "Killing", kill.message, instance.name)]
+    return Step(call=KillContainer(uid=record.uid, stop=stop), events=events)
+
+
+def after_failed_hook(record: PodRecord) -> Step | None:
+    """Stop the container whose postStart has failed; what its restart policy makes of that is as after any end."""
+    running = {c.id: c for c in record.instances if c.state is ContainerState.RUNNING}
+    record.hooks_failed = {name: owed for name, owed in record.hooks_failed.items() if owed in running}
+    for failed in record.hooks_failed.values():
+        return kill_one(record, ContainerKill(instance=running[failed], message="FailedPostStartHook", restart=False))
+    return None
+
+
+def restart_all(record: PodRecord, world: World) -> Step | None:
+    """A container has ended whose rule restarts all of them: every one is stopped and removed, those that asked for it
+    last, and the logs stay. None when there is nothing of the kind to do. The wish is saved before anything goes."""
+    triggers = _triggers(record)
+    record.restarting_all = record.restarting_all or bool(triggers)
+    if not record.restarting_all:
+        return None
+    init = [str(spec["name"]) for spec in record.init_containers]
+    regular = [str(spec["name"]) for spec in record.containers]
+    alive = [c for c in record.alive if c.name in {*init, *regular}]
+    if alive:
+        stops = tuple(container_stop(record, c, 0) for c in alive)
+        events = [("Normal", "Killing", "killing", c.name) for c in alive]
+        return Step(call=KillPod(uid=record.uid, containers=stops, sandboxes=()), events=events)
+    last = [*(n for n in regular if n in triggers), *(n for n in init if n in triggers)]
+    names = [*(n for n in [*regular, *init] if n not in triggers), *last]
+    gone = tuple((c.id, c.name, c.log_path) for name in names for c in record.instances_of(name))
+    if gone:
+        if record.removal_retry_at > world.now:
+            return Step(wake_at=record.removal_retry_at, waits_for="every container to be removed")
+        return Step(call=RemoveContainers(uid=record.uid, containers=gone, keep_logs=True))
+    record.restarting_all = False
+    return None
+
+
+def _triggers(record: PodRecord) -> set[str]:
+    """Containers whose newest instance has ended in a way that restarts all."""
+    found = set()
+    for spec in [*record.init_containers, *record.containers]:
+        newest: Container | None = next(iter(record.instances_of(str(spec["name"]))), None)
+        ended = newest is not None and newest.state is ContainerState.EXITED
+        if newest is not None and ended and restarts_all(record, spec, newest.exit_code):
+            found.add(str(spec["name"]))
+    return found

@@ -1,0 +1,246 @@
+"""Which pods count when another one is admitted, and when a verdict is final: told on the core alone."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.podsync.core.admission.node_view import MachineFacts
+from services.podsync.core.pod.events import CallDone, NodeChanged, PodDesired, RuntimeChanged, SourcesHeard
+from tests.unit.podsync.play import Play, a_container, a_pod
+
+FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "1", "pods": "10"})
+READY = RuntimeChanged(reachable=True, network_ready=True)
+STRICT = {"supplementalGroupsPolicy": "Strict"}
+
+
+def asking(uid: str, name: str, *, cpu: str = "600m", port: int = 0, source: str = "file", **spec: Any) -> Any:
+    ports = [{"containerPort": port, "hostPort": port, "protocol": "TCP"}] if port else []
+    container = a_container("c", resources={"requests": {"cpu": cpu}}, ports=ports)
+    pod = a_pod(uid, name, containers=[container], **spec)
+    pod["metadata"]["annotations"] = {"kubernetes.io/config.source": source}
+    return pod
+
+
+def deleted(pod: Any) -> Any:
+    return pod | {"metadata": pod["metadata"] | {"deletionTimestamp": "2030-01-01T00:00:00Z"}}
+
+
+def a_play(**fields: Any) -> Play:
+    return Play(facts=FACTS, **fields)
+
+
+def reason(play: Play, uid: str) -> str:
+    return play.core.records[uid].rejected
+
+
+def end_of_kill(play: Play) -> None:
+    """The call that hung was cut short by the death of the process."""
+    play.start()
+    play.run()
+
+
+class TestUnlisted:
+    def test_an_edited_static_pod_with_a_host_port_is_admitted_and_starts_once_the_one_before_has_ended(self) -> None:
+        play = a_play()
+        play.want(asking("u1", "etcd", port=2379))
+        play.hang = {"KillPod"}
+        play.drop("u1")
+        play.want(asking("u2", "etcd", port=2379))
+        assert reason(play, "u2") == ""
+        assert play.running("u1") == [("c", 0)] and play.running("u2") == []
+        end_of_kill(play)
+        assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
+
+    def test_the_requests_of_an_edited_static_pod_count_once_and_no_other_pod_is_preempted(self) -> None:
+        play = a_play()
+        play.want(asking("u0", "innocent", cpu="500m", source="api"))
+        play.want(asking("u1", "etcd", cpu="400m"))
+        play.hang = {"KillPod"}
+        play.drop("u1")
+        play.want(asking("u2", "etcd", cpu="400m"))
+        assert (reason(play, "u2"), play.core.records["u2"].victims) == ("", [])
+        assert play.running("u0") == [("c", 0)]
+        assert not any("Preempting" in event for event in play.events)
+
+    def test_a_force_deleted_pod_neither_takes_its_port_from_its_replacement_nor_is_preempted(self) -> None:
+        play = a_play(source="api")
+        play.want(asking("u1", "web-1", port=80, source="api"))
+        play.hang = {"KillPod"}
+        play.drop("u1")
+        play.want(asking("u2", "web-2", port=80, source="api", priority=2_000_000_000))
+        assert (reason(play, "u2"), play.core.records["u2"].victims) == ("", [])
+        assert play.running("u2") == [("c", 0)]
+
+    def test_a_pod_that_terminates_and_is_still_listed_counts(self) -> None:
+        play = a_play(source="api")
+        pod = asking("u1", "web-1", port=80, source="api")
+        play.want(pod)
+        play.hang = {"KillPod"}
+        play.want(deleted(pod))
+        assert play.core.records["u1"].state is PodState.TERMINATING
+        play.want(asking("u2", "web-2", cpu="100m", port=80, source="api"))
+        assert reason(play, "u2") == "NodePorts"
+        assert [record.uid for record in play.core.known.admissions.active()] == ["u1"]
+
+    def test_a_static_pod_edited_and_edited_back_while_it_ends_starts_once_more_and_the_edit_never(self) -> None:
+        play = a_play()
+        play.want(asking("u1", "etcd", port=2379))
+        play.hang = {"KillPod"}
+        play.drop("u1")
+        play.want(asking("u2", "etcd", port=2380))
+        play.drop("u2")
+        play.want(asking("u1", "etcd", port=2379))
+        end_of_kill(play)
+        assert play.running("u1") == [("c", 0)] and list(play.core.records) == ["u1"]
+        assert [uid for uid, _, _ in play.made] == ["u1", "u1"]
+
+
+class TestAfterARestart:
+    @pytest.mark.parametrize("complete", [True, False])
+    def test_a_static_pod_edited_meanwhile_takes_the_place_of_the_one_before(self, complete: bool) -> None:
+        """Also while the API server is away and the sources are not complete."""
+        play = a_play()
+        play.want(asking("u1", "etcd", port=2379))
+        play.wanted = {"u2": asking("u2", "etcd", port=2379)}
+        play.sources_complete = complete
+        play.start()
+        play.run()
+        assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
+
+    def test_a_static_pod_added_meanwhile_is_judged_beside_those_the_checkpoint_has(self) -> None:
+        play = a_play()
+        first = asking("u1", "one", cpu="100m", port=80)
+        play.want(first)
+        play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
+        play.start()
+        play.run()
+        assert not play.core.records["u2"].judged  # "one" may be listed yet, or not
+        play.want(first)
+        assert reason(play, "u2") == "NodePorts"
+
+    def test_or_without_those_that_turn_out_to_be_gone(self) -> None:
+        play = a_play()
+        play.want(asking("u1", "one", cpu="100m", port=80))
+        play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
+        play.start()
+        play.tell(SourcesHeard(complete=True, stale=False, listed=frozenset({"u2"})))
+        play.run()
+        assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
+
+    def test_a_static_pod_does_not_wait_for_the_api_server_to_list_its_pods(self) -> None:
+        play = a_play(source="api")
+        play.want(asking("u1", "web", source="api", port=80))
+        play.wanted, play.source, play.sources_complete = {"u2": asking("u2", "etcd", port=80)}, "file", False
+        play.start()
+        play.run()
+        assert play.running("u2") == [("c", 0)] and play.running("u1") == [("c", 0)]
+
+
+class TestRejected:
+    def test_a_rejected_static_pod_is_judged_again_at_a_new_start_of_the_agent_only(self) -> None:
+        play = a_play(agent_start="first")
+        play.want(asking("u1", "etcd", cpu="2"))
+        assert reason(play, "u1") == "UnexpectedAdmissionError"
+        play.facts = MachineFacts(node_name="n1", allocatable={"cpu": "4", "pods": "10"})
+        play.start()
+        play.run()
+        assert reason(play, "u1") == "UnexpectedAdmissionError"
+        play.agent_start = "second"
+        play.start()
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+        assert play.statuses["u1"].status["phase"] == "Running"
+
+    def test_it_is_rejected_again_where_nothing_has_changed(self) -> None:
+        play = a_play(agent_start="first")
+        play.want(asking("u1", "etcd", cpu="2"))
+        play.agent_start = "second"
+        play.start()
+        play.run()
+        assert reason(play, "u1") == "UnexpectedAdmissionError"
+        assert play.disk["u1"]["judged_in"] == "second"
+
+    @pytest.mark.parametrize("kill_after", range(1, 12))
+    def test_a_kill_while_it_is_judged_again_changes_nothing(self, kill_after: int) -> None:
+        play = a_play(agent_start="first")
+        play.want(asking("u1", "etcd", cpu="2"))
+        play.facts, play.agent_start = FACTS, "second"
+        play.wanted = {"u1": asking("u1", "etcd")}
+        play.disk["u1"]["pod"] = play.wanted["u1"]
+        play.kill_at = play.steps + kill_after
+        play.start()
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+    def test_a_rejected_pod_of_the_api_server_stays_failed(self) -> None:
+        play = a_play(source="api", agent_start="first")
+        play.want(asking("u1", "web", cpu="2", source="api"))
+        play.facts = MachineFacts(node_name="n1", allocatable={"cpu": "4", "pods": "10"})
+        play.agent_start = "second"
+        play.start()
+        play.run()
+        assert play.statuses["u1"].status["phase"] == "Failed"
+
+    def test_a_static_pod_is_not_rejected_for_what_the_runtime_has_not_said_yet(self) -> None:
+        play = a_play(runtime_heard=False)
+        play.want(asking("u1", "etcd", securityContext=STRICT))
+        play.tell(RuntimeChanged(reachable=False, network_ready=False))
+        play.run()
+        assert not play.core.records["u1"].judged
+        play.tell(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+    def test_nor_for_a_node_that_is_not_known(self) -> None:
+        play = a_play(joins_cluster=True)
+        play.want(asking("u1", "etcd", nodeSelector={"zone": "a"}))
+        assert not play.core.records["u1"].judged
+        play.tell(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
+        play.run()
+        assert play.running("u1") == [("c", 0)]
+
+    def test_a_pod_dropped_while_the_node_is_read_for_its_verdict_ends(self) -> None:
+        play = a_play(source="api", hang={"FetchNode"})
+        play.want(asking("u1", "web", source="api", nodeSelector={"zone": "a"}))
+        play.drop("u1")
+        call = play.core.records["u1"].call
+        assert call is not None
+        play.tell(CallDone(uid="u1", call=call, completed_at=play.wall))
+        play.run()
+        play.later(120)
+        assert play.core.records == {}
+
+    def test_a_pod_dropped_before_it_was_judged_leaves_nothing(self) -> None:
+        play = a_play(runtime_heard=False)
+        play.want(asking("u1", "etcd"))
+        play.drop("u1")
+        play.later(120)
+        assert play.core.records == {} and play.disk == {}
+
+
+def finished(number: int) -> Any:
+    pod = a_pod(f"done{number}", f"job-{number}", restartPolicy="Never")
+    return pod | {"status": {"phase": "Succeeded", "startTime": "2030-01-01T00:00:00Z"}}
+
+
+def test_finished_pods_cost_nothing_when_something_else_happens() -> None:
+    """What one event looks at does not grow with the pods that are finished and not deleted."""
+
+    def looked_at(count: int) -> int:
+        play = a_play(source="api")
+        for number in range(count):
+            play.want(finished(number))
+        play.later(120)
+        play.want(a_pod("u1", "web"))
+        touched = 0
+        for event in (
+            RuntimeChanged(reachable=True, network_ready=False),
+            READY,
+            PodDesired(uid="u1", source="api", pod=a_pod("u1", "web", activeDeadlineSeconds=9_000)),
+        ):
+            touched += len(play.core.known.take_in(event, play.wall))
+        assert len(play.core.records) == count + 1
+        return touched + len(play.core.known.pods.at_work())
+
+    assert looked_at(40) == looked_at(4) == 4

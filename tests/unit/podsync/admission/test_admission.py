@@ -1,0 +1,266 @@
+"""Who is admitted: the reasons and messages of the reference, and who must go for a critical pod (pods.md 3)."""
+
+from typing import Any
+
+import pytest
+
+from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
+from services.podsync.core.admission.verdict import Verdict, admit
+from shared.podspec.defaults import apply_defaults
+
+FACTS = MachineFacts(
+    node_name="n1",
+    labels={"kubernetes.io/os": "linux", "disk": "ssd", "cores": "8"},
+    allocatable={"cpu": "2", "memory": "1Gi", "pods": "3", "ephemeral-storage": "10Gi"},
+    kernel=(6, 1),
+)
+
+
+def a_view(**changes: Any) -> NodeView:
+    return NodeView(**{"facts": FACTS, "labels": FACTS.labels, "taints": (), **changes})
+
+
+def a_pod(uid: str = "u", requests: dict[str, str] | None = None, source: str = "api", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i:1", "resources": {"requests": requests or {}}, **spec.pop("container", {})}
+    metadata = {
+        "name": uid,
+        "namespace": "d",
+        "uid": uid,
+        "annotations": {"kubernetes.io/config.source": source, **spec.pop("annotations", {})},
+        "labels": spec.pop("labels", {}),
+    }
+    pod = {"metadata": metadata, "spec": {"containers": [container], **spec}}
+    apply_defaults(pod)
+    return pod
+
+
+def verdict(pod: dict[str, Any], *others: dict[str, Any], phase: str = "Pending", **view: Any) -> Verdict:
+    return admit(pod, phase, a_view(**view), others)
+
+
+def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
+    required = {"nodeSelectorTerms": list(terms)}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def test_a_modest_pod_is_admitted() -> None:
+    assert verdict(a_pod(requests={"cpu": "100m"})) == Verdict()
+
+
+NO_ROOM = "Node didn't have enough resource: "
+AFFINITY = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+SYSCTL = {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}
+HOST_SYSCTL = {"sysctls": [{"name": "net.ipv4.tcp_syncookies", "value": "1"}]}
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason", "message"),
+    [
+        (a_pod(requests={"cpu": "3"}), "OutOfcpu", NO_ROOM + "cpu, requested: 3000, used: 0, capacity: 2000"),
+        (
+            a_pod(requests={"memory": "2Gi"}),
+            "OutOfmemory",
+            NO_ROOM + "memory, requested: 2147483648, used: 0, capacity: 1073741824",
+        ),
+        (
+            a_pod(requests={"ephemeral-storage": "11Gi"}),
+            "OutOfephemeral-storage",
+            NO_ROOM + "ephemeral-storage, requested: 11811160064, used: 0, capacity: 10737418240",
+        ),
+        (a_pod(nodeSelector={"disk": "hdd"}), "NodeAffinity", AFFINITY),
+        (a_pod(affinity=affinity(expression("disk", "In", "hdd"))), "NodeAffinity", AFFINITY),
+        (a_pod(affinity=affinity({})), "NodeAffinity", AFFINITY),
+        (
+            a_pod(nodeName="n2"),
+            "NodeName",
+            "Predicate NodeName failed: node(s) didn't match the requested node name",
+        ),
+        (
+            a_pod(os={"name": "windows"}),
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+        ),
+        (
+            a_pod(labels={"kubernetes.io/os": "windows"}),
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+        ),
+        (
+            a_pod(securityContext={"supplementalGroupsPolicy": "Strict"}),
+            "SupplementalGroupsPolicyNotSupported",
+            "SupplementalGroupsPolicy=Strict is not supported in this node",
+        ),
+        (a_pod(securityContext=SYSCTL), "SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted'),
+        (
+            a_pod(securityContext=HOST_SYSCTL, hostNetwork=True),
+            "SysctlForbidden",
+            'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled',
+        ),
+        (
+            a_pod(container={"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}),
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        ),
+        (
+            a_pod(annotations={"container.apparmor.security.beta.kubernetes.io/c": "localhost/x"}),
+            "AppArmor",
+            "Cannot enforce AppArmor: AppArmor is not enabled on the host",
+        ),
+    ],
+)
+def test_a_refusal_has_the_kubelets_reason_and_words(pod: dict[str, Any], reason: str, message: str) -> None:
+    given = verdict(pod)
+    assert (given.reason, given.message) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(nodeSelector={"disk": "ssd"}),
+        a_pod(affinity=affinity(expression("disk", "In", "hdd"), expression("disk", "NotIn", "hdd"))),
+        a_pod(affinity=affinity(expression("cores", "Gt", "4"), {})),
+        a_pod(affinity=affinity(expression("gone", "DoesNotExist"))),
+        a_pod(affinity=affinity({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]})),
+        a_pod(nodeName="n1"),
+        a_pod(requests={"example.com/gpu": "1"}),
+        a_pod(securityContext=HOST_SYSCTL),
+        a_pod(securityContext={"sysctls": [{"name": "net/ipv4/tcp_syncookies", "value": "1"}]}),
+        a_pod(container={"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}),
+    ],
+)
+def test_what_fits_is_admitted(pod: dict[str, Any]) -> None:
+    assert verdict(pod) == Verdict()
+
+
+def test_an_allowed_unsafe_sysctl_is_admitted() -> None:
+    facts = MachineFacts(node_name="n1", allowed_unsafe_sysctls=("kernel.msg*",))
+    assert admit(a_pod(securityContext=SYSCTL), "Pending", a_view(facts=facts), ()) == Verdict()
+
+
+def test_an_old_kernel_has_fewer_safe_sysctls() -> None:
+    pod = a_pod(securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1"}]})
+    old = MachineFacts(node_name="n1", kernel=(4, 4))
+    assert admit(pod, "Pending", a_view(facts=old), ()).reason == "SysctlForbidden"
+    assert admit(pod, "Pending", a_view(), ()).reason == ""
+
+
+def test_apparmor_is_asked_for_pending_pods_only() -> None:
+    pod = a_pod(container={"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}})
+    assert verdict(pod, phase="Running") == Verdict()
+
+
+def test_the_number_of_pods_counts_before_all_else() -> None:
+    others = [a_pod(str(i)) for i in range(3)]
+    given = verdict(a_pod(requests={"cpu": "9"}), *others)
+    assert (given.reason, given.message) == ("OutOfpods", NO_ROOM + "pods, requested: 1, used: 3, capacity: 3")
+
+
+def test_host_ports_collide_by_protocol_port_and_address() -> None:
+    def on(ip: str, protocol: str = "TCP") -> dict[str, Any]:
+        ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": ip, "protocol": protocol}]
+        return a_pod(f"on-{ip}-{protocol}", container={"ports": ports})
+
+    assert verdict(on("192.0.2.1"), on("192.0.2.2")) == Verdict()
+    assert verdict(on("192.0.2.1", "UDP"), on("192.0.2.1")) == Verdict()
+    assert verdict(on(""), on("192.0.2.2")).reason == "NodePorts"
+    assert verdict(on("192.0.2.1"), on("192.0.2.1")).message == (
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    )
+
+
+def test_only_no_execute_taints_count_and_not_for_static_pods() -> None:
+    taint = {"key": "k", "value": "v", "effect": "NoExecute"}
+    assert verdict(a_pod(), taints=(taint,)).message == (
+        "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+    )
+    assert verdict(a_pod(), taints=({**taint, "effect": "NoSchedule"},)) == Verdict()
+    assert verdict(a_pod(source="file"), taints=(taint,)) == Verdict()
+    assert verdict(a_pod(tolerations=[{"key": "k", "operator": "Exists"}]), taints=(taint,)) == Verdict()
+    assert verdict(a_pod(tolerations=[{"key": "k", "value": "w"}]), taints=(taint,)).reason == "TaintToleration"
+
+
+class TestPressure:
+    def test_memory_pressure_refuses_best_effort_pods_alone(self) -> None:
+        under: dict[str, Any] = {"pressures": ("MemoryPressure",)}
+        given = verdict(a_pod(), **under)
+        assert (given.reason, given.message) == ("Evicted", "The node had condition: [MemoryPressure]. ")
+        assert verdict(a_pod(requests={"memory": "1Mi"}), **under) == Verdict()
+        tolerant = [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}]
+        assert verdict(a_pod(tolerations=tolerant), **under) == Verdict()
+
+    def test_any_other_pressure_refuses_all_but_critical_pods(self) -> None:
+        under: dict[str, Any] = {"pressures": ("MemoryPressure", "DiskPressure")}
+        assert verdict(a_pod(requests={"memory": "1Mi"}), **under).message == (
+            "The node had condition: [MemoryPressure DiskPressure]. "
+        )
+        assert verdict(a_pod(source="file"), **under) == Verdict()
+
+
+class TestPreemption:
+    def test_the_least_important_and_smallest_pods_that_do_must_go(self) -> None:
+        both = {"cpu": "1", "memory": "1Mi"}
+        guaranteed = a_pod("guaranteed", container={"resources": {"requests": both, "limits": both}})
+        burstable = a_pod("burstable", {"cpu": "1"})
+        given = verdict(a_pod(requests={"cpu": "1"}, priority=2_000_000_000), guaranteed, burstable)
+        assert given == Verdict(victims=("burstable",))
+
+    def test_best_effort_pods_go_when_places_are_lacking(self) -> None:
+        others = [a_pod("a", {"cpu": "10m"}), a_pod("b"), a_pod("c", {"cpu": "10m"})]
+        assert verdict(a_pod(priority=2_000_000_000), *others).victims == ("b",)
+
+    def test_critical_pods_never_go(self) -> None:
+        vital = a_pod("vital", {"cpu": "2"}, source="file")
+        given = verdict(a_pod(requests={"cpu": "100m"}, priority=2_000_000_000), vital)
+        assert given.reason == "UnexpectedAdmissionError"
+        assert given.message == (
+            "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of "
+            "pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 100), ]"
+        )
+
+    def test_nobody_goes_for_a_pod_that_does_not_fit_for_another_reason_too(self) -> None:
+        given = verdict(a_pod(requests={"cpu": "2"}, source="file", nodeName="other"), a_pod("o", {"cpu": "1"}))
+        assert (given.reason, given.victims) == ("NodeName", ())
+
+    def test_an_ordinary_pod_preempts_nobody(self) -> None:
+        assert verdict(a_pod(requests={"cpu": "2"}), a_pod("o", {"cpu": "1"})).victims == ()
+
+
+def test_the_view_of_an_unknown_node_is_what_would_be_registered() -> None:
+    taint = {"key": "k", "effect": "NoExecute"}
+    facts = MachineFacts(node_name="n1", labels={"a": "b"}, taints=(taint,))
+    view = node_view(None, facts, pressures=(), supplemental_groups_policy=False)
+    assert (view.labels, view.taints) == ({"a": "b"}, (taint,))
+    odd = {"metadata": {"labels": None}, "spec": {"taints": None}}
+    assert node_view(odd, facts, pressures=(), supplemental_groups_policy=False).labels == {}
+
+
+@pytest.mark.parametrize("field", ["containers", "initContainers", "ephemeralContainers"])
+def test_a_pod_of_more_containers_than_a_status_is_made_for_is_refused(field: str) -> None:
+    pod = a_pod()
+    pod["spec"][field] = [{"name": f"c{n}", "image": "i:1"} for n in range(500 - (field != "containers"))]
+    assert verdict(pod).reason == ""
+    pod["spec"][field].append({"name": "more", "image": "i:1"})
+    assert verdict(pod) == Verdict(
+        reason="PodFeatureUnsupported",
+        message="Pod requires node features that are not available: 501 containers in one pod, at most 500 run here",
+    )
+
+
+def test_a_pod_of_very_many_volumes_is_refused() -> None:
+    pod = a_pod(volumes=[{"name": f"v{n}", "emptyDir": {}} for n in range(1_000)])
+    assert verdict(pod).reason == ""
+    pod["spec"]["volumes"].append({"name": "more", "emptyDir": {}})
+    assert "1001 volumes in one pod, at most 1000 run here" in verdict(pod).message
+
+
+def test_a_pod_that_names_very_many_secrets_is_refused() -> None:
+    sources = [{"secret": {"name": f"s{n}"}} for n in range(2_000)]
+    pod = a_pod(volumes=[{"name": "v", "projected": {"sources": [*sources, *sources]}}])
+    assert verdict(pod).reason == ""
+    sources.append({"configMap": {"name": "s0"}})
+    pod["spec"]["volumes"] = [{"name": "v", "projected": {"sources": sources}}]
+    assert "2001 Secrets and ConfigMaps in one pod, at most 2000 run here" in verdict(pod).message

@@ -1,0 +1,112 @@
+"""What is mounted into a container, in what order and how."""
+
+from typing import Any
+
+import pytest
+
+from services.podsync.core.cri.config_errors import ContainerConfigError
+from services.podsync.core.cri.container_mounts import MountedVolume, needs_etc_hosts, wanted_subpaths
+from services.podsync.core.node.node_facts import NodeFacts
+from shared.cri.interface import Message
+from shared.model.objects import Object
+from tests.unit.podsync.cri.container_messages import NODE, a_pod, built
+
+
+def mounting(*mounts: dict[str, Any], **container: Any) -> Object:
+    return a_pod({"volumeMounts": list(mounts), **container}, volumes=[{"name": "v"}])
+
+
+VOLUMES = {"v": MountedVolume(host_path="/h/v"), "r": MountedVolume(host_path="/h/r", readonly=True)}
+
+
+def test_mounts_keep_the_order_of_the_spec() -> None:
+    pod = mounting(
+        {"name": "r", "mountPath": "/r"},
+        {"name": "v", "mountPath": "rel", "readOnly": True, "mountPropagation": "HostToContainer"},
+        {"name": "v", "mountPath": "/s", "subPath": "a", "mountPropagation": "None"},
+        {"name": "v", "mountPath": "/b", "mountPropagation": "Bidirectional"},
+    )
+    assert built(pod, volumes=VOLUMES, subpaths={2: "/h/subpaths/2"})["mounts"] == [
+        {"container_path": "/r", "host_path": "/h/r", "readonly": True},
+        {
+            "container_path": "/rel",
+            "host_path": "/h/v",
+            "readonly": True,
+            "propagation": "PROPAGATION_HOST_TO_CONTAINER",
+        },
+        {"container_path": "/s", "host_path": "/h/subpaths/2"},
+        {"container_path": "/b", "host_path": "/h/v", "propagation": "PROPAGATION_BIDIRECTIONAL"},
+        {"container_path": "/etc/hosts", "host_path": "/r/etc-hosts"},
+        {"container_path": "/dev/termination-log", "host_path": "/r/t"},
+    ]
+
+
+def test_a_subpath_that_was_not_prepared_never_becomes_the_whole_volume() -> None:
+    pod = mounting({"name": "v", "mountPath": "/s", "subPath": "a"})
+    with pytest.raises(ContainerConfigError) as refused:
+        built(pod, volumes=VOLUMES)
+    assert refused.value.message == 'failed to prepare subPath for volumeMount "v" of container "c"'
+
+
+def test_the_agents_hosts_file_gives_way_to_the_containers_own() -> None:
+    own = mounting({"name": "v", "mountPath": "/etc/hosts"})
+    assert not needs_etc_hosts(own, own["spec"]["containers"][0], ("10.0.0.5",))
+    assert [m["host_path"] for m in built(own, volumes=VOLUMES)["mounts"]] == ["/h/v", "/r/t"]
+    plain = a_pod()
+    assert not needs_etc_hosts(plain, plain["spec"]["containers"][0], ())
+    on_host = a_pod(hostNetwork=True)
+    assert needs_etc_hosts(on_host, on_host["spec"]["containers"][0], ())
+
+
+def test_selinux_relabelling_is_asked_for_only_where_it_is_on() -> None:
+    facts = NodeFacts(node_name="n", selinux_enabled=True)
+    volumes = {"v": MountedVolume(host_path="/h/v", selinux_relabel=True)}
+    pod = mounting({"name": "v", "mountPath": "/v"})
+    assert all(mount["selinux_relabel"] for mount in built(pod, facts=facts, volumes=volumes)["mounts"])
+    assert not any("selinux_relabel" in mount for mount in built(pod, volumes=volumes)["mounts"])
+
+
+def test_recursive_read_only_needs_a_runtime_that_can() -> None:
+    able = NodeFacts(node_name="n", recursive_read_only=True)
+
+    def mounted(mode: str, facts: NodeFacts) -> Message:
+        pod = mounting({"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": mode})
+        first: Message = built(pod, facts=facts, volumes=VOLUMES)["mounts"][0]
+        return first
+
+    assert mounted("Enabled", able)["recursive_read_only"] is True
+    assert mounted("IfPossible", able)["recursive_read_only"] is True
+    assert "recursive_read_only" not in mounted("IfPossible", NODE)
+    assert "recursive_read_only" not in mounted("Disabled", able)
+    with pytest.raises(ContainerConfigError) as refused:
+        mounted("Enabled", NODE)
+    assert refused.value.message == (
+        'volume "v" requested recursive read-only mode, but it is not supported by the runtime'
+    )
+
+
+def test_subpaths_are_expanded_and_kept_inside_the_volume() -> None:
+    mounts = [
+        {"name": "v", "mountPath": "/a"},
+        {"name": "v", "mountPath": "/b", "subPath": "x/y"},
+        {"name": "v", "mountPath": "/c", "subPathExpr": "d-$(P)"},
+    ]
+    assert wanted_subpaths({"volumeMounts": mounts}, {"P": "p"}) == {1: "x/y", 2: "d-p"}
+    assert wanted_subpaths({"volumeMounts": mounts}, {"P": "p"}, image_volumes=("v",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("mount", "text"),
+    [
+        ({"subPathExpr": "$(A)/$(B)"}, "missing value for A, B"),
+        ({"subPathExpr": "$(ROOT)"}, "error SubPath `$(ROOT)` must not be an absolute path"),
+        ({"subPathExpr": "a/$(UP)"}, "unable to provision SubPath `a/$(UP)`: must not contain '..'"),
+        ({"subPath": "a/../b"}, "unable to provision SubPath `a/../b`: must not contain '..'"),
+    ],
+)
+def test_subpaths_that_lead_out_are_refused(mount: dict[str, str], text: str) -> None:
+    with pytest.raises(ContainerConfigError) as refused:
+        wanted_subpaths(
+            {"volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}, {"ROOT": "/x", "UP": "../s3cret", "B": ""}
+        )
+    assert refused.value.message == text

@@ -1,0 +1,37 @@
+"""What a pod's runtime handler can do, as the runtime told it."""
+
+import pytest
+
+from bus.messages.pleg import RuntimeHandler
+from services.podsync.core.cri.runtime_handlers import asks_of_handler, for_handler
+from services.podsync.core.node.node_facts import NodeFacts
+from tests.unit.podsync.cri.container_messages import a_pod
+
+FACTS = NodeFacts(node_name="n")
+TOLD = (
+    RuntimeHandler(name="", recursive_read_only_mounts=True),
+    RuntimeHandler(name="kata", user_namespaces=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("handler", "users", "read_only"), [("", False, True), ("kata", True, False), ("never-told", False, False)]
+)
+def test_a_handler_can_do_what_the_runtime_told_of_it(handler: str, users: bool, read_only: bool) -> None:
+    facts = for_handler(FACTS, TOLD, handler)
+    assert (facts.runtime_handler, facts.user_namespaces, facts.recursive_read_only) == (handler, users, read_only)
+
+
+def test_a_runtime_that_tells_nothing_can_do_nothing() -> None:
+    facts = for_handler(FACTS, None, "")
+    assert not facts.user_namespaces
+    assert not facts.recursive_read_only
+
+
+def test_only_pods_that_want_such_things_need_to_know() -> None:
+    mount = {"name": "v", "mountPath": "/v"}
+    read_only = {**mount, "readOnly": True, "recursiveReadOnly": "IfPossible"}
+    assert not asks_of_handler(a_pod({"volumeMounts": [mount]}, hostUsers=True))
+    assert asks_of_handler(a_pod(hostUsers=False))
+    assert asks_of_handler(a_pod({"volumeMounts": [mount, read_only]}))
+    assert asks_of_handler(a_pod(initContainers=[{"name": "i", "image": "i:1", "volumeMounts": [read_only]}]))

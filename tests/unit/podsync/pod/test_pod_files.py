@@ -1,0 +1,174 @@
+"""The files podsync makes for a pod, and the story it tells of it."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.podsync.adapters.node.node_facts_reader import HostFiles
+from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.adapters.story import BYTES_PER_FILE, StoryBook
+from services.podsync.core.node.node_facts import NodeFacts
+from services.podsync.core.pod.events import PodDesired, PodUndesired
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def directories(tmp_path: Path) -> PodDirectories:
+    return PodDirectories(tmp_path / "root", tmp_path / "log" / "pods")
+
+
+def test_the_directories_have_the_kubelets_modes_and_tell_of_earlier_attempts(tmp_path: Path) -> None:
+    places = directories(tmp_path)
+    assert places.prepare("ns", "web", "u1", ["c", "d"]) == {}
+    logs = tmp_path / "log/pods/ns_web_u1"
+    assert (mode(tmp_path / "root/pods/u1"), mode(logs), mode(logs / "c")) == (0o750, 0o755, 0o755)
+    for name in ("0.log", "3.log", "2.log.20260101-000000.gz", "note.txt"):
+        (logs / "c" / name).touch()
+    assert places.prepare("ns", "web", "u1", ["c", "d"]) == {"c": 3}
+
+
+def test_a_termination_file_is_empty_and_open_to_everyone(tmp_path: Path) -> None:
+    path = Path(directories(tmp_path).new_termination_file("u1", "c", "0badcafe"))
+    assert path == tmp_path / "root/pods/u1/containers/c/0badcafe"
+    assert mode(path) == 0o666 and path.read_text() == ""
+
+
+def test_the_hosts_file_is_rewritten_in_place_because_it_is_mounted(tmp_path: Path) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", [])
+    first = Path(places.write_etc_hosts("u1", "one\n")).stat().st_ino
+    again = Path(places.write_etc_hosts("u1", "two\n"))
+    assert again.stat().st_ino == first and again.read_text() == "two\n"
+
+
+def test_on_a_full_disk_running_containers_keep_the_hosts_file_they_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", [])
+    path = Path(places.write_etc_hosts("u1", "one\n"))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for name in ("posix_fallocate", "pwrite", "ftruncate"):
+        monkeypatch.setattr(os, name, full)
+    places.write_etc_hosts("u1", "one\n")
+    with pytest.raises(OSError, match="No space"):
+        places.write_etc_hosts("u1", "one and two\n")
+    assert path.read_text() == "one\n"
+
+
+def test_what_a_container_wrote_into_its_hosts_file_is_gone_at_the_next_start(tmp_path: Path) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", [])
+    path = Path(places.write_etc_hosts("u1", "one\n"))
+    os.truncate(path, 1 << 40)  # of no blocks: nobody reads that much
+    assert Path(places.write_etc_hosts("u1", "two\n")).read_text() == "two\n"
+
+
+def test_log_links_fit_a_file_name_and_go_with_the_container_and_the_pod(tmp_path: Path) -> None:
+    places = directories(tmp_path)
+    places.prepare("ns", "web", "u1", ["c"])
+    log = tmp_path / "log/pods/ns_web_u1/c/0.log"
+    log.touch()
+    places.link_log("ns", "x" * 250, "c", "f" * 64, str(log))
+    (link,) = places.log_links.iterdir()
+    assert link.resolve() == log and len(link.name) == 255 and link.name.endswith(f"-c-{'f' * 64}.log"[-69:])
+    places.remove_container_logs("ns", "x" * 250, "c", "f" * 64, str(log))
+    assert not log.exists() and not list(places.log_links.iterdir())
+    log.touch()
+    places.link_log("ns", "web", "c", "a" * 64, str(log))
+    places.remove_pod_logs("ns", "web", "u1")
+    assert not log.parent.exists() and not list(places.log_links.iterdir())
+
+
+def test_a_removed_container_costs_no_look_at_the_links_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, listed = directories(tmp_path), list[str]()
+    places.prepare("ns", "web", "u1", ["c"])
+    log = tmp_path / "log/pods/ns_web_u1/c/0.log"
+    log.touch()
+    for number in range(20):
+        places.link_log("ns", "web", "c", f"{number:064}", str(log))
+
+    def counted(listing: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda path: listed.append(str(path)) or listing(path)  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr(os, "scandir", counted(os.scandir))
+    monkeypatch.setattr(os, "listdir", counted(os.listdir))
+    for number in range(19):
+        places.remove_container_logs("ns", "web", "c", f"{number:064}", "")
+    assert str(places.log_links) not in listed
+    assert [link.name for link in places.log_links.iterdir()] == [f"web_ns_c-{19:064}.log"]
+
+
+def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path)
+    event = PodUndesired(uid="u1", cause="x" * 1000)
+    for number in range(400):
+        book.tell("u1", float(number), event)
+    book.close()
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["u1.1.jsonl", "u1.jsonl"]
+    assert all(file.stat().st_size <= BYTES_PER_FILE for file in files)
+    assert '"at":399.0' in files[1].read_text()
+
+
+def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path)
+    book.tell("u1", 1.0, PodUndesired(uid="u1", cause="cannot remove caf\udce9"))
+    book.close()
+    assert '"cause":"cannot remove caf\\\\xe9"' in (tmp_path / "u1.jsonl").read_text()
+
+
+def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
+    pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
+    book = StoryBook(tmp_path)
+    book.tell("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
+    book.close()
+    assert "hush" not in (tmp_path / "u1.jsonl").read_text()
+
+
+def test_a_disk_that_refuses_costs_only_the_telling(tmp_path: Path) -> None:
+    book = StoryBook(tmp_path / "stories")
+    (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
+    book.tell("u1", 1.0, PodUndesired(uid="u1"))
+    book.close()
+
+
+def test_the_hosts_files_are_read_again_when_they_have_changed_and_only_then(tmp_path: Path) -> None:
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text("nameserver 10.0.0.1\n")
+    files, facts = HostFiles(), NodeFacts(node_name="n")
+    first = files.add_to(facts, str(resolv_conf))
+    assert first.resolv_conf == "nameserver 10.0.0.1\n"
+    assert files.add_to(facts, str(resolv_conf)) is first
+    resolv_conf.write_text("nameserver 10.0.0.22\n")
+    assert files.add_to(facts, str(resolv_conf)).resolv_conf == "nameserver 10.0.0.22\n"
+    resolv_conf.unlink()
+    assert "no such file" in files.add_to(facts, str(resolv_conf)).resolv_conf_error
+
+
+def test_forgetting_many_pods_lists_the_stories_once_in_a_hundred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def glob(path: Path, pattern: str) -> list[Path]:
+        listed.append(pattern)
+        return []
+
+    monkeypatch.setattr(Path, "glob", glob)
+    book = StoryBook(tmp_path)
+    for _ in range(1000):
+        book.keep_newest(set())
+    assert len(listed) == 10

@@ -1,0 +1,123 @@
+"""Records, instances and statuses as the tests of a pod's API status write them: short, and by hand."""
+
+from typing import Any
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.status.pod_status import pod_status, withheld
+from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+
+Json = dict[str, Any]
+NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
+NODE_IPS = ("10.88.0.1",)
+
+
+def spec(name: str, **fields: Any) -> Json:
+    """A container of a pod spec."""
+    return {"name": name, "image": f"{name}:1", **fields}
+
+
+def sidecar(name: str, **fields: Any) -> Json:
+    """An init container that restarts always."""
+    return spec(name, restartPolicy="Always", **fields)
+
+
+def a_record(
+    *regular: Json,
+    init: tuple[Json, ...] = (),
+    ephemeral: tuple[Json, ...] = (),
+    policy: str = "Always",
+    source: str = "api",
+    state: PodState = PodState.SYNC,
+    generation: int = 0,
+    more: Json | None = None,
+    **fields: Any,
+) -> PodRecord:
+    """The record of pod `web` that was looked at and of which the runtime has nothing; `more` adds to its spec."""
+    body: Json = {"restartPolicy": policy, "containers": list(regular), **(more or {})}
+    if init:
+        body["initContainers"] = list(init)
+    if ephemeral:
+        body["ephemeralContainers"] = list(ephemeral)
+    metadata: Json = {"name": "web", "namespace": "default", "uid": "u1"}
+    if generation:
+        metadata["generation"] = generation
+    pod = {"metadata": metadata, "spec": body}
+    record = PodRecord(uid="u1", name="web", namespace="default", source=source, pod=pod, state=state, **fields)
+    record.looked = record.looked_once = True
+    return record
+
+
+def instance(name: str, state: str = "RUNNING", *, attempt: int = 0, code: int = 0, **fields: Any) -> Container:
+    """`<name>-<attempt>` in sandbox s1; it began at NOW and, where it has ended, did so 5 s later."""
+    began = 0 if state == "CREATED" else int(NOW * 1e9)
+    given: Json = {
+        "id": f"{name}-{attempt}",
+        "sandbox_id": "s1",
+        "created_at": int(NOW * 1e9) + attempt,
+        "started_at": began,
+        "finished_at": int((NOW + 5) * 1e9) if state == "EXITED" else 0,
+        "reason": ("Completed" if code == 0 else "Error") if state == "EXITED" else "",
+        "image": f"docker.io/library/{name}:1",
+        "image_id": f"sha256:{name}",
+        "restart_count": attempt,
+    } | fields
+    return Container(name=name, attempt=attempt, state=ContainerState(state), exit_code=code, **given)
+
+
+def a_sandbox(
+    sandbox_id: str = "s1", *, attempt: int = 0, ready: bool = True, ips: tuple[str, ...] = ("10.1.0.9",)
+) -> Sandbox:
+    """A sandbox with a network."""
+    state = SandboxState.READY if ready else SandboxState.NOTREADY
+    return Sandbox(id=sandbox_id, attempt=attempt, state=state, created_at=attempt, ips=ips)
+
+
+def see(record: PodRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)) -> PodRecord:
+    """The runtime has these now."""
+    at = max(record.observed_at, 0.0) + 1
+    newest_first = tuple(sorted(instances, key=lambda c: -c.created_at))
+    record.observe(
+        RuntimePod(
+            uid="u1", name="web", namespace="default", observed_at=at, sandboxes=sandboxes, containers=newest_first
+        ),
+        at,
+    )
+    return record
+
+
+def status_now(record: PodRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS) -> Json:
+    """The status as the agent would show it, kept in the record as the agent keeps it."""
+    status = pod_status(record, now=now, runtime_name="containerd", node_ips=node_ips)
+    if status["phase"] in ("Succeeded", "Failed"):
+        record.outcome = status["phase"]
+    record.status = withheld(record, status)
+    return status
+
+
+def shown(status: Json, name: str) -> Json:
+    """The status of one container, of whatever kind."""
+    lists = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return next(s for field in lists for s in status.get(field) or () if s["name"] == name)
+
+
+def running(name: str, **fields: Any) -> Json:
+    """A container status."""
+    begun = {"ready": True, "started": True}
+    return _status(name, {"running": {"startedAt": "2023-11-14T22:13:20Z"}}, **(begun | fields))
+
+
+def ended(name: str, code: int = 0, **fields: Any) -> Json:
+    """A container status."""
+    return _status(name, {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}, **fields)
+
+
+def waiting(name: str, last: int | None = None, reason: str = "ContainerCreating", **fields: Any) -> Json:
+    """A container status; `last`: the exit code of its last run, None = it has never run."""
+    past = {} if last is None else {"terminated": {"exitCode": last, "reason": "Error"}}
+    return _status(name, {"waiting": {"reason": reason}}, lastState=past, **fields)
+
+
+def _status(name: str, state: Json, **fields: Any) -> Json:
+    base = {"name": name, "image": f"{name}:1", "imageID": "", "lastState": {}, "ready": False, "started": False}
+    return {**base, "restartCount": 0, "state": state, **fields}

@@ -1,0 +1,241 @@
+"""The status of one container through its life, by hand from pods.md 9.2, 9.3, 7.1."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.pleg import ProbeResults
+from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now
+
+PROBE = {"exec": {"command": ["true"]}}
+NOT_FOUND = "The container could not be located when the pod was "
+
+
+def of(record: Any, name: str = "c") -> dict[str, Any]:
+    return shown(status_now(record), name)
+
+
+class TestStates:
+    @pytest.mark.parametrize(
+        ("state", "shows"),
+        [
+            ("RUNNING", {"running": {"startedAt": "2023-11-14T22:13:20Z"}}),
+            ("CREATED", {"waiting": {}}),
+            ("UNKNOWN", {"waiting": {}}),
+        ],
+    )
+    def test_what_the_runtime_says(self, state: str, shows: dict[str, Any]) -> None:
+        assert of(see(a_record(spec("c")), instance("c", state)))["state"] == shows
+
+    @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (137, "OOMKilled")])
+    def test_the_reason_of_an_end_is_the_runtimes(self, code: int, reason: str) -> None:
+        ended = of(see(a_record(spec("c")), instance("c", "EXITED", code=code, reason=reason)))["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"]) == (code, reason)
+        assert "message" not in ended
+
+    def test_a_running_one_that_is_not_known_any_more_has_ended(self) -> None:
+        record = see(a_record(spec("c")), instance("c"))
+        status_now(record)
+        shows = of(see(record, instance("c", "UNKNOWN")))
+        assert shows["state"]["terminated"]["message"] == NOT_FOUND + "terminated"
+        assert (shows["state"]["terminated"]["exitCode"], shows["restartCount"]) == (137, 1)
+        assert of(record) == shows  # said once, it stays
+
+    def test_one_that_vanished_while_it_ran(self) -> None:
+        record = see(a_record(spec("c")), instance("c"))
+        status_now(record)
+        shows = of(see(record))
+        assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        assert shows["lastState"]["terminated"]["message"] == (NOT_FOUND + "deleted.  The container used to be Running")
+        assert shows["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+        assert shows["restartCount"] == 1
+        assert of(record)["restartCount"] == 1
+
+    def test_one_that_vanished_from_a_pod_that_is_deleted_was_not_restarted(self) -> None:
+        record = see(a_record(spec("c")), instance("c"))
+        status_now(record)
+        record.deleted = True
+        assert of(see(record))["restartCount"] == 0
+
+    def test_an_end_stays_when_the_instance_goes(self) -> None:
+        record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", code=4))
+        before = of(record)
+        assert of(see(record)) == before
+
+
+class TestCounts:
+    def test_the_count_is_the_instances_and_never_falls(self) -> None:
+        record = see(a_record(spec("c")), instance("c", attempt=3))
+        assert of(record)["restartCount"] == 3
+        assert of(see(record, instance("c", attempt=3, restart_count=1)))["restartCount"] == 3
+
+    def test_the_last_state_is_that_of_the_run_before(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7), instance("c", attempt=1))
+        assert of(record)["lastState"]["terminated"]["exitCode"] == 7
+
+    def test_where_that_run_is_removed_what_was_told_of_it_stays(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7))
+        status_now(record)
+        for _ in range(2):
+            assert of(see(record, instance("c", attempt=1)))["lastState"]["terminated"]["exitCode"] == 7
+
+
+class TestWaitingReasons:
+    def test_the_reason_moves_the_end_to_the_last_state(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=7))
+        record.reasons["c"] = ("CrashLoopBackOff", "back-off 10s restarting failed container=c pod=web_default(u1)")
+        shows = of(record)
+        assert shows["state"]["waiting"]["message"].startswith("back-off 10s")
+        assert shows["lastState"]["terminated"]["exitCode"] == 7
+
+    @pytest.mark.parametrize(("policy", "code"), [("Never", 0), ("Never", 1), ("OnFailure", 0)])
+    def test_one_that_will_not_start_again_keeps_its_end(self, policy: str, code: int) -> None:
+        record = see(a_record(spec("c"), policy=policy), instance("c", "EXITED", code=code))
+        record.reasons["c"] = ("CrashLoopBackOff", "")
+        assert "terminated" in of(record)["state"]
+
+    def test_one_that_runs_waits_for_nothing(self) -> None:
+        record = see(a_record(spec("c")), instance("c"))
+        record.reasons["c"] = ("ErrImagePull", "of before")
+        assert "running" in of(record)["state"]
+
+    def test_one_of_a_pod_that_is_deleted_waits_for_nothing(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=1))
+        record.pod["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+        record.reasons["c"] = ("CrashLoopBackOff", "")
+        assert "terminated" in of(record)["state"]
+
+    def test_one_that_never_started(self) -> None:
+        record = a_record(spec("c"))
+        record.reasons["c"] = ("ErrImagePull", "not found")
+        shows = of(record)
+        assert shows["state"] == {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+        assert (shows["image"], shows["imageID"]) == ("c:1", "")
+        assert "containerID" not in shows
+
+
+class TestReplaced:
+    def test_one_we_ended_to_start_another_shows_no_end_it_could_not_leave(self) -> None:
+        record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", code=137))
+        record.replacing["c"] = "c-0"
+        shows = of(record)
+        assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        assert shows["lastState"]["terminated"]["exitCode"] == 137
+
+    def test_where_the_policy_restarts_it_the_end_is_shown(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=137))
+        record.replacing["c"] = "c-0"
+        assert "terminated" in of(record)["state"]
+
+
+class TestStartedAndReady:
+    def test_without_probes_one_that_runs_is_both(self) -> None:
+        shows = of(see(a_record(spec("c")), instance("c")))
+        assert (shows["started"], shows["ready"]) == (True, True)
+
+    @pytest.mark.parametrize("state", ["CREATED", "EXITED", "UNKNOWN"])
+    def test_one_that_does_not_run_is_neither(self, state: str) -> None:
+        shows = of(see(a_record(spec("c")), instance("c", state)))
+        assert (shows["started"], shows["ready"]) == (False, False)
+
+    @pytest.mark.parametrize(
+        ("found", "started", "ready"),
+        [
+            ({}, False, False),
+            ({"startup": "failure"}, False, False),
+            ({"startup": "success"}, True, False),
+            ({"startup": "success", "readiness": "failure"}, True, False),
+            ({"startup": "success", "readiness": "success"}, True, True),
+            ({"readiness": "success"}, False, False),
+        ],
+    )
+    def test_by_its_probes(self, found: dict[str, str], started: bool, ready: bool) -> None:
+        record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
+        record.probes["c-0"] = ProbeResults(pod_uid="u1", container="c", **found)
+        shows = of(record)
+        assert (shows["started"], shows["ready"]) == (started, ready)
+
+    def test_what_was_shown_of_the_same_instance_holds_until_there_is_a_result(self) -> None:
+        record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
+        record.probes["c-0"] = ProbeResults(pod_uid="u1", container="c", startup="success", readiness="success")
+        before = of(record)
+        record.probes.clear()
+        assert of(record) == before
+        shows = of(see(record, instance("c", attempt=1)))
+        assert (shows["started"], shows["ready"]) == (False, False)
+
+
+class TestTerminationMessages:
+    def test_the_runtimes_words_come_before_the_files(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", message="oom", termination_message="bye"))
+        assert of(record)["state"]["terminated"]["message"] == "oom: bye"
+
+    def test_what_was_read_once_stays_when_the_file_goes(self) -> None:
+        record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", termination_message="bye"))
+        status_now(record)
+        assert of(see(record, instance("c", "EXITED")))["state"]["terminated"]["message"] == "bye"
+
+    def test_so_does_that_of_one_that_waits_for_a_restart(self) -> None:
+        record = see(a_record(spec("c")), instance("c", "EXITED", code=1, termination_message="bye"))
+        record.reasons["c"] = ("CrashLoopBackOff", "")
+        status_now(record)
+        assert of(see(record, instance("c", "EXITED", code=1)))["lastState"]["terminated"]["message"] == "bye"
+
+    def test_all_containers_together_have_12288_bytes(self) -> None:
+        long = "x" * 4096
+        every = [spec(f"c{i}") for i in range(6)]
+        record = see(
+            a_record(*every[:4], init=(every[4],), ephemeral=(every[5],), policy="Never"),
+            *(instance(c["name"], "EXITED", termination_message=long) for c in every),
+        )
+        status = status_now(record)
+        for container in every:
+            assert len(shown(status, container["name"])["state"]["terminated"]["message"]) == 2048
+
+    def test_three_containers_keep_all_of_4096_bytes(self) -> None:
+        every = [spec(f"c{i}") for i in range(3)]
+        ends = [instance(c["name"], "EXITED", termination_message="x" * 4096) for c in every]
+        assert len(of(see(a_record(*every, policy="Never"), *ends), "c0")["state"]["terminated"]["message"]) == 4096
+
+    def test_it_is_cut_between_characters_by_bytes_and_in_the_last_state_too(self) -> None:
+        every = [spec(f"c{i}") for i in range(5)]
+        ends = [instance(c["name"], "EXITED", code=1, termination_message="é" * 2000) for c in every]
+        record = see(a_record(*every), *ends, instance("c0", attempt=1))
+        status = status_now(record)
+        limit = 12288 // 5
+        cut = shown(status, "c1")["state"]["terminated"]["message"]
+        assert limit - 2 < len(cut.encode()) <= limit
+        assert shown(status, "c0")["lastState"]["terminated"]["message"] == cut
+
+
+class TestSpecParts:
+    def test_mounts(self) -> None:
+        mounts = [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "image", "mountPath": "/img", "subPath": "a"},
+            {"name": "ro", "mountPath": "/ro", "readOnly": True},
+            {"name": "deep", "mountPath": "/deep", "readOnly": True, "recursiveReadOnly": "Enabled"},
+            {"name": "off", "mountPath": "/off", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        ]
+        assert of(a_record(spec("c", volumeMounts=mounts)))["volumeMounts"] == [
+            {"name": "data", "mountPath": "/data"},
+            {"name": "image", "mountPath": "/img"},
+            {"name": "ro", "mountPath": "/ro", "readOnly": True, "recursiveReadOnly": "Disabled"},
+            {"name": "deep", "mountPath": "/deep", "readOnly": True, "recursiveReadOnly": "Enabled"},
+            {"name": "off", "mountPath": "/off", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        ]
+
+    def test_resources_once_there_is_an_instance(self) -> None:
+        given = {"requests": {"cpu": "0.25", "memory": "64Mi"}, "limits": {"cpu": "1000m"}}
+        record = a_record(spec("c", resources=given), spec("d"))
+        assert "resources" not in of(record)
+        see(record, instance("c"), instance("d"))
+        shows = of(record)
+        assert shows["resources"] == {"requests": {"cpu": "250m", "memory": "64Mi"}, "limits": {"cpu": "1"}}
+        assert shows["allocatedResources"] == {"cpu": "250m", "memory": "64Mi"}
+        assert of(record, "d")["resources"] == {}
+        assert "allocatedResources" not in of(record, "d")
+
+    def test_the_user_where_the_runtime_tells(self) -> None:
+        shows = of(see(a_record(spec("c")), instance("c", user=(1000, 2000, (2000, 3000)))))
+        assert shows["user"] == {"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}}
