@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from services.podsync.core import instructions
+from services.podsync.core.pod import instructions
 from services.volume.core import operations
 from tests.chaos.cells import POINTS
 

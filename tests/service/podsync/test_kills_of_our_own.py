@@ -54,8 +54,8 @@ async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, di
                 await stage.start()
         await stage.until(lambda: running(stage, uid))
         await fail_probe(stage, uid)
-        await stage.until(lambda: waits(stage, uid))
         for _ in range(2):
+            await stage.until(lambda: waits(stage, uid))
             assert waits(stage, uid).startswith("back-off 10s restarting failed container=c")
             assert shown(stage, uid)["restartCount"] == 2
             assert stage.runtime.methods().count("CreateContainer") == 3
