@@ -47,7 +47,7 @@ class Endpoint(ABC):
         self.answers.register(GetHealth, self._answer_health)
         self._pulse = Pulse(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
-        self._followings: dict[str, list[Following[Any]]] = {}
+        self._followings: dict[str, Following[Any]] = {}
         self._foreign: set[str] = set()  # services whose last beat was of another major version
         self._beat_callbacks: list[Callable[[Beat], None]] = []
         self._fetches: set[asyncio.Task[None]] = set()
@@ -68,10 +68,11 @@ class Endpoint(ABC):
         return Owned(stream, ledger, self._publish_update)
 
     def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> Following[T]:
-        """Follow a stream; several followings of one stream are independent of each other."""
+        """Follow a stream. The parts of a process share one `Following` of it; each `on_change` is called in turn."""
         self._refuse_when_started("follow")
-        following = Following(stream, on_change, self.drops)
-        self._followings.setdefault(stream.name, []).append(following)
+        following: Following[T] = self._followings.setdefault(stream.name, Following(stream, self.drops))
+        if on_change is not None:
+            following.listen(on_change)
         return following
 
     def on_beat(self, callback: Callable[[Beat], None]) -> None:
@@ -147,24 +148,21 @@ class Endpoint(ABC):
         """Let the followings judge the silence of their owners; give up overdue requests."""
         now = self.clock.monotonic()
         self.answers.expire()
-        for following in self._all_followings():
+        for following in self._followings.values():
             following.tick(now)
 
     def followed_services(self) -> set[str]:
         """The owners whose publications are needed."""
-        return {following.stream.owner for following in self._all_followings()}
+        return {following.stream.owner for following in self._followings.values()}
 
     def followed_topics(self) -> set[bytes]:
         """The topics to subscribe to."""
         return {frames.topic_of(name) for name in self._followings} | {frames.BEATS_TOPIC}
 
-    def _all_followings(self) -> list[Following[Any]]:
-        return [following for followings in self._followings.values() for following in followings]
-
     def _hear_beat(self, beat: Beat) -> None:
         self._compare_protocol(beat)
         now = self.clock.monotonic()
-        for following in self._all_followings():
+        for following in self._followings.values():
             if following.stream.owner == beat.service:
                 self._fetch_if(following, following.beat(beat, now))
         for callback in self._beat_callbacks:
@@ -188,16 +186,15 @@ class Endpoint(ABC):
         self.trouble(f"bus protocol of {beat.service}", line)
 
     def _hear_update(self, arrived: Sequence[bytes]) -> None:
-        followings = self._followings.get(frames.stream_of(arrived[0]) if arrived else "", [])
+        following = self._followings.get(frames.stream_of(arrived[0]) if arrived else "")
         try:
             update = frames.read_update(arrived)
         except codec.ForeignProtocolError:
-            for following in followings:
+            if following is not None:
                 following.foreign()
             raise
-        now = self.clock.monotonic()
-        for following in followings:
-            self._fetch_if(following, following.update(update, now))
+        if following is not None:
+            self._fetch_if(following, following.update(update, self.clock.monotonic()))
 
     def _fetch_if(self, following: Following[Any], reason: str) -> None:
         if not reason:

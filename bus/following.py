@@ -1,4 +1,4 @@
-"""The follower's side of a stream as a service sees it: what the replica decides, decoded and told in order."""
+"""The follower's side of a stream in one process: decodes each value once and calls every listener in order."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -22,20 +22,26 @@ _LOG = logging.getLogger(__name__)
 class Following(Generic[T]):
     """Implements `bus.interface.FollowedStream`. Each input returns why a snapshot is needed, "" when none is.
 
+    All parts of a process that follow a stream share one: one replica, one snapshot request, one copy of each value.
+
     A value that does not decode is dropped and its key keeps the value it had. While the owner has such a key the
     following is not complete, whatever the owner says: `state` then lacks something that exists, and whoever took what
     it does not list for gone would end a pod because of a change of schema.
     """
 
-    def __init__(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None, drops: Drops) -> None:
+    def __init__(self, stream: Stream[T], drops: Drops) -> None:
         self.stream = stream
         self.replica = Replica(stream.name)
-        self._on_change = on_change
+        self._listeners: list[Callable[[Change[T]], None]] = []
         self._drops = drops
         self._values: dict[str, T] = {}
         self._unreadable: set[str] = set()  # keys whose present value does not decode here
         self._owners = Freshness(complete=False, stale=True)  # standing of the replica, which reads no values
-        self._freshness = self._owners  # standing told last
+        self._freshness = self._owners  # the standing that the listeners know
+
+    def listen(self, on_change: Callable[[Change[T]], None]) -> None:
+        """Call `on_change` with every change from now on, after the listeners added before it."""
+        self._listeners.append(on_change)
 
     @property
     def state(self) -> Mapping[str, T]:
@@ -80,42 +86,41 @@ class Following(Generic[T]):
         if outcome is NOTHING:
             return ""
         for change in outcome.changes:
-            self._tell(change)
-        self._tell_standing()
+            self._apply(change)
+        self._notify_standing()
         return outcome.need_snapshot
 
-    def _tell(self, change: Change[bytes]) -> None:
+    def _apply(self, change: Change[bytes]) -> None:
         match change:
             case Put(key, encoded, cause):
                 try:
                     value = codec.decode(encoded, self.stream.value)
                 except codec.UndecodableError as error:
-                    self._drops.drop("value", f"{self.stream.name} {key}, incomplete until that is mended: {error}")
+                    self._drops.drop("value", f"{self.stream.name} {key}, incomplete until it decodes: {error}")
                     self._unreadable.add(key)
-                    self._tell_standing()
+                    self._notify_standing()
                     return
                 self._unreadable.discard(key)
                 self._values[key] = value
-                self._call(Put(key, value, cause))
+                self._notify(Put(key, value, cause))
             case Deleted(key):
                 self._unreadable.discard(key)
                 if self._values.pop(key, None) is not None:
-                    self._call(change)
+                    self._notify(change)
             case Freshness():
                 self._owners = change
-                self._tell_standing()
+                self._notify_standing()
 
-    def _tell_standing(self) -> None:
-        """Incomplete is told before anything else; complete again only after all that came with it."""
+    def _notify_standing(self) -> None:
+        """Report `incomplete` before any other change, and `complete` again only after all that came with it."""
         standing = Freshness(complete=self._owners.complete and not self._unreadable, stale=self._owners.stale)
         if standing != self._freshness:
             self._freshness = standing
-            self._call(standing)
+            self._notify(standing)
 
-    def _call(self, change: Change[T]) -> None:
-        if self._on_change is None:
-            return
-        try:
-            self._on_change(change)
-        except Exception:
-            _LOG.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)
+    def _notify(self, change: Change[T]) -> None:
+        for on_change in self._listeners:
+            try:
+                on_change(change)
+            except Exception:
+                _LOG.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)

@@ -72,7 +72,8 @@ class Bus(Protocol):
     def own(self, stream: Stream[T]) -> OwnedStream[T]: ...
 
     def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> FollowedStream[T]:
-        """Follow a stream; `on_change` is called in the event loop, in order, and must not block or raise."""
+        """Follow a stream; `on_change` is called in the event loop, in order, and must not block or raise. Parts of a
+        process that follow the same stream share its state, whose values none of them may change."""
         ...
 
     def on_beat(self, callback: Callable[[Beat], None]) -> None:

@@ -1,6 +1,7 @@
 """What every bus promises: the same tests on the bus of tests and on the bus of real processes."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -57,6 +58,30 @@ class TestStreams:
         pods.put("a", pod("a"))
         await world.until(lambda: "a" in follower.stream.state)
         assert follower.freshness() == (False, False)
+
+    async def test_parts_of_a_process_share_one_replica_and_one_copy_of_each_value(self, world: Harness) -> None:
+        owner = world.bus("sources")
+        pods = owner.own(PODS_DESIRED)
+        ledger = owner._ledgers[PODS_DESIRED.name]
+        pods.put("a", pod("a"))
+        pods.mark_complete()
+        await owner.start()
+        follower = Follower(world)
+        second = list[Change[DesiredPod]]()
+        assert follower.bus.follow(PODS_DESIRED, second.append) is follower.stream
+        with patch.object(ledger, "snapshot", wraps=ledger.snapshot) as snapshot:
+            await follower.bus.start()
+            await world.until(lambda: follower.stream.complete)
+            pods.put("b", pod("b"))
+            await world.until(lambda: "b" in follower.stream.state)
+        assert snapshot.call_count == 1
+        assert second == follower.told and len(second) >= 3
+        values = [
+            (one.value, other.value)
+            for one, other in zip(follower.told, second, strict=True)
+            if isinstance(one, Put) and isinstance(other, Put)
+        ]
+        assert len(values) == 2 and all(one is other for one, other in values)
 
     async def test_changes_are_told_in_order_with_their_cause(self, world: Harness) -> None:
         _, pods, follower = await self.joined(world)

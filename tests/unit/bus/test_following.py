@@ -35,7 +35,8 @@ class Follower:
 
     def __init__(self) -> None:
         self.said: list[str] = []
-        self.following = Following(PODS_DESIRED, self._hear, Drops(ManualClock()))
+        self.following = Following(PODS_DESIRED, Drops(ManualClock()))
+        self.following.listen(self._hear)
         self.number = 0
 
     def _hear(self, change: Change[DesiredPod]) -> None:
@@ -141,4 +142,4 @@ def test_the_owners_word_of_completeness_is_not_told_while_a_value_is_unreadable
 def test_the_log_names_the_key_and_what_follows(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         follower.update(UpdateKind.PUT, "a", SKEWED)
-    assert "pods.desired a, incomplete until that is mended: " in caplog.text
+    assert "pods.desired a, incomplete until it decodes: " in caplog.text
