@@ -24,7 +24,7 @@ KEPT = 256  # answers
 KEPT_BYTES = 1 << 20  # of their bodies
 KEPT_CAP = 64 << 10  # bytes; a larger answer is not kept but computed again, handlers are safe to repeat
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 Answer = tuple[AnswerHead, bytes]
 Handler = Callable[[Any], Awaitable[Any]]
@@ -148,12 +148,12 @@ class Answers:
             result = await handler(request)
             return AnswerHead(v=codec.PROTOCOL_VERSION, id=head.id, type=type(result).__name__), _encode(result)
         except codec.MessageTooLargeError as error:
-            _LOG.error("bus: answer to %s of %s not sent: %s", head.type, head.client, error)
+            log.error("bus: answer to %s of %s not sent: %s", head.type, head.client, error)
             return _refusal(head, str(error))
         except (RequestRefusedError, codec.UndecodableError) as error:
             return _refusal(head, str(error))
         except Exception as error:
-            _LOG.exception("bus: answering %s of %s failed", head.type, head.client)
+            log.exception("bus: answering %s of %s failed", head.type, head.client)
             return _refusal(head, f"{self._service} failed to answer {head.type}: {type(error).__name__}")
 
 

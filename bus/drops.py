@@ -10,7 +10,7 @@ from shared.clock import Clock
 
 LOG_INTERVAL = 60.0  # seconds
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Drops:
@@ -28,4 +28,4 @@ class Drops:
         logged_at, count = self._logged.get(kind, (float("-inf"), 0))
         if now - logged_at >= LOG_INTERVAL:
             self._logged[kind] = now, self.counts[kind]
-            _LOG.warning("bus: dropped a %s (%d since last said): %s", kind, self.counts[kind] - count, reason)
+            log.warning("bus: dropped a %s (%d since last said): %s", kind, self.counts[kind] - count, reason)

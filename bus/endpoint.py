@@ -33,7 +33,7 @@ SNAPSHOT_TIMEOUT = 5.0  # seconds; afterwards the next beat decides whether to a
 
 LATE_SECONDS = 60.0  # after its deadline a request has failed; one that has not by then never returns
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Endpoint(ABC):
@@ -130,7 +130,7 @@ class Endpoint(ABC):
         except codec.UndecodableError as error:
             self.drops.drop("frame", error)
         except Exception as error:  # a mistake of ours must cost one frame, which the next beat brings back
-            _LOG.exception("bus: a frame could not be handled")
+            log.exception("bus: a frame could not be handled")
             self.drops.drop("frame", type(error).__name__)
 
     def beat(self) -> None:
@@ -169,7 +169,7 @@ class Endpoint(ABC):
             try:
                 callback(beat)
             except Exception:
-                _LOG.exception("bus: a callback for beats failed on the beat of %s", beat.service)
+                log.exception("bus: a callback for beats failed on the beat of %s", beat.service)
 
     def _compare_protocol(self, beat: Beat) -> None:
         line = None
@@ -209,7 +209,7 @@ class Endpoint(ABC):
         while reason:
             if following.replica.incarnation:
                 self.drops.counts["snapshot again"] += 1
-            _LOG.debug("bus: asking %s for the snapshot of %s: %s", stream.owner, stream.name, reason)
+            log.debug("bus: asking %s for the snapshot of %s: %s", stream.owner, stream.name, reason)
             try:
                 snapshot = await self.ask(stream.owner, GetSnapshot(stream=stream.name), Snapshot, SNAPSHOT_TIMEOUT)
             except (NoAnswerError, RequestRefusedError) as error:

@@ -16,7 +16,7 @@ from bus.replica import NOTHING, Outcome, Replica
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Following(Generic[T]):
@@ -123,4 +123,4 @@ class Following(Generic[T]):
             try:
                 on_change(change)
             except Exception:
-                _LOG.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)
+                log.exception("bus: the follower of %s failed on a %s", self.stream.name, type(change).__name__)

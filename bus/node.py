@@ -27,7 +27,7 @@ from shared.errors import OperatorError
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class NodeBus(Endpoint):
@@ -139,7 +139,7 @@ class NodeBus(Endpoint):
     def _tell_of_failure(self, task: asyncio.Task[None]) -> None:
         """No loop of the bus ends by itself; should one, this process is deaf or mute and must say so."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            _LOG.critical("%s ended", task.get_name(), exc_info=error)
+            log.critical("%s ended", task.get_name(), exc_info=error)
             self.trouble(task.get_name(), f"{task.get_name()} ended: {type(error).__name__}; restart {self.service}")
 
     async def _beat_every_second(self) -> None:

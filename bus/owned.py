@@ -11,7 +11,7 @@ from bus.messages.streams import Stream
 
 T = TypeVar("T")
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Owned(Generic[T]):
@@ -30,7 +30,7 @@ class Owned(Generic[T]):
         try:
             encoded = codec.encode(value, f"{self.stream.name} {key}")
         except codec.UnencodableError as error:
-            _LOG.error("bus: not published: %s", error)
+            log.error("bus: not published: %s", error)
             raise
         self._values[key] = value
         self._send(self.ledger.put(key, encoded, cause))

@@ -27,7 +27,7 @@ from services.pleg.core.runtime_trouble import RuntimeTrouble
 from shared.cri.client import CriRuntime
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 LOOP = "relist"  # its progress is the time of the last successful full list
 
@@ -84,7 +84,7 @@ class Pleg:
         self._relist_wanted = False
         self._reconsider = asyncio.Event()  # set when the next relist may be due earlier than thought
         self._next_look: tuple[float, asyncio.TimerHandle | None] = (inf, None)
-        self._mistakes = PodErrors(_log, self._bus.trouble, self._clock)
+        self._mistakes = PodErrors(log, self._bus.trouble, self._clock)
         self._runtime_trouble = RuntimeTrouble(self._config.container_runtime_endpoint)
 
     async def run(self) -> None:
@@ -170,7 +170,7 @@ class Pleg:
                 pod = (await self._runtime.observe(uid)).get(uid)
                 seen = events.PodObserved(uid, pod, pod.observed_at if pod else began_at)
             except RuntimeCallError as error:
-                _log.debug("could not look at pod %s: %s", uid, error)
+                log.debug("could not look at pod %s: %s", uid, error)
         self._apply(seen)
 
     def _apply(self, event: events.Event) -> None:
@@ -201,11 +201,11 @@ class Pleg:
                 self._pods_stream.mark_complete()
                 self._prober.listed()
             case instructions.ObservePod(uid, cause):
-                _log.debug("looking at pod %s: %s", uid, cause)
+                log.debug("looking at pod %s: %s", uid, cause)
                 if self._tasks is not None:
                     self._tasks.create_task(self._look(uid), name=f"look {uid}")
             case instructions.Relist(cause):
-                _log.debug("listing everything now: %s", cause)
+                log.debug("listing everything now: %s", cause)
                 self._want_relist()
             case instructions.UnwatchProcess(entry_id):
                 self._watches.unwatch(entry_id)
@@ -215,7 +215,7 @@ class Pleg:
                 except OSError as error:
                     gone = isinstance(error, ProcessLookupError)
                     if not gone:
-                        _log.warning("cannot watch process %d of %s, will list more often: %s", pid, entry_id, error)
+                        log.warning("cannot watch process %d of %s, will list more often: %s", pid, entry_id, error)
                     return (events.WatchRefused(entry_id, gone),)
         return ()
 
@@ -245,5 +245,5 @@ class Pleg:
         """Say in the beat, and once in the log, what is wrong with the runtime; None = this call went well."""
         if self._runtime_trouble.note(source, error):
             line = self._runtime_trouble.line
-            _log.error("%s", line) if line else _log.info("the container runtime answers again")
+            log.error("%s", line) if line else log.info("the container runtime answers again")
             self._bus.trouble("runtime", line)

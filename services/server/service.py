@@ -33,7 +33,7 @@ from shared.cri.interface import Runtime
 from shared.errors import OperatorError
 from shared.model.runtime import RuntimePod
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _LOG_THREADS = 8  # log files read at the same time
 _PODS_KNOWN_WITHIN = 3.0  # seconds after the start that a request waits for; then it is answered by what is known

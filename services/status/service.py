@@ -33,7 +33,7 @@ from shared.config.effective import EffectiveConfig
 from shared.kube.client import KubeClient, kube_client
 from shared.timestamps import rfc3339_micro
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 OVERLAP = 60.0  # seconds before the start of which events are still logged: the life before may have been dead by then
 AGAIN = 1.0  # seconds until a part that failed is run again
@@ -137,7 +137,7 @@ class Status:
                 await run()
                 line = "ended by itself"
             except Exception as error:
-                _log.exception("status: %s failed and is run again in %g s", name, AGAIN)
+                log.exception("status: %s failed and is run again in %g s", name, AGAIN)
                 line = f"failed: {type(error).__name__}"
             if forgiving is not None:
                 forgiving.cancel()
@@ -148,7 +148,7 @@ class Status:
     def _take_event(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
         line = self._event_log.line(writer, key, event, is_news=is_news)
         if line is not None:
-            _log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
+            log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
         if self._sink is not None:
             self._sink.offer(writer, key, event, is_news=is_news)
 

@@ -26,7 +26,7 @@ from shared.deadlines import Deadlines, work_on
 from shared.pod_failures import PodFailures
 from shared.tree_removal import RemovalPausedError, Removed
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
 # (core/mount_shares.py), so as many mounts may hang as have shares together.
@@ -78,7 +78,7 @@ class Operations:
 
     def start(self, operation: Operation) -> None:
         """Begin; the reconciler counts it as under way already."""
-        _log.debug("starting %s", _name(operation))
+        log.debug("starting %s", _name(operation))
         task = asyncio.create_task(self._run(operation), name=f"{type(operation).__name__} {operation.uid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -143,7 +143,7 @@ class Operations:
         try:
             done = await self._in_turns(operation, gathered)
             if done is None:
-                _log.info("%s is not wanted any more", _name(operation))
+                log.info("%s is not wanted any more", _name(operation))
                 self._reconciler.abandoned(operation)
                 return None
             outcome = done
@@ -220,7 +220,7 @@ class Operations:
             pausing.cancel()
         crash_point(f"volume.acted.{type(operation).__name__}")
         if removed.entries >= _COUNT:
-            _log.info("%s removed %d entries", _name(operation), removed.entries)
+            log.info("%s removed %d entries", _name(operation), removed.entries)
         return Outcome(host_path=path, versions=gathered.versions, refresh_at=gathered.refresh_at)
 
     def _returned(self, operation: Operation) -> None:
@@ -233,9 +233,9 @@ class Operations:
             self._content.forget(operation.uid)
         done = self._reconciler.done(operation, self._clock.monotonic(), outcome)
         if not outcome.error:
-            _log.info("%s done", _name(operation))
+            log.info("%s done", _name(operation))
             return done.event
-        _log.log(
+        log.log(
             logging.INFO if done.quiet else logging.WARNING,
             "Operation for %s failed. Next retry in %.1f s. Error: %s",
             _name(operation),
@@ -247,7 +247,7 @@ class Operations:
     def _note(self, operation: Operation, error: Exception) -> None:
         """A programming error."""
         if self._failures.failed(operation.uid, _what(operation), error, self._clock.monotonic()):
-            _log.error("%s failed unexpectedly", _name(operation), exc_info=error)
+            log.error("%s failed unexpectedly", _name(operation), exc_info=error)
 
     def _described(self, uid: str) -> str:
         pod = self._reconciler.desired.pods.get(uid)

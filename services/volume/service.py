@@ -29,7 +29,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from shared.pod_failures import PodFailures
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 LOOP = "volume"
 RECONCILE = "reconciliation"
@@ -105,7 +105,7 @@ class Volume:
     def _note(self, uid: str, what: str, error: Exception) -> None:
         """A programming error costs this pod a retry."""
         if self._failures.failed(uid, what, error, self._clock.monotonic()):
-            _log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
+            log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
 
     def _on_admitted(self, change: Change[AdmittedPod]) -> None:
         desired = self._reconciler.desired
@@ -141,7 +141,7 @@ class Volume:
                 uids = await self._operations.looks.call(self._directories.uids)
             except OSError as error:
                 self._bus.trouble("root directory", f"{self._root_dir}: {error_text(error)}")
-                _log.error(
+                log.error(
                     "%s: cannot be used as the root directory, trying again: %s", self._root_dir, error_text(error)
                 )
                 await self._turn_or_change()
@@ -149,7 +149,7 @@ class Volume:
             break
         self._bus.trouble("root directory", line)
         if line is not None:
-            _log.warning("%s", line)
+            log.warning("%s", line)
         for uid in uids:
             await self._look(uid)
         self._next_sweep = self._clock.monotonic() + SWEEP
@@ -190,7 +190,7 @@ class Volume:
                 else:
                     self._reconciler.found_directory(uid)
         except OSError as error:
-            _log.warning("%s: cannot be listed: %s", self._directories.pods, error_text(error))
+            log.warning("%s: cannot be listed: %s", self._directories.pods, error_text(error))
 
     def _reconcile(self) -> None:
         now = self._clock.monotonic()
@@ -213,7 +213,7 @@ class Volume:
             for operation in self._reconciler.operations(uid, now):
                 self._operations.start(operation)
             for event in self._reconciler.events(uid, now):
-                _log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
+                log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
                 self._events.record(event)
             self._publish(uid, "reconciled")
         except Exception as error:

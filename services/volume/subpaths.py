@@ -16,7 +16,7 @@ from services.volume.core.reconciler import Reconciler
 from services.volume.core.volume_source import HostPath
 from services.volume.operations import Operations
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Seconds that a request waits for a volume that is not mounted: this process may have just begun. Less than podsync
 # waits for the answer.
@@ -52,7 +52,7 @@ class SubpathRequests:
                 path = await turn.call(what, self._operations.actions.subpaths.prepare, *where, root, request.path)
         except (SubpathError, HungError) as error:
             step = error.step if isinstance(error, SubpathError) else "prepare subPath"
-            _log.error(
+            log.error(
                 "pod %s: subPath of mount %d (volume %s) of container %s: %s",
                 request.uid, request.index, request.volume, request.container, error,
             )  # fmt: skip
@@ -80,7 +80,7 @@ class SubpathRequests:
                 what = f"release of the subPaths of container {request.container}"
                 await turn.call(what, self._operations.actions.subpaths.release, request.uid, request.container)
         except OSError as error:
-            _log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
+            log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
         return PreparedSubpath()
 
     async def _to_the_end(self, answering: Coroutine[Any, Any, PreparedSubpath]) -> PreparedSubpath:

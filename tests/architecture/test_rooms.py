@@ -152,3 +152,13 @@ def test_a_file_over_400_lines_needs_a_reason() -> None:
 
 def test_a_reason_for_a_file_that_is_short_again_is_refused() -> None:
     assert report({"short.py": 20}, {"short.py": "one table"})[1] is False
+
+
+def test_a_module_has_one_logger_and_calls_it_log() -> None:
+    named_after_its_module = re.compile(r"^log = logging\.getLogger\(__name__\)$", re.MULTILINE)
+    other = re.compile(
+        r"^(?!log = )\w+(?:: [\w.]+)? = logging\.getLogger\(|^log = (?!logging\.getLogger\(__name__\)$)", re.MULTILINE
+    )
+    names = python_files(*PRODUCT)
+    assert sum(bool(named_after_its_module.search(text_of(name))) for name in names) > 50
+    assert not [name for name in names if other.search(text_of(name))]

@@ -12,7 +12,7 @@ from services.pleg.core.retry import Retry
 from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeEvent
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class EventReader:
@@ -50,11 +50,11 @@ class EventReader:
                 self._opened_at = None
                 self._turn(connected=False)
             if error.code == "Unimplemented":
-                _log.info("the container runtime has no event stream: relying on pidfds and full lists")
+                log.info("the container runtime has no event stream: relying on pidfds and full lists")
                 await self._runtime_back.wait()
                 self._runtime_back.clear()
             else:
-                _log.debug("event stream broke: %s", error)
+                log.debug("event stream broke: %s", error)
                 await wait_for(self._runtime_back, retry.failed())
 
     def listed(self, began_at: float) -> None:

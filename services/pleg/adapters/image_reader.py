@@ -12,7 +12,7 @@ from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import RuntimePod
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 LIST_SECONDS = 30.0  # node.md 0.1 "image list cache"
 
@@ -35,7 +35,7 @@ class ImageReader:
             try:
                 images = self._images.listed(await self._runtime.list_images())
             except RuntimeCallError as error:
-                _log.debug("could not list images: %s", error)
+                log.debug("could not list images: %s", error)
                 await asyncio.sleep(retry.failed())
                 continue
             retry.succeeded()

@@ -14,7 +14,7 @@ import msgspec
 
 from services.pleg.core.probe_memory import ProbeMemory
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SUFFIX = ".json"
 MOST_BYTES = 256 * 1024  # of one file; more than that we never wrote
@@ -40,7 +40,7 @@ class ProbeFiles:
                     raise ValueError("not a file of ours")
                 found[unquote(path.stem)] = msgspec.json.decode(path.read_bytes(), type=list[ProbeMemory])
             except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
-                _log.info("the counts of probes in %s are not used: %s", path, error)
+                log.info("the counts of probes in %s are not used: %s", path, error)
                 _remove(path)
         return found
 
@@ -58,7 +58,7 @@ class ProbeFiles:
             draft.replace(path)
         except OSError as error:
             if not self._failing:
-                _log.warning("what probes counted is not kept over a restart of pleg: %s: %s", path, error.strerror)
+                log.warning("what probes counted is not kept over a restart of pleg: %s: %s", path, error.strerror)
             self._failing = True
             _remove(draft)
             _remove(path)  # what it says is no longer so: better nothing than a failure too many
@@ -86,4 +86,4 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        _log.debug("%s stays: %s", path, error)
+        log.debug("%s stays: %s", path, error)

@@ -12,7 +12,7 @@ from services.pleg.core.probe_worker import Verdict
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 TRIES = 3
 
@@ -30,7 +30,7 @@ class ProbeTrier:
             try:
                 outcome = await self._once(spec, container_id, address)
             except Exception as error:  # of our making: must not take the other probes down
-                _log.exception("a %s probe of container %s broke", spec.kind, container_id)
+                log.exception("a %s probe of container %s broke", spec.kind, container_id)
                 outcome = Outcome(Verdict.ERROR, f"{type(error).__name__}: {error}")
             if outcome.verdict is not Verdict.ERROR:
                 break

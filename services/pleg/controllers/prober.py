@@ -21,7 +21,7 @@ from services.pleg.core.probe_spec import ProbeSpec
 from services.pleg.core.probe_worker import FAILURE, ProbeWorker, Verdict
 from shared.model.runtime import RuntimePod
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FIRST_ANSWERS = 15.0  # seconds the stream waits for first results before it calls itself complete
 
@@ -167,7 +167,7 @@ class Prober:
                 self._consider_complete()
             return
         if worker.result != before:
-            _log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
+            log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
         self._settle(key.pod_uid)
 
     def _tell(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:

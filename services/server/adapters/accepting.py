@@ -17,7 +17,7 @@ from services.server.adapters.http_limits import LimitedServer
 from services.server.core.connections import group_of
 from services.server.core.log_interval import LogInterval
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 HANDSHAKE = 10.0  # seconds for the client's first byte, and again for the handshake
 BACKLOG = 4096  # connections the kernel holds until they are accepted; it has a limit of its own
@@ -95,7 +95,7 @@ class Acceptor:
 
     def _rest(self, error: OSError) -> None:
         if self._log.count("shortage", time.monotonic()):
-            _LOG.error("cannot accept connections: %s; trying again each second", error.strerror)
+            log.error("cannot accept connections: %s; trying again each second", error.strerror)
         self._loop.remove_reader(self._listening.fileno())
         self._pause = self._loop.call_later(_SHORTAGE, self.start)
 
@@ -147,7 +147,7 @@ class Acceptor:
             accepted.socket.close()
             if not isinstance(error, OSError):  # ssl.SSLError, a client that left, a deadline
                 raise
-            _LOG.debug("no connection with %s: %s", accepted.address, error)
+            log.debug("no connection with %s: %s", accepted.address, error)
 
     def _drop(self, accepted: _Accepted) -> None:
         """End it now, wherever it is on its way."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from services.server.core.connections import ConnectionLimits, ConnectionTable, group_of
 from services.server.core.log_interval import LogInterval
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Connections:
@@ -63,7 +63,7 @@ class Connections:
         """Count it as authorized; False when there are too many of those."""
         authorized = self._table.authorize(number)
         if not authorized and (count := self._log.count("refused", time.monotonic())):
-            _LOG.warning(
+            log.warning(
                 "%d requests were answered with 503: there are %d authorized connections, or %d from one address",
                 count, self._limits.authorized, self._limits.authorized_of_address,
             )  # fmt: skip
@@ -74,7 +74,7 @@ class Connections:
             if (end := self._ends.pop(number, None)) is not None:
                 end()
             if count := self._log.count(what, time.monotonic()):
-                _LOG.warning(
+                log.warning(
                     "%d connections without an authorized request were ended, the last for too many %s "
                     "(limits: %d, %d of one address, %d bytes)",
                     count, what, self._limits.unauthorized, self._limits.unauthorized_of_address,

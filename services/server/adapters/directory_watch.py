@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from asyncinotify import Inotify, Mask, Watch
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _CHANGES = Mask.MODIFY | Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.CLOSE_WRITE | Mask.ATTRIB
 _GATHER = 0.01  # seconds; a busy log writes thousands of times a second, and the kernel merges what is not yet read
@@ -27,7 +27,7 @@ class DirectoryWatch:
         try:
             self._inotify = Inotify()
         except OSError as error:
-            _LOG.warning("no inotify: %s; log followers look for news once a second", error)
+            log.warning("no inotify: %s; log followers look for news once a second", error)
             return self
         self._reader = asyncio.create_task(self._read(self._inotify), name="directory-watch")
         return self
@@ -60,7 +60,7 @@ class DirectoryWatch:
         try:
             watch = self._inotify.add_watch(directory, _CHANGES)
         except OSError as error:
-            _LOG.debug("cannot watch %s: %s", directory, error)
+            log.debug("cannot watch %s: %s", directory, error)
             return False
         self._waiting[directory] = (watch, [event])
         return True

@@ -19,7 +19,7 @@ from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Refusal, Served, resolve
 from services.server.core.stream_parameters import is_websocket, offered_protocols
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 EndpointHandler = Callable[[web.BaseRequest, tuple[str, ...]], Awaitable[web.StreamResponse]]
 # Both take the client's address, too, and raise ReviewError when they cannot decide.
@@ -58,7 +58,7 @@ class Gate:
                     return None if taken else plain(503, "too many connections\n")
             except ReviewError as error:
                 if count := self._log.count("authorization", time.monotonic()):
-                    _LOG.error("%s: %s (%d since the last line)", authorization.error(question), error, count)
+                    log.error("%s: %s (%d since the last line)", authorization.error(question), error, count)
                 return plain(500, authorization.error(question))
         return plain(403, authorization.forbidden(asked))
 
@@ -84,7 +84,7 @@ class Gate:
     def _refused(self, what: str, request: web.BaseRequest, error: Exception) -> None:
         """One line a minute for each reason there is: the texts may hold what the client sent."""
         if count := self._log.count(f"{what} {type(error).__name__}", time.monotonic()):
-            _LOG.info("refused a %s of %s: %s (%d since the last line)", what, request.remote, error, count)
+            log.info("refused a %s of %s: %s (%d since the last line)", what, request.remote, error, count)
 
 
 async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[User | None, bool]:
@@ -112,12 +112,12 @@ class Front:
         except ConnectionError:
             raise
         except Exception as error:
-            _LOG.exception("%s %s failed", request.method, request.path)
+            log.exception("%s %s failed", request.method, request.path)
             if request.writer.output_size:
                 # The answer has begun: only a broken connection can still tell the client that it is not whole.
                 raise ConnectionAbortedError("the answer had begun") from error
             response = plain(500, "internal server error\n")
-        _LOG.debug("%s %s from %s: %d", request.method, request.path, request.remote, response.status)
+        log.debug("%s %s from %s: %d", request.method, request.path, request.remote, response.status)
         return response
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -15,7 +15,7 @@ from services.server.adapters.connections import Connections
 from services.server.adapters.http_limits import Handler, LimitedServer
 from services.server.core.connections import ConnectionLimits
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _SHUTDOWN = 1.0  # seconds that open requests get at the end
 
@@ -79,7 +79,7 @@ async def listen_until_open(
         try:
             return await listen(address, port, handler, limits)
         except (OSError, ValueError) as error:
-            _LOG.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, why(error), retry)
+            log.error("cannot listen on %s port %d: %s; trying again in %d s", address, port, why(error), retry)
             await asyncio.sleep(retry)
 
 
@@ -98,10 +98,10 @@ def _bind(address: str, port: int) -> socket.socket:
 
 
 def _http_log() -> logging.Logger:
-    log = logging.getLogger("services.server.http")
-    if not log.filters:
-        log.addFilter(_one_line_for_bad_requests)
-    return log
+    of_requests = logging.getLogger(f"{__name__}.http")
+    if not of_requests.filters:
+        of_requests.addFilter(_one_line_for_bad_requests)
+    return of_requests
 
 
 def _one_line_for_bad_requests(record: logging.LogRecord) -> bool:
@@ -116,4 +116,4 @@ def _one_line_for_bad_requests(record: logging.LogRecord) -> bool:
 
 
 def _debugging() -> bool:
-    return _LOG.isEnabledFor(logging.DEBUG)
+    return log.isEnabledFor(logging.DEBUG)

@@ -18,7 +18,7 @@ from services.server.adapters.log_files import LogReader, LogReadError
 from services.server.adapters.log_opening import LogFile
 from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 RECHECK = 1.0  # seconds; a follower looks again this often even when nothing wakes it
 LONGEST_STREAM = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1)
@@ -53,7 +53,7 @@ async def stream_log(
     except (LogReadError, UnsupportedLogFormatError) as error:
         await response.write(str(error).encode("utf-8", "surrogateescape"))
     except TimeoutError:
-        _LOG.info("log stream of %s ended after %d h", stream.log.path, LONGEST_STREAM // 3600)
+        log.info("log stream of %s ended after %d h", stream.log.path, LONGEST_STREAM // 3600)
     finally:
         reader.close()
     await response.write_eof()

@@ -14,7 +14,7 @@ from services.server.core.completion import completion, failure
 from services.server.core.spdy_frames import Data, RstStream, SpdyProtocolError, SynReply
 from services.server.core.stream_parameters import WantedStreams
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _STDIN, _RESIZE, _CHANNELS = 0, 4, 5
 _CLOSE = 0xFF  # followed by the channel that the client is through with
@@ -90,7 +90,7 @@ class RemoteCommand:
         except OSError as error:
             if self._socket.closed:
                 return None
-            _LOG.debug("stream to the runtime: %s", error)
+            log.debug("stream to the runtime: %s", error)
         if self._error:
             return completion(self._protocol, bytes(self._error))
         return failure("error reading from error stream: unexpected EOF")
@@ -106,7 +106,7 @@ class RemoteCommand:
                 if not await self._message(data):
                     return
         except (OSError, RuntimeError) as error:
-            _LOG.debug("input of a stream ended: %s", error)
+            log.debug("input of a stream ended: %s", error)
             await asyncio.Event().wait()  # the runtime does not listen any more; what it said last still counts
 
     async def _message(self, data: bytes) -> bool:

@@ -31,7 +31,7 @@ from services.server.core.tls_settings import first_certificate
 from shared.config.effective import EffectiveConfig
 from shared.errors import OperatorError
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _RECHECK = 60.0  # seconds; the kubelet's fallback for a change no event told of
 _HALF_DONE = 1.0  # seconds that two files may take to be replaced one after the other before it is worth a line
@@ -87,13 +87,13 @@ class ServingTls:
             where = "tlsMinVersion, tlsCipherSuites, tlsCurvePreferences"
             raise OperatorError(str(error), where=where, remedy="change it or leave it out") from error
         for line in self._terms.remarks:
-            _LOG.info("%s", line)
+            log.info("%s", line)
         if self._openssl is None:
-            _LOG.warning("OpenSSL cannot be reached by its functions: handshakes judge client certificates")
+            log.warning("OpenSSL cannot be reached by its functions: handshakes judge client certificates")
         if problems := self.reload(first=True):
             self._refuse_start(problems)
         if self._pair is None:
-            _LOG.warning("%s (%s)", _NO_PAIR, self._where_expected())
+            log.warning("%s (%s)", _NO_PAIR, self._where_expected())
         self.context = self._build(None)
         self.context.sslobject_class = _TellingWhy
         self.context.sni_callback = self._hand_over
@@ -123,9 +123,9 @@ class ServingTls:
     def _tell(self, problems: tuple[str, ...]) -> None:
         for line in problems:
             if line not in self._told:
-                _LOG.error("not taken up: %s", line)
+                log.error("not taken up: %s", line)
         if self._told and not problems:
-            _LOG.info("the TLS files are good again")
+            log.info("the TLS files are good again")
         self._told = problems
 
     def _refuse_start(self, problems: tuple[str, ...]) -> None:
@@ -182,7 +182,7 @@ class ServingTls:
                 new_authority = False
             else:
                 if known:
-                    _LOG.info("client CA changed: %s holds for every connection", self._config.client_ca_file)
+                    log.info("client CA changed: %s holds for every connection", self._config.client_ca_file)
                 if not known or self._gate("ReloadKubeletClientCAFile"):
                     self._shown = authority
         if pair is not None and pair != self._pair:
@@ -201,7 +201,7 @@ class ServingTls:
 
     def _put_in_force(self, pair: Pair) -> None:
         if self._pair is not None:
-            _LOG.info("serving pair changed: new connections get the one in %s", pair.certificate_file)
+            log.info("serving pair changed: new connections get the one in %s", pair.certificate_file)
         self._pair, self._ends = pair, None
         if self._openssl is not None:
             with suppress(ssl.SSLError, ValueError):
@@ -209,7 +209,7 @@ class ServingTls:
                 self._ends = self._openssl.not_after(ssl.PEM_cert_to_DER_cert(text))
         if self._ends is not None and self._ends <= self._wall():
             ended = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self._ends))
-            _LOG.warning("%s has expired on %s UTC (renew it)", pair.certificate_file, ended)
+            log.warning("%s has expired on %s UTC (renew it)", pair.certificate_file, ended)
 
     def _build(self, pair: Pair | None) -> ClientContext:
         context = ClientContext(ssl.PROTOCOL_TLS_SERVER)
@@ -238,7 +238,7 @@ class ServingTls:
         pair = self._pair
         ended = self._config.server_tls_bootstrap and self._ends is not None and self._ends <= self._wall()
         if pair is None or self._inner is None or ended:
-            _LOG.debug("TLS handshake refused: %s", _NO_PAIR)
+            log.debug("TLS handshake refused: %s", _NO_PAIR)
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._inner
         return None

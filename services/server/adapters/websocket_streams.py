@@ -21,7 +21,7 @@ from services.server.core.upgrade import (
     spdy_request,
 )
 
-_LOG = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _MESSAGE_LIMIT = 32 << 20  # bytes
 _PROTOCOL_HEADER = "X-Stream-Protocol-Version"
@@ -52,7 +52,7 @@ async def translate(request: web.BaseRequest, url: str, wanted: WantedStreams) -
             await socket.send_bytes(_STATUS_CHANNEL + status)
         await socket.close()
     except OSError as error:
-        _LOG.debug("the client left before the end of its stream: %s", error)
+        log.debug("the client left before the end of its stream: %s", error)
     return socket
 
 

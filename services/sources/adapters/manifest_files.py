@@ -11,7 +11,7 @@ from pathlib import Path
 from services.sources.core.file_source import ManifestFile
 from services.sources.core.yaml_document import MAX_BYTES
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class ManifestFiles:
@@ -64,7 +64,7 @@ class ManifestFiles:
     def _say_ignored(self, path: Path, what: str) -> None:
         if path.name not in self._ignored:
             self._ignored.add(path.name)
-            _log.warning("%s: ignored in the static pod path: it is %s", ascii(str(path))[1:-1], what)
+            log.warning("%s: ignored in the static pod path: it is %s", ascii(str(path))[1:-1], what)
 
 
 def _read_settled(path: Path) -> tuple[bytes, bool]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # A file counts once its writer has closed it: MODIFY would show every half-copied state. CREATE is for links, which
 # nobody writes.

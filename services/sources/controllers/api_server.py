@@ -23,7 +23,7 @@ from services.sources.core.api_objects import is_older
 from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 OUTAGE = "API server"
 
@@ -68,7 +68,7 @@ class ApiServer:
         """The API server answered a request for `what`, with success."""
         self.is_there()
         if self._refused.pop(what, None) is not None:
-            _log.info("%s: read from the API server again", what)
+            log.info("%s: read from the API server again", what)
             self.bus.trouble(_named(what), None)
 
     def failed(self, what: str, error: ApiError, *, may_pass: bool = False) -> None:
@@ -83,12 +83,12 @@ class ApiServer:
             self.is_there()
             status = "refuses"
         if may_pass:
-            _log.debug("%s: the API server %s: %s", what, status, error)
+            log.debug("%s: the API server %s: %s", what, status, error)
             return
         kind = f"{what}: the API server {status}"
         if not self._refused.get(what, "").startswith(kind):
             self._refused[what] = line = f"{kind}: {error}"
-            _log.warning("%s", line)
+            log.warning("%s", line)
             self.bus.trouble(_named(what), line)
 
     def _is_away(self, error: ApiUnreachableError) -> None:
@@ -102,7 +102,7 @@ class ApiServer:
         status = "not reachable" if error.is_outage else "does not answer"
         self.away = f"API server {status}: {error}"
         line = f"{self.away}; pods run on as they are known"
-        _log.warning("%s", line)
+        log.warning("%s", line)
         self.bus.trouble(OUTAGE, line)
         self._end(Until.FAILURE)
 
@@ -120,7 +120,7 @@ class ApiServer:
         """A list from the newest state has this version; `newest_before` was the newest seen when it was asked for.
         Return the number of the history that the list is of."""
         if is_older(version, newest_before):
-            _log.warning("the API server's store went back from version %s to %s: reading all", newest_before, version)
+            log.warning("the API server's store went back from version %s to %s: reading all", newest_before, version)
             self.newest = version
             self.history += 1
             self._end(Until.WENT_BACK)
@@ -157,7 +157,7 @@ class ApiServer:
         """The API server answered a request. Ends an outage."""
         if self._away_since is None:
             return
-        _log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
+        log.info("API server reachable again after %.0f s", self.clock.monotonic() - self._away_since)
         was_outage, self._is_outage, self._away_since = self._is_outage, False, None
         self.away = ""
         self.bus.trouble(OUTAGE, None)

@@ -8,7 +8,7 @@ from services.sources.controllers.fetched_objects import FetchedObjects
 from services.sources.controllers.watched_objects import WatchedObjects
 from shared.podspec.references import Reference
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 # Each watch is a TCP and TLS connection of its own, here and at the API server: 67 KiB and 1.3 ms of CPU here. As one
 # stream of a common HTTP/2 connection it would be 3 KiB and 0.14 ms (h2, measured with 90 of each), so that more could
@@ -86,7 +86,7 @@ class BoundedObjects:
     def _read(self, reference: Reference) -> None:
         if not self._said:
             self._said = True
-            _log.warning(
+            log.warning(
                 "pods of this node name more than %d Secrets and ConfigMaps: further ones are not watched, but read "
                 "again now and then, so that their changes show later",
                 WATCHED_AT_MOST,

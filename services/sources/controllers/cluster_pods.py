@@ -23,7 +23,7 @@ from shared.kube import paths
 from shared.model import objects
 from shared.podspec.static_pod import SEEN
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class ClusterPods:
@@ -97,7 +97,7 @@ class ClusterPods:
     async def _merge(self) -> None:
         """Everything heard so far, at once: what comes while the disk is busy is merged the next time."""
         for line in self._pods.notices:
-            _log.warning("%s", line)
+            log.warning("%s", line)
         self._pods.notices.clear()
         self._troubles.say_all("pods", {line: line for line in self._pods.problems}, logged=True)
         whole, mirrors, pods = self._pods.whole, self._pods.mirrors, self._pods.to_run
@@ -124,9 +124,7 @@ class ClusterPods:
         self._recorded = first_seen.decode(record)
         self._saves = not first_seen.is_beyond(record)
         if not self._saves:
-            _log.warning(
-                "the record of when pods were first seen is of a newer version of the agent and stays as it is"
-            )
+            log.warning("the record of when pods were first seen is of a newer version of the agent and stays as it is")
         for uid, seen in self._recorded.items():
             self._desired.pods.remember(uid, seen)
 

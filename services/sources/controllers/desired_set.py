@@ -14,7 +14,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.static_pod import seen_text
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class DesiredSet:
@@ -54,14 +54,14 @@ class DesiredSet:
         what = "object" if source == "api" else "manifest"
         match change:
             case Removed(uid):
-                _log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
+                log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
                 self._stream.delete(uid, f"{what} gone or changed")
             case Wanted(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
-                _log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
+                log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
                 self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
             case Duplicate(pod, message):
-                _log.warning("%s", message)
+                log.warning("%s", message)
                 self._events.record(failed_validation(message, pod))
 
 

@@ -22,7 +22,7 @@ from shared.kube.interface import ApiStatusError, ApiUnreachableError
 from shared.model.objects import Object
 from shared.podspec.references import Reference
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
 PATIENCE = 4.0  # seconds an asker waits for its turn and the answer; whoever asks waits five
@@ -204,7 +204,7 @@ class FetchedObjects:
         try:
             found = await self._ask(reference, kept)
         except Exception as error:
-            _log.exception("%s: its read failed", single(reference))
+            log.exception("%s: its read failed", single(reference))
             found = FoundObject(object=None, error=f"{type(error).__name__}")
         finally:
             kept.sent = kept.reading = None

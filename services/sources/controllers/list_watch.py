@@ -12,7 +12,7 @@ from services.sources.core.api_objects import metadata_text, read_list
 from services.sources.core.reflector import PROMPT_PAUSE, SPREAD, ListAll, Pause, Reflector, WatchFrom
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEvent
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
 WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again: what fails all the same backs off meanwhile
@@ -89,7 +89,7 @@ class ListWatch:
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
             if unknown and self.selector and not self.selector_needed:
-                _log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
+                log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
                 self.selector = ""
                 return
             self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
@@ -142,7 +142,7 @@ class ListWatch:
             if opened or (
                 isinstance(error, ApiStatusError) and error.gone
             ):  # it will be resumed, or listed; that may well succeed
-                _log.debug("%s: the watch ended: %s", self.what, error)
+                log.debug("%s: the watch ended: %s", self.what, error)
             else:
                 self._say(error)
             return
@@ -162,6 +162,6 @@ class ListWatch:
         if event.type in CHANGES:
             self.on_change(event.type, event.object)
         elif event.type != "BOOKMARK":
-            _log.debug("%s: a watch event of type %s is not understood", self.what, event.type)
+            log.debug("%s: a watch event of type %s is not understood", self.what, event.type)
         self.reflector.saw(metadata_text(event.object, "resourceVersion"))
         self.api.saw(self.reflector.version)

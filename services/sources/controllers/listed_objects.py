@@ -12,7 +12,7 @@ from services.sources.core.api_objects import metadata_text, without_managed_fie
 from shared.kube import paths
 from shared.model.objects import Object
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FIRST_SYNC = 1.0  # seconds a read waits for the list
 
@@ -42,12 +42,12 @@ class ListedObjects:
     def _on_list(self, items: list[Any]) -> None:
         named = [item for item in items if metadata_text(item, "name")]
         if len(named) < len(items):
-            _log.warning("%s: %d objects without a name are left out", self._what, len(items) - len(named))
+            log.warning("%s: %d objects without a name are left out", self._what, len(items) - len(named))
         self.objects = {_key(item): without_managed_fields(item) for item in named}
 
     def _on_change(self, kind: str, item: Any) -> None:
         if not metadata_text(item, "name"):
-            _log.warning("%s: a change of an object without a name is left out", self._what)
+            log.warning("%s: a change of an object without a name is left out", self._what)
         elif kind == "DELETED":
             self.objects.pop(_key(item), None)
         else:

@@ -13,7 +13,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from shared.podspec.schema import plain_copy
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 KEY = "node"
 UNREAD = "nodes have not yet been read at least once, cannot construct node object"
@@ -62,15 +62,15 @@ class NodeWatch:
         elif not items:
             self._stream.delete(KEY, "the API server has no such node")
         else:
-            _log.warning("the list of nodes holds something else than node %s; ignored", self._name)
+            log.warning("the list of nodes holds something else than node %s; ignored", self._name)
             return
         self._stream.mark_complete()
 
     def _on_change(self, kind: str, item: Any) -> None:
         if metadata_text(item, "name") != self._name:
-            _log.warning("the watch of node %s brought something else; ignored", self._name)
+            log.warning("the watch of node %s brought something else; ignored", self._name)
         elif kind == "DELETED":
-            _log.warning("node %s was deleted from the API server", self._name)
+            log.warning("node %s was deleted from the API server", self._name)
             self._stream.delete(KEY, "object deleted")
         else:
             self._put(item)
@@ -78,6 +78,6 @@ class NodeWatch:
     def _put(self, item: Object) -> None:
         node, errors = plain_copy(without_managed_fields(item), nul=True)
         if errors:
-            _log.warning("node %s cannot be passed on: %s", self._name, "; ".join(errors[:3]))
+            log.warning("node %s cannot be passed on: %s", self._name, "; ".join(errors[:3]))
             return
         self._stream.put(KEY, NodeObject(node=node), "object read")

@@ -20,7 +20,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.static_pod import SEEN, InvalidPod, static_pod
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class StaticPods:
@@ -65,7 +65,7 @@ class StaticPods:
         except InvalidPod:
             raise
         except Exception as error:  # a manifest nobody thought of must not take the other pods down
-            _log.exception("%s: the manifest could not be judged", path)
+            log.exception("%s: the manifest could not be judged", path)
             raise InvalidPod(f"invalid pod: it could not be judged: {error!r}") from error
 
     async def _remember(self) -> None:
@@ -89,7 +89,7 @@ class StaticPods:
             self._recorded[path] = pod
         if newer:
             what = "of a newer version of the agent and not used"
-            _log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
+            log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
 
     async def _look(self) -> None:
         """One look: everything heard before it is answered by it, everything after it wakes the loop again."""
@@ -140,13 +140,13 @@ class StaticPods:
             await asyncio.to_thread(self._records.delete, path)
             self._recorded.pop(path, None)
         except OSError as error:
-            _log.warning("the record of %s cannot be removed: %s", path, error)
+            log.warning("the record of %s cannot be removed: %s", path, error)
 
     def _report(self, problems: tuple[Problem, ...], fresh: tuple[Problem, ...]) -> None:
         for problem in fresh:
             standing = f"; {objects.full_name(problem.pod)} keeps running as it was" if problem.pod else ""
             line = f"{problem.path}: {problem.reason}{standing}"
-            _log.error("%s", line)
+            log.error("%s", line)
             self._events.record(failed_validation(line, problem.pod))
         current = {problem.path: f"{problem.path}: {problem.reason}" for problem in problems}
         self._troubles.say_all("manifest", current, logged=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from bus.interface import Bus
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Troubles:
@@ -20,11 +20,11 @@ class Troubles:
         if self._lines.get(name) == line:
             return
         if line is None:
-            _log.info("%s: no longer in trouble", name)
+            log.info("%s: no longer in trouble", name)
             del self._lines[name]
         else:
             if not logged:
-                _log.warning("%s", line)
+                log.warning("%s", line)
             self._lines[name] = line
         self._bus.trouble(name, line)
 

@@ -21,7 +21,7 @@ from shared.kube import paths
 from shared.model.objects import Object
 from shared.podspec.references import Reference
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 SHORTEST_WATCH = 1800.0  # seconds: single objects change rarely
 FIRST_SYNC = 1.0  # seconds a read waits for the object to be listed
@@ -90,13 +90,13 @@ class _Watched:
     def _on_list(self, items: list[Any]) -> None:
         ours = [item for item in items if metadata_text(item, "name") == self.reference.name]
         if items and not ours:
-            _log.warning("%s: the API server sent something else; ignored", single(self.reference))
+            log.warning("%s: the API server sent something else; ignored", single(self.reference))
             return
         self._take(ours[0] if ours else None)
 
     def _on_change(self, kind: str, item: Any) -> None:
         if metadata_text(item, "name") != self.reference.name:
-            _log.warning("%s: the watch brought something else; ignored", single(self.reference))
+            log.warning("%s: the watch brought something else; ignored", single(self.reference))
             return
         self._take(None if kind == "DELETED" else item)
 
@@ -110,7 +110,7 @@ class _Watched:
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("%s: its watch failed: %r", single(self.reference), error)
+            log.error("%s: its watch failed: %r", single(self.reference), error)
             if self._running is task:
                 self._running = None  # the next read opens another
                 self._failed(self.reference)

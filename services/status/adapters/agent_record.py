@@ -10,7 +10,7 @@ from typing import Any
 
 from shared.checkpoint import Checkpoint
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 AGENT = "agent"  # the key of the record
 
@@ -37,7 +37,7 @@ class AgentRecord:
         try:
             saved = (await asyncio.to_thread(self._records.load_all)).get(AGENT, {})
         except OSError as error:
-            _log.warning("the record of the agent's start cannot be read: %s", error)
+            log.warning("the record of the agent's start cannot be read: %s", error)
             return False
         self.facts = replace(self.facts, allocatable=_quantities(saved.get("allocatable")))
         if not self.facts.generation or saved.get("generation") != self.facts.generation:
@@ -61,7 +61,7 @@ class AgentRecord:
         try:
             await asyncio.to_thread(self._records.save, AGENT, asdict(self.facts))
         except OSError as error:
-            _log.warning("the record of the agent's start cannot be saved: %s", error)
+            log.warning("the record of the agent's start cannot be saved: %s", error)
 
 
 def _quantities(saved: object) -> dict[str, tuple[str, ...]]:

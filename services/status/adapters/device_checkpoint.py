@@ -13,7 +13,7 @@ import orjson
 from services.status.core.node_capacity import is_extended
 from shared.podspec.names import qualified_name
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 CHECKPOINT = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")  # whatever the root directory is
 _LARGEST = 16 * 2**20  # bytes; an entry has some hundred
@@ -41,7 +41,7 @@ class DeviceCheckpoint:
             try:
                 self._resources = _read(self._path)
             except (OSError, ValueError) as error:
-                _log.warning("%s: cannot be used: %s (remove it where no device plugin runs)", self._path, error)
+                log.warning("%s: cannot be used: %s (remove it where no device plugin runs)", self._path, error)
         return self._resources
 
 

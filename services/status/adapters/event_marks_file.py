@@ -9,7 +9,7 @@ import orjson
 from shared.files import write_atomically
 from shared.json_text import json_bytes
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _VERSION = 1
 
@@ -28,7 +28,7 @@ class EventMarksFile:
         except FileNotFoundError:
             return None, None
         except (OSError, ValueError) as error:
-            _log.warning("%s cannot be read: %s; some events may be sent again", self._path, _why(error))
+            log.warning("%s cannot be read: %s; some events may be sent again", self._path, _why(error))
             return None, None
         version = record.get("version") if isinstance(record, dict) else None
         if not isinstance(version, int) or version < _VERSION:  # of a newer one, what is understood is used
@@ -44,7 +44,7 @@ class EventMarksFile:
         except OSError as error:
             if self._failed != (why := _why(error)):
                 self._failed = why
-                _log.warning("%s cannot be written: %s; a restart may send events again", self._path, why)
+                log.warning("%s cannot be written: %s; a restart may send events again", self._path, why)
 
 
 def _why(error: Exception) -> str:

@@ -32,7 +32,7 @@ from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT = 10.0  # seconds, of one request
 PERIOD = 8.0  # seconds from one try to the next while the API server is away: all is well again within ten
@@ -163,10 +163,10 @@ class EventSink:
             wait = PERIOD if write.tries else PERIOD * self._chance()
             if not self._away:
                 self._away = True
-                _log.warning("events wait until the API server answers: %s", error)
+                log.warning("events wait until the API server answers: %s", error)
             return self._brought_back(write, error, wait)
         except Exception as error:  # one that nobody thought of: the others go on
-            _log.error("event %s/%s cannot be sent: %s", write.namespace, write.name, type(error).__name__)
+            log.error("event %s/%s cannot be sent: %s", write.namespace, write.name, type(error).__name__)
         else:
             self._answered()
             self._refused_with = None
@@ -198,7 +198,7 @@ class EventSink:
     def _brought_back(self, write: Write, error: ApiError, wait: float) -> float | None:
         if self._queue.bring_back(write):
             return wait
-        _log.warning("event %s/%s is given up: %s", write.namespace, write.name, error)
+        log.warning("event %s/%s is given up: %s", write.namespace, write.name, error)
         self._done(write)
         return wait
 
@@ -209,22 +209,22 @@ class EventSink:
         if not is_namespace_gone(error):
             self._refused_with = kind
         level = logging.DEBUG if quiet else logging.WARNING
-        _log.log(level, "event %s/%s is refused and dropped: %s", write.namespace, write.name, error)
+        log.log(level, "event %s/%s is refused and dropped: %s", write.namespace, write.name, error)
         self._done(write)
 
     def _answered(self) -> None:
         if self._away:
             self._away = False
-            _log.info("the API server answers again; %d events wait", len(self._queue))
+            log.info("the API server answers again; %d events wait", len(self._queue))
 
     def _overflows(self) -> None:
         self._dropped += 1
         if self._dropped == 1:
-            _log.warning("more events wait for the API server than are kept: the newest are dropped")
+            log.warning("more events wait for the API server than are kept: the newest are dropped")
 
     def _emptied(self) -> None:
         if self._dropped:
-            _log.warning("%d events were dropped while too many waited for the API server", self._dropped)
+            log.warning("%d events were dropped while too many waited for the API server", self._dropped)
             self._dropped = 0
 
     def _done(self, write: Write) -> None:

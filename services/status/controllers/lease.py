@@ -19,7 +19,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from shared.timestamps import rfc3339_micro
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 ATTEMPTS = 5  # of one renewal, without a pause
 RETRIES = Backoff(initial=0.2, cap=7.0)  # between tries to find or create the Lease
@@ -132,13 +132,13 @@ class Lease:
     def _renewed(self, lease: Object) -> None:
         self._cached = lease
         if self._trouble:
-            _log.info("the lease is renewed again")
+            log.info("the lease is renewed again")
             self._trouble = ""
             self._bus.trouble(TROUBLE, None)
 
     def _failed(self, error: ApiError) -> None:
         line = f"the lease cannot be renewed: {error}"
         if line != self._trouble:
-            _log.warning("%s", line)
+            log.warning("%s", line)
             self._trouble = line
             self._bus.trouble(TROUBLE, line)

@@ -22,7 +22,7 @@ from shared.kube.interface import ApiClient, ApiError, ApiStatusError
 from shared.model.objects import annotations
 from shared.podspec.static_pod import MIRROR
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _WATCH_SECONDS = 10.0  # within which the watch shows what we have done
 
@@ -86,7 +86,7 @@ class MirrorPods:
         except ApiStatusError as error:
             if not (error.not_found or error.conflict):
                 raise
-        _log.info("mirror pod %s_%s(%s) is deleted", mirror.name, mirror.namespace, mirror.uid)
+        log.info("mirror pod %s_%s(%s) is deleted", mirror.name, mirror.namespace, mirror.uid)
 
     async def _create(self, static: StaticPods) -> None:
         assert static.wanted is not None
@@ -101,4 +101,4 @@ class MirrorPods:
             if annotations(found).get(MIRROR) != static.hash or found["metadata"].get("deletionTimestamp"):
                 raise ApiError(f"the name {name} is taken in namespace {namespace}") from error
             return
-        _log.info("mirror pod %s_%s is created for static pod %s", name, namespace, static.hash)
+        log.info("mirror pod %s_%s is created for static pod %s", name, namespace, static.hash)

@@ -32,7 +32,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from shared.timestamps import rfc3339
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FACTS_PATIENCE = 5.0  # seconds: what has not been heard by then is left out of the first word
 NETWORK_PATIENCE = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
@@ -235,15 +235,15 @@ class Node:
         if problems != self._problems:
             self._problems = problems
             for problem in problems:
-                _log.warning("a part of the node status stays as it is: %s", problem)
+                log.warning("a part of the node status stays as it is: %s", problem)
 
     def _note(self, trouble: str | None) -> None:
         if trouble == self._trouble:
             return
         if trouble is None:
-            _log.info("the node status is written again")
+            log.info("the node status is written again")
         else:
-            _log.warning("%s", trouble)
+            log.warning("%s", trouble)
         self._trouble = trouble
         self._bus.trouble(TROUBLE, trouble)
 

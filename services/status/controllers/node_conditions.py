@@ -36,7 +36,7 @@ from services.status.core.ready import (
 from shared.checkpoint import Checkpoint
 from shared.timestamps import rfc3339
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 LOOP = "status"
 TURN = 1.0  # seconds: silence is judged this often when not even a beat comes
@@ -129,7 +129,7 @@ class NodeConditionEvaluator:
         try:
             records = await asyncio.to_thread(self._records.load_all)
         except OSError as error:
-            _log.warning("the node's last conditions cannot be read: %s", error)
+            log.warning("the node's last conditions cannot be read: %s", error)
             return
         match records.get(NODE):
             case {"conditions": [*conditions]} if all(is_condition(condition) for condition in conditions):
@@ -164,7 +164,7 @@ class NodeConditionEvaluator:
         if silent != self._bootstrap_is_silent:
             self._bootstrap_is_silent = silent
             if silent:
-                _log.warning("%s", BOOTSTRAP_IS_SILENT)
+                log.warning("%s", BOOTSTRAP_IS_SILENT)
             self._bus.trouble(BOOTSTRAP, BOOTSTRAP_IS_SILENT if silent else None)
 
     def _with_ready(self, reasons: list[NotReady]) -> tuple[Condition, ...]:

@@ -19,7 +19,7 @@ from shared.kube.interface import ApiClient, ApiError, ApiStatusError, ApiUnreac
 from shared.model.objects import Object, name, namespace, uid
 from shared.timestamps import rfc3339
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _TRIES = 3  # of one write that meets a newer object each time
 
@@ -211,7 +211,7 @@ class PodStatuses:
             if not (error.not_found or error.conflict):
                 raise
         self._deleted.add(pod_uid)
-        _log.info("the API object of pod %s_%s(%s) is deleted", name(pod), namespace(pod), pod_uid)
+        log.info("the API object of pod %s_%s(%s) is deleted", name(pod), namespace(pod), pod_uid)
         return True
 
     def _let_go(self, pod_uid: str) -> None:

@@ -13,7 +13,7 @@ from services.status.core.key_queue import KeyQueue
 from shared.clock import Clock
 from shared.kube.interface import ApiError, ApiStatusError, ApiUnreachableError
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 PARALLEL = 10
 REQUEST_TIMEOUT = 10.0  # seconds, of one request
@@ -77,18 +77,18 @@ class RequestWorkers:
         self._answered()
         if self._said.get(key) != why:
             self._said[key] = why
-            _log.warning("%s of %s: %s; it is tried again", self._what, key, why)
+            log.warning("%s of %s: %s; it is tried again", self._what, key, why)
 
     def _unanswered(self, key: str, why: str, retry_after: float) -> None:
         self._queue.unanswered(key, self._clock.monotonic(), retry_after)
         if not self._away:
             self._away = True
-            _log.warning("%s of %s: %s; all wait until the API server answers", self._what, key, why)
+            log.warning("%s of %s: %s; all wait until the API server answers", self._what, key, why)
 
     def _answered(self) -> None:
         if self._away and not self._queue.away:
             self._away = False
-            _log.info("%s: the API server answers again", self._what)
+            log.info("%s: the API server answers again", self._what)
 
 
 def _place(error: BaseException) -> str:

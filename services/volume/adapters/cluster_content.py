@@ -22,7 +22,7 @@ _LAG = (" is forbidden: ", "failed to sync ", " not registered")
 T = TypeVar("T")
 Key = TypeVar("Key", ObjectKey, TokenKey)
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class ClusterContent:
@@ -116,7 +116,7 @@ class ClusterContent:
             cached = self._tokens.after_failure(key, error, wall=wall)
         except TokenError as failure:
             return FoundToken(problem=Problem(str(failure), patience)), now + TRY_AGAIN
-        _log.warning("couldn't update token %s, the old one is still good: %s", key, error)
+        log.warning("couldn't update token %s, the old one is still good: %s", key, error)
         return FoundToken(cached.token), now + TRY_AGAIN
 
 
