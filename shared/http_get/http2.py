@@ -1,32 +1,30 @@
 """One request over one HTTP/2 connection, from the client's side: bytes to send, bytes that came. Pure.
 
-The protocol is the library h2. This says which of its events matter, and ends what takes more than a probe or hook may.
-Loaded by those who need HTTP/2 and only then: h2 takes memory that most nodes can save.
+The protocol is the library h2. This decides which of its events matter, and ends what takes more than a probe or hook
+may.
 """
 
 from collections.abc import Iterable
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.errors import ErrorCodes
 from h2.events import DataReceived, Event, ResponseReceived, StreamEnded, StreamReset, TrailersReceived
 from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 from hyperframe.exceptions import HyperframeError
-from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
+
+from shared.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
 
 Headers = list[tuple[str, str]]
 
 MOST_BYTES = 256 * 1024  # of all that one answer may take
 MOST_HEADERS = 64 * 1024
-_LARGEST_FRAME = 16384
-_FRAME_HEAD = 9  # bytes
 _STREAM = 1
 # Not asked of the server that its headers keep any rules beyond HTTP/2's frames: Go's client takes what is odd, too.
 _CONFIG = H2Configuration(validate_outbound_headers=False, validate_inbound_headers=False)
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
-    SettingCodes.MAX_FRAME_SIZE: _LARGEST_FRAME,
+    SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
     SettingCodes.MAX_HEADER_LIST_SIZE: MOST_HEADERS,
 }
 
@@ -55,7 +53,7 @@ class Exchange:
         self.ended = False  # and so is the whole answer
         self._connection = H2Connection(_CONFIG)
         self._connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
-        self._waiting = bytearray()
+        self._frames = FrameSplitter()
         self._received = 0
 
     def open(self, headers: Headers, body: bytes | None = None) -> bytes:
@@ -67,9 +65,9 @@ class Exchange:
         try:
             connection.send_headers(_STREAM, coded, end_stream=body is None)
             if body is not None:
-                while len(body) > _LARGEST_FRAME:
-                    connection.send_data(_STREAM, body[:_LARGEST_FRAME])
-                    body = body[_LARGEST_FRAME:]
+                while len(body) > LARGEST_FRAME:
+                    connection.send_data(_STREAM, body[:LARGEST_FRAME])
+                    body = body[LARGEST_FRAME:]
                 connection.send_data(_STREAM, body, end_stream=True)
         except H2Error as error:
             raise ProtocolError(f"http2: {error}") from None
@@ -80,31 +78,23 @@ class Exchange:
         self._received += len(data)
         if self._received > MOST_BYTES:
             raise ProtocolError("http2: the answer is too large")
-        self._waiting += data
+        self._frames.add(data)
         try:
-            while not self.ended and self._take_frame():
-                pass
+            while not self.ended and (frame := self._frames.next()) is not None:
+                self._take_frame(frame)
+        except FrameError as error:
+            raise ProtocolError(str(error)) from None
         except (H2Error, HyperframeError) as error:
             raise ProtocolError(f"http2: {error}") from None
         return b"" if self.ended else self._connection.data_to_send()
 
-    def _take_frame(self) -> bool:
-        """Hand h2 the next frame; False = it has not come whole."""
-        if len(self._waiting) < _FRAME_HEAD:
-            return False
-        length, is_settings = int.from_bytes(self._waiting[:3], "big"), self._waiting[3] == SettingsFrame.type
-        if length > _LARGEST_FRAME or not (self.ready or is_settings):  # h2 would wait for all of it
-            raise ProtocolError("error reading server preface: http2: frame too large or not a SETTINGS frame")
-        if len(self._waiting) < _FRAME_HEAD + length:
-            return False
-        frame = bytes(self._waiting[: _FRAME_HEAD + length])
-        del self._waiting[: _FRAME_HEAD + length]
-        if frame[3] == GoAwayFrame.type:
-            _go_away(frame)
-            return True
-        self._take_events(self._connection.receive_data(frame))
-        self.ready = True
-        return True
+    def _take_frame(self, frame: bytes | GoAway) -> None:
+        if not isinstance(frame, GoAway):
+            self._take_events(self._connection.receive_data(frame))
+            self.ready = True
+        elif frame.last_stream < _STREAM:  # else ours counts as accepted, and goes on
+            name = error_name(frame.code)
+            raise ProtocolError(f"http2: server sent GOAWAY and closed the connection; ErrCode={name}")
 
     def _take_events(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -122,24 +112,6 @@ class Exchange:
                     raise StreamRefusedError(int(event.error_code))
                 case StreamEnded():
                     self.ended = True
-
-
-def error_name(code: int) -> str:
-    """HTTP/2's name of an error code."""
-    try:
-        return ErrorCodes(code).name
-    except ValueError:
-        return f"unknown error code {code}"
-
-
-def _go_away(data: bytes) -> None:
-    """The server takes no more streams, which says nothing against ours if it counts as taken. Not for h2 to see: it
-    takes nothing more after this frame."""
-    frame, _ = Frame.parse_frame_header(memoryview(data[:_FRAME_HEAD]))
-    frame.parse_body(memoryview(data[_FRAME_HEAD:]))
-    if isinstance(frame, GoAwayFrame) and frame.last_stream_id < _STREAM:
-        name = error_name(frame.error_code)
-        raise ProtocolError(f"http2: server sent GOAWAY and closed the connection; ErrCode={name}")
 
 
 def _fields(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -1,0 +1,67 @@
+"""Splits the bytes of an HTTP/2 server into frames before the library h2 gets them. Pure.
+
+h2 waits for all of a frame before it checks its length, does not require that SETTINGS come first, and accepts no frame
+after a GOAWAY, although the streams below its last id go on. Here a frame is refused by its head, and GOAWAY is parsed.
+"""
+
+from dataclasses import dataclass
+
+from h2.errors import ErrorCodes
+from hyperframe.frame import Frame, GoAwayFrame, SettingsFrame
+
+LARGEST_FRAME = 16384  # bytes: the least that every endpoint must accept, and what servers send
+_HEAD = 9  # bytes
+
+
+class FrameError(ValueError):
+    """What came is no HTTP/2, or a frame larger than LARGEST_FRAME."""
+
+
+@dataclass(frozen=True)
+class GoAway:
+    """The server accepts no new streams; those above `last_stream` were not processed. `code`: the HTTP/2 error."""
+
+    last_stream: int
+    code: int
+
+
+class FrameSplitter:
+    """Keeps at most one frame that has not come completely, so no more than LARGEST_FRAME after the last `next`."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._began = False  # the server's first SETTINGS came
+
+    def add(self, data: bytes) -> None:
+        """Take in what came."""
+        self._waiting += data
+
+    def next(self) -> bytes | GoAway | None:
+        """The next frame, None = it has not come completely. Raises FrameError, and HyperframeError for a GOAWAY that
+        is malformed."""
+        if len(self._waiting) < _HEAD:
+            return None
+        length, is_settings = int.from_bytes(self._waiting[:3], "big"), self._waiting[3] == SettingsFrame.type
+        if length > LARGEST_FRAME or not (self._began or is_settings):
+            raise FrameError("error reading server preface: http2: frame too large or not a SETTINGS frame")
+        if len(self._waiting) < _HEAD + length:
+            return None
+        frame = bytes(self._waiting[: _HEAD + length])
+        del self._waiting[: _HEAD + length]
+        self._began = True
+        return _go_away(frame) if frame[3] == GoAwayFrame.type else frame
+
+
+def error_name(code: int) -> str:
+    """HTTP/2's name of an error code."""
+    try:
+        return ErrorCodes(code).name
+    except ValueError:
+        return f"unknown error code {code}"
+
+
+def _go_away(data: bytes) -> GoAway:
+    frame, _ = Frame.parse_frame_header(memoryview(data[:_HEAD]))
+    frame.parse_body(memoryview(data[_HEAD:]))
+    assert isinstance(frame, GoAwayFrame)
+    return GoAway(frame.last_stream_id, frame.error_code)
