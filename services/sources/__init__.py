@@ -17,7 +17,7 @@ Follows
     the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it, for at
     most a hundred of them. The rest is read when it is first asked for, with one read for each pod in turn, and, if a
     volume shows it, again every half minute or more, at most with half of the rate limit; immutable objects take no
-    watch and are not read again. Of a pod at most 2000 are read. Node and pods have a client of their own. Watches
+    watch and are not read again. Of a pod at most 2000 are read. Node and pods have a rate limit of their own. Watches
     resume from their last version, also after an outage; a list follows only where that version expired or the API
     server's store went back.
 

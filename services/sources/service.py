@@ -16,7 +16,6 @@ from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.static_pods import StaticPods
 from services.sources.controllers.troubles import Troubles
 from shared.kube.client import kube_client
-from shared.kube.interface import ApiClient
 
 LOOP = "sources"
 TURN = 5.0  # seconds: an idle loop turns this often, so that its progress can be judged
@@ -33,14 +32,12 @@ def build(context: Context) -> "Sources":
 
     refused = RefusedCredentials(context.bus)
 
-    def client() -> ApiClient:
-        qps, burst = config.kube_api_qps, config.kube_api_burst
-        # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
-        return kube_client(
-            config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0, refused=refused
-        )
-
-    return Sources(context, Clients(node=client(), objects=client()))
+    qps, burst = config.kube_api_qps, config.kube_api_burst
+    # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
+    node = kube_client(
+        config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0, refused=refused
+    )
+    return Sources(context, Clients(node=node, objects=node.beside(qps=qps, burst=burst)))
 
 
 class Sources:

@@ -1,6 +1,6 @@
 """What the API server's answers mean: Status bodies, lines of a watch, Retry-After. Pure."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -17,6 +17,25 @@ _REASONS = {
 
 class MalformedAnswerError(Exception):
     """What came is no JSON object; the text says what it is, without quoting it."""
+
+
+class Answer(Protocol):
+    """The head of an answer and the body behind it. `status`: HTTP's code; `retry_after`: that header as it is."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def retry_after(self) -> str | None: ...
+
+    async def readany(self) -> bytes:
+        """What came of the body, at least one byte; b"" at its end. Raises aiohttp.ClientError, BrokenStreamError,
+        OSError."""
+        ...
+
+    def close(self) -> None:
+        """No more of it is needed."""
+        ...
 
 
 def decode_object(body: bytes) -> Object:

@@ -7,6 +7,7 @@ import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,12 @@ import aiohttp
 import orjson
 
 from shared.clock import Clock, SystemClock
-from shared.errors import OperatorError
 from shared.json_text import json_bytes
-from shared.kube.answers import MalformedAnswerError, decode_object, retry_after_seconds, status_error
-from shared.kube.connection import Connection, Way, open_connection
-from shared.kube.credentials import FileMark, credentials_path, load_credentials, mark_of
-from shared.kube.failures import unreachable
-from shared.kube.interface import ApiMalformedError, ApiStatusError, ApiUnreachableError, PatchType, WatchEvent
+from shared.kube.answers import Answer, MalformedAnswerError, decode_object, retry_after_seconds, status_error
+from shared.kube.connection import Connection, HttpAnswer, Way
+from shared.kube.current_connection import CurrentConnection
+from shared.kube.failures import BrokenStreamError, unreachable
+from shared.kube.interface import ApiMalformedError, ApiStatusError, PatchType, WatchEvent
 from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
 from shared.model.objects import Object
@@ -65,21 +65,30 @@ def user_agent() -> str:
     return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
+@dataclass(frozen=True)
+class Request:
+    """`path` and the values of `query` are not escaped; `data`: None = no body."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    data: bytes | None = None
+    content_type: str = ""
+    is_watch: bool = False
+
+
 class KubeClient:
-    """`ApiClient` over HTTP/1.1. Belongs to one event loop; `close` it."""
+    """`ApiClient` over HTTP/1.1, and for watches HTTP/2 if the server speaks it. Belongs to one event loop; `close`
+    it."""
 
     def __init__(
         self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock, attempts: int = ATTEMPTS
     ) -> None:
-        self._run_dir, self._path = run_dir, credentials_path(run_dir)
-        self._timeout, self._clock, self._attempts = timeout, clock, attempts
+        self._run_dir, self._timeout, self._clock, self._attempts = run_dir, timeout, clock, attempts
         self._queue = RequestQueue(qps, burst, clock)
         self._urgency = Urgency.FIRST
         self.refused: Refused | None = None
-        self._user_agent = user_agent()
-        self._connection: Connection | None = None
-        self._closed = False
-        self._mark: FileMark | None = None  # of the credentials.json that `_connection` was opened with
+        self._current = CurrentConnection(run_dir, user_agent())
 
     def behind(self) -> "KubeClient":
         """Another client with the same rate limit and time limit and its own connections, whose requests pass the
@@ -88,6 +97,15 @@ class KubeClient:
             self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock, attempts=self._attempts
         )
         other._queue, other._urgency, other.refused = self._queue, Urgency.LATER, self.refused
+        return other
+
+    def beside(self, *, qps: float, burst: int) -> "KubeClient":
+        """Another client with a rate limit of its own and the connections of this one, so that the watches of both
+        share one. Closing either closes both."""
+        other = KubeClient(
+            self._run_dir, qps=qps, burst=burst, timeout=self._timeout, clock=self._clock, attempts=self._attempts
+        )
+        other._current, other.refused = self._current, self.refused
         return other
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
@@ -120,16 +138,11 @@ class KubeClient:
 
     async def drop_connections(self) -> None:
         """New requests get new connections; idle ones close now, the others when their requests end."""
-        connection, self._connection, self._mark = self._connection, None, None
-        if connection is not None:
-            await connection.retire()
+        await self._current.drop()
 
     async def close(self) -> None:
         """Close everything, also requests under way."""
-        connection, self._connection, self._closed = self._connection, None, True
-        if connection is not None:
-            connection.retired = True
-            await connection.session.close()
+        await self._current.close()
 
     async def _call(
         self,
@@ -143,10 +156,11 @@ class KubeClient:
     ) -> Object:
         data = None if body is None else json_bytes(body, option=orjson.OPT_NON_STR_KEYS)
         deadline = await self._begin(self._timeout if timeout is None else timeout)
-        async with self._answered(method, path, query or {}, data, content_type, deadline) as (response, peer):
+        request = Request(method, path, query or {}, data, content_type)
+        async with self._answered(request, deadline) as (answer, peer):
             try:
                 async with asyncio.timeout_at(deadline):
-                    return decode_object(await _read(response))
+                    return decode_object(await _read(answer))
             except MalformedAnswerError as error:
                 raise ApiMalformedError(f"{peer}: {error}") from None
             except (aiohttp.ClientError, OSError) as error:
@@ -159,8 +173,8 @@ class KubeClient:
         full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
         opened_by = await self._begin(patience)
         ends_by = asyncio.get_running_loop().time() + timeout + _LATER
-        async with self._answered("GET", path, full, None, "", opened_by) as (response, peer):
-            yield WatchStream(response.content, peer, ends_by)
+        async with self._answered(Request("GET", path, full, is_watch=True), opened_by) as (answer, peer):
+            yield WatchStream(answer, peer, ends_by)
 
     async def _begin(self, timeout: float) -> float:
         """Wait for the rate limit; then the time by which an answer must be there, by the loop's clock."""
@@ -177,37 +191,29 @@ class KubeClient:
         return True
 
     @asynccontextmanager
-    async def _answered(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        data: bytes | None,
-        content_type: str,
-        deadline: float,
-    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, str]]:
+    async def _answered(self, request: Request, deadline: float) -> AsyncIterator[tuple[Answer, str]]:
         """A successful answer's head, its body unread, and who gave it; what can be tried again has been."""
         renewed, put_off = False, 0
         while True:
-            connection = await self._current()
+            connection = await self._current.get()
             connection.enter()
             try:
-                response = await _send(connection, method, path, query, data, content_type, deadline)
+                answer = await _send(connection, request, deadline)
                 try:
-                    if response.status < 300:
-                        yield response, connection.peer
+                    if answer.status < 300:
+                        yield answer, connection.peer
                         return
-                    error = await _error_of(response, connection.peer, deadline)
+                    error = await _error_of(answer, connection.peer, deadline)
                 finally:
-                    response.close()  # a body that was read to its end has given its connection back before
+                    answer.close()
             finally:
                 await connection.leave()
-            if error.code == 401 and not renewed and await self._look_again(connection):
+            if error.code == 401 and not renewed and self._current.has_others(connection):
                 renewed = True
                 continue
             if error.code == 401 and self.refused is not None:
                 self.refused(connection.credentials.version)
-            wait = _wait_before_retry(error, response.headers.get("Retry-After"))
+            wait = _wait_before_retry(error, answer.retry_after)
             if wait is None or put_off >= self._attempts or asyncio.get_running_loop().time() + wait > deadline:
                 raise error
             put_off += 1
@@ -215,79 +221,41 @@ class KubeClient:
             if not await self._take_token(deadline):
                 raise error
 
-    async def _current(self) -> Connection:
-        """The connection for the credentials as they are now. Raises ApiUnreachableError without usable ones."""
-        if self._closed:
-            raise ApiUnreachableError("the client is closed")
-        mark = mark_of(self._path)
-        if self._connection is not None and (mark == self._mark or mark is None):
-            return self._connection  # credentials that vanished were good a moment ago
-        return await self._renew(mark)
 
-    async def _renew(self, mark: FileMark | None) -> Connection:
-        try:
-            opened = open_connection(load_credentials(self._run_dir), self._user_agent)
-        except FileNotFoundError:
-            raise ApiUnreachableError(f"{self._path} is not there yet (bootstrap writes it; see its log)") from None
-        except OperatorError as error:
-            raise ApiUnreachableError(str(error)) from None
-        except ApiUnreachableError:
-            if mark_of(self._path) != mark:  # replaced between its reading and that of the files it names
-                return await self._current()
-            raise
-        old, self._connection, self._mark = self._connection, opened, mark
-        if old is not None:
-            await old.retire()
-        return opened
-
-    async def _look_again(self, refused: Connection) -> bool:
-        """After a 401: whether there are other credentials than those that were refused."""
-        try:
-            if load_credentials(self._run_dir) == refused.credentials:
-                return False
-        except (OSError, OperatorError):
-            return False
-        if self._connection is refused:
-            self._mark = None
-        return True
-
-
-async def _send(
-    connection: Connection,
-    method: str,
-    path: str,
-    query: Mapping[str, str],
-    data: bytes | None,
-    content_type: str,
-    deadline: float,
-) -> aiohttp.ClientResponse:
+async def _send(connection: Connection, request: Request, deadline: float) -> Answer:
     """Send and wait for the head of the answer. Raises ApiUnreachableError."""
-    headers, way = {"Content-Type": str(content_type)} if data is not None else {}, Way()
-    options, url = connection.request_options, connection.url(path, query)
+    headers, way = {"Content-Type": str(request.content_type)} if request.data is not None else {}, Way()
+    options, url = connection.request_options, connection.url(request.path, request.query)
     try:
         async with asyncio.timeout_at(deadline):
-            return await connection.session.request(
-                method, url, data=data, headers=headers, trace_request_ctx=way, **options
+            if request.is_watch and connection.http2 is not None:
+                answer = await connection.http2.get(url.raw_path_qs, way.set_connected)
+                if answer is not None:
+                    return answer
+            return HttpAnswer(
+                await connection.session.request(
+                    request.method, url, data=request.data, headers=headers, trace_request_ctx=way, **options
+                )
             )
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, BrokenStreamError, OSError, ValueError) as error:
         raise unreachable(error, connection.peer, connected=way.connected) from error
 
 
-async def _error_of(response: aiohttp.ClientResponse, peer: str, deadline: float) -> ApiStatusError:
+async def _error_of(answer: Answer, peer: str, deadline: float) -> ApiStatusError:
     try:
         async with asyncio.timeout_at(deadline):
-            body = await _read(response)
+            body = await _read(answer)
     except MalformedAnswerError:
         body = b""
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientError, BrokenStreamError, OSError) as error:
         raise unreachable(error, peer) from error
-    return status_error(response.status, body, retry_after_seconds(response.headers.get("Retry-After")))
+    return status_error(answer.status, body, retry_after_seconds(answer.retry_after))
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body. Raises MalformedAnswerError for one that is too long, and what aiohttp raises."""
+async def _read(answer: Answer) -> bytes:
+    """The complete body. Raises MalformedAnswerError for one that is too long, and what its transport raises."""
     parts, size = [], 0
-    async for part in response.content.iter_any():
+    while part := await answer.readany():
         parts.append(part)
         size += len(part)
         if size > _LARGEST:

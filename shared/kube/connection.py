@@ -1,10 +1,10 @@
-"""One pool of HTTP/1.1 connections to the API server, with the credentials it was opened with.
+"""The connections to the API server that were opened with one set of credentials: HTTP/1.1 for requests, HTTP/2 for
+watches.
 
 Built anew when the credentials change: connections of the old identity end with their requests.
 """
 
 import ipaddress
-import socket
 import ssl
 import urllib.parse
 import urllib.request
@@ -16,17 +16,12 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
+from shared.kube import dialing
 from shared.kube.credentials import Credentials
+from shared.kube.http2_pool import Http2Pool
 from shared.kube.interface import ApiUnreachableError
 
-# The kubelet dials for 30 s and probes an idle connection every 30 s (config.md 6.2). What this agent does
-# must be right within ten seconds of an API server's return, also when its packets were dropped without a word: no dial
-# that began before, and no connection from before, may be waited for any longer. An idle connection is probed after 5,
-# 7 and 9 seconds, when the time for unconfirmed bytes is over, too.
-_CONNECT = 5.0  # seconds for the dial, and again for TLS
 _IDLE = 60.0  # seconds an idle connection is kept; the server keeps it longer, so that ours is never a dead one
-_KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
-_UNACKNOWLEDGED = 9_000  # milliseconds until bytes or probes that nobody confirms break the connection
 
 
 @dataclass(eq=False)
@@ -36,6 +31,7 @@ class Connection:
     credentials: Credentials
     session: aiohttp.ClientSession
     request_options: dict[str, Any] = field(default_factory=dict)
+    http2: Http2Pool | None = None  # None = no TLS, or a proxy is between
     users: int = 0
     retired: bool = False
 
@@ -58,13 +54,20 @@ class Connection:
         """A request has ended; the last one of a retired pool closes it."""
         self.users -= 1
         if self.retired and not self.users:
-            await self.session.close()
+            await self.close()
 
     async def retire(self) -> None:
         """No new requests; idle connections close now, the others with their requests."""
         self.retired = True
         if not self.users:
-            await self.session.close()
+            await self.close()
+
+    async def close(self) -> None:
+        """Close everything, also requests under way."""
+        self.retired = True
+        if self.http2 is not None:
+            self.http2.close()
+        await self.session.close()
 
 
 @dataclass
@@ -72,6 +75,24 @@ class Way:
     """Whether a request has got a connection."""
 
     connected: bool = False
+
+    def set_connected(self) -> None:
+        """It has."""
+        self.connected = True
+
+
+class HttpAnswer:
+    """`Answer` over HTTP/1.1."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status, self.retry_after = response.status, response.headers.get("Retry-After")
+
+    async def readany(self) -> bytes:
+        return await self._response.content.readany()
+
+    def close(self) -> None:
+        self._response.close()  # a body that was read to its end has given its connection back before
 
 
 def open_connection(credentials: Credentials, user_agent: str) -> Connection:
@@ -88,7 +109,12 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
         remedy = "check the files the kubeconfig names; bootstrap copies them anew when they change"
         raise ApiUnreachableError(f"{peer}: the credentials cannot be used: {name}{what} ({remedy})") from None
     connector = aiohttp.TCPConnector(
-        ssl=secure, limit=0, limit_per_host=0, keepalive_timeout=_IDLE, socket_factory=_socket, ttl_dns_cache=10
+        ssl=secure,
+        limit=0,
+        limit_per_host=0,
+        keepalive_timeout=_IDLE,
+        socket_factory=dialing.make_socket,
+        ttl_dns_cache=10,
     )
     trace = aiohttp.TraceConfig()
     trace.on_connection_create_end.append(_connected)
@@ -97,7 +123,7 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
         connector=connector,
         trace_configs=[trace],
         headers=headers,
-        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=_CONNECT, sock_read=None),
+        timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=dialing.CONNECT, sock_read=None),
         cookie_jar=aiohttp.DummyCookieJar(),
         raise_for_status=False,
     )
@@ -106,13 +132,16 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
         options["server_hostname"] = credentials.tls_server_name
     if proxy := credentials.proxy_url or _proxy_of_environment(credentials.server):
         options["proxy"] = proxy
-    return Connection(credentials, session, options)
+    http2 = None
+    if secure is not True and not proxy:
+        http2 = Http2Pool(credentials.server, credentials.tls_server_name, lambda: _tls(credentials, "h2"), headers)
+    return Connection(credentials, session, options, http2)
 
 
 async def _connected(_session: aiohttp.ClientSession, request: Any, _parameters: Any) -> None:
     way = request.trace_request_ctx
     if isinstance(way, Way):
-        way.connected = True
+        way.set_connected()
 
 
 def peer_of(server: str) -> str:
@@ -130,7 +159,7 @@ def _token(file: Path) -> str:
     return token
 
 
-def _tls(credentials: Credentials) -> ssl.SSLContext:
+def _tls(credentials: Credentials, *protocols: str) -> ssl.SSLContext:
     """Raises OSError (ssl.SSLError among them) when a file cannot be used."""
     context = ssl.create_default_context(cafile=credentials.ca_file or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -138,7 +167,7 @@ def _tls(credentials: Credentials) -> ssl.SSLContext:
     if credentials.insecure_skip_tls_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([*protocols, "http/1.1"])
     if credentials.client_certificate_file:
         context.load_cert_chain(credentials.client_certificate_file, credentials.client_key_file or None, password="")
     return context
@@ -158,14 +187,3 @@ def _is_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _socket(address: Any) -> socket.socket:
-    """A socket that notices a peer that is gone without a word."""
-    family, kind, protocol, *_ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in _KEEPALIVE:
-        made.setsockopt(socket.IPPROTO_TCP, option, seconds)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
-    return made

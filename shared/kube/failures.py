@@ -3,6 +3,7 @@
 Never shows a URL's user, a header or a proxy's address: they may hold secrets.
 """
 
+import socket
 import ssl
 from typing import TypeVar
 
@@ -17,14 +18,27 @@ _E = TypeVar("_E", bound=BaseException)
 _CLOCK = "check this machine's clock, or renew the API server's certificate"
 
 
+class BrokenStreamError(Exception):
+    """A stream of an HTTP/2 connection, or all of them, broke; the text is the cause. `again`: the request may be sent
+    again on another connection. `is_silent`: the connection is there and nothing comes on it."""
+
+    def __init__(self, reason: str, *, again: bool, is_silent: bool = False) -> None:
+        super().__init__(reason)
+        self.again, self.is_silent = again, is_silent
+
+
 def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> ApiUnreachableError:
-    """The error to raise for what aiohttp, ssl or the socket raised on a request to `peer` (host:port). `connected`:
-    the request had a connection; only then is a deadline that passed an ApiUnansweredError."""
+    """The error to raise for what aiohttp, ssl, the socket or an HTTP/2 stream raised on a request to `peer`, which is
+    host:port. `connected`: the request had a connection; only then is a deadline that passed an ApiUnansweredError."""
     ours = type(error) is TimeoutError and error.errno is None  # asyncio.timeout's; the kernel's has a number
-    return (ApiUnansweredError if ours and connected else ApiUnreachableError)(f"{peer}: {_cause(error)}")
+    silent = ours or (isinstance(error, BrokenStreamError) and error.is_silent)
+    kind = ApiUnansweredError if silent and connected else ApiUnreachableError
+    return kind(f"{peer}: {_cause(error, connected=connected)}")
 
 
-def _cause(error: BaseException) -> str:
+def _cause(error: BaseException, *, connected: bool) -> str:
+    if isinstance(error, BrokenStreamError):
+        return str(error)
     certificate = _found(error, ssl.SSLCertVerificationError)
     if certificate is not None:
         text = (certificate.verify_message or "not trusted").rstrip(".")
@@ -41,7 +55,7 @@ def _cause(error: BaseException) -> str:
         return f"the proxy answered with {error.status} (check proxy-url in the kubeconfig, or HTTPS_PROXY)"
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"the proxy cannot be reached: {_system(error.os_error)} (check proxy-url, or HTTPS_PROXY)"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError | socket.gaierror):
         return "the name cannot be resolved (check server in the kubeconfig, and this machine's DNS)"
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"no connection: {_system(error.os_error)}"
@@ -52,7 +66,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientPayloadError):
         return "the connection broke within an answer"
     if isinstance(error, OSError):
-        return f"the connection broke: {_system(error)}"
+        return f"{'the connection broke' if connected else 'no connection'}: {_system(error)}"
     if isinstance(error, aiohttp.InvalidURL):
         return "the URL is not valid (check server in the kubeconfig)"
     return f"the answer is not HTTP: {type(error).__name__}"

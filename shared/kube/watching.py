@@ -8,8 +8,8 @@ import asyncio
 
 import aiohttp
 
-from shared.kube.answers import MalformedAnswerError, watch_event
-from shared.kube.failures import unreachable
+from shared.kube.answers import Answer, MalformedAnswerError, watch_event
+from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiUnansweredError, ApiUnreachableError, WatchEvent
 
 SILENT = 150.0  # seconds without a byte; two bookmarks are missing then
@@ -19,7 +19,7 @@ _LONGEST = 64 * 2**20  # bytes of one line; objects have at most 3 MiB
 class WatchStream:
     """Iterates over the events of one watch until the server ends it."""
 
-    def __init__(self, stream: aiohttp.StreamReader, peer: str, ends_by: float) -> None:
+    def __init__(self, stream: Answer, peer: str, ends_by: float) -> None:
         self._stream, self._peer, self._ends_by = stream, peer, ends_by  # ends_by by the loop's clock
         self._lines: list[bytes] = []  # whole ones, the next last
         self._begun: list[bytes] = []  # pieces of the line that has not ended yet
@@ -52,7 +52,7 @@ class WatchStream:
                 raise unreachable(error, self._peer) from error
             seconds = f"nothing came for {SILENT:.0f} s" if silent_at < self._ends_by else "it was not ended in time"
             raise ApiUnansweredError(f"{self._peer}: the watch is silent: {seconds}") from None
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, BrokenStreamError, OSError) as error:
             raise unreachable(error, self._peer) from error
 
     def _split(self, piece: bytes) -> None:

@@ -25,6 +25,7 @@ WHO_MAY_IMPORT = {
     "google": ("shared/cri/",),
     "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/",),
+    "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": ("services/server/", "shared/kube/"),
     "asyncinotify": (
         "services/frame/configuration_wait.py",
@@ -34,9 +35,9 @@ WHO_MAY_IMPORT = {
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/frame/launch.py",),
-    "h2": ("shared/http_get/http2.py",),
+    "h2": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "hpack": (),
-    "hyperframe": ("shared/http_get/http2.py",),
+    "hyperframe": ("shared/http2_frames.py", "shared/http_get/http2.py", "shared/kube/http2_session.py"),
     "dbus_fast": ("services/podsync/adapters/cgroups/systemd_units.py",),
     "click": ("services/cli/",),
 }

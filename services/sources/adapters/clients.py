@@ -7,8 +7,8 @@ from shared.kube.interface import ApiClient
 
 @dataclass(frozen=True)
 class Clients:
-    """Each with its own connections and its own rate limit (kubeAPIQPS, kubeAPIBurst). After an outage hundreds of
-    Secrets and ConfigMaps may be asked for at once, and a rate limit serves in the order of asking."""
+    """Each with its own rate limit (kubeAPIQPS, kubeAPIBurst), both with the same connections. After an outage hundreds
+    of Secrets and ConfigMaps may be asked for at once, and a rate limit serves in the order of asking."""
 
     node: ApiClient  # our Node and its pods
     objects: ApiClient  # everything that pods name or need: Secrets, ConfigMaps, Services, RuntimeClasses

@@ -10,9 +10,8 @@ from shared.podspec.references import Reference
 
 log = logging.getLogger(__name__)
 
-# Each watch is a TCP and TLS connection of its own, here and at the API server: 67 KiB and 1.3 ms of CPU here. As one
-# stream of a common HTTP/2 connection it would be 3 KiB and 0.14 ms (h2, measured with 90 of each), so that more could
-# be watched. Opening one costs two requests, of which the rate limit lets through 50 a second.
+# Without HTTP/2 each watch is a TCP and TLS connection of its own, here and at the API server: 70 KiB here. Opening one
+# costs two requests, of which the rate limit lets through 50 a second.
 WATCHED_AT_MOST = 100
 
 

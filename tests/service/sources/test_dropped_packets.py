@@ -128,11 +128,14 @@ async def test_node_and_pods_have_a_rate_limit_of_their_own(tmp_path: Path, monk
     made: list[dict[str, Any]] = []
     given: list[Clients] = []
 
-    def kube_client(run_dir: str, **config: Any) -> object:
-        made.append(config)
-        return object()
+    class Client:
+        def __init__(self, **config: Any) -> None:
+            made.append(config)
 
-    monkeypatch.setattr("services.sources.service.kube_client", kube_client)
+        def beside(self, **config: Any) -> "Client":
+            return Client(**config)
+
+    monkeypatch.setattr("services.sources.service.kube_client", lambda _, **config: Client(**config))
     monkeypatch.setattr("services.sources.service.Sources", lambda context, clients: given.append(clients))
     node = ClusterNode(tmp_path, kube_api_qps=7, kube_api_burst=9)
     build(Context("sources", node.config, node.network.bus("sources"), node.clock, asyncio.Event()))

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from shared import http2_frames
+from shared.kube import http2_connection, http2_session
 from shared.kube.interface import LONGEST_RETRY_AFTER
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -11,3 +13,16 @@ def test_the_row_for_retry_after_is_what_the_code_has() -> None:
     seconds = f"{LONGEST_RETRY_AFTER:.0f}"
     row = f"{seconds} | the request is sent again after {seconds} s |"
     assert f"\n| seconds for which a Retry-After holds requests back | {row}\n" in PAGE.read_text()
+
+
+def test_the_rows_for_watches_are_what_the_code_has() -> None:
+    frames = f"{http2_frames.LARGEST_FRAME}; {http2_session._MOST_HEADERS >> 10} KiB"
+    pings = f"{http2_connection.PING_AFTER:.0f}; {http2_connection.PONG_WITHIN:.0f}"
+    rows = (
+        f"| watches on one connection | as the API server permits; {http2_session.MOST_STREAMS} |",
+        f"| bytes of a watch that were received and not read | {http2_session.STREAM_WINDOW} |",
+        f"| bytes of a frame; of the header of an answer | {frames} |",
+        f"| seconds without a byte until a ping; until its answer | {pings} |",
+        f"| bytes that the API server does not read | {http2_connection._MOST_UNSENT >> 20} MiB |",
+    )
+    assert not [row for row in rows if row not in PAGE.read_text()]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.kube import connection
+from shared.kube import dialing
 from shared.kube.connection import open_connection
 from shared.kube.interface import ApiUnansweredError, ApiUnreachableError
 from tests.unit.kube.stand_in import client_of, put_credentials
@@ -90,9 +90,9 @@ async def test_dropped_connections_are_not_waited_for(tmp_path: Path) -> None:
             await asyncio.gather(hanging, return_exceptions=True)
 
 
-async def test_a_dial_that_nobody_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert connection._CONNECT <= 5
-    monkeypatch.setattr(connection, "_CONNECT", 0.2)
+async def test_a_dial_without_an_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert dialing.CONNECT <= 5
+    monkeypatch.setattr(dialing, "CONNECT", 0.2)
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full, closing(_dialled(full)):
         put_credentials(tmp_path, 1, f"http://127.0.0.1:{full.getsockname()[1]}")
         async with client_of(tmp_path, timeout=60) as client, asyncio.timeout(20):
@@ -137,5 +137,5 @@ async def test_a_peer_that_is_gone_is_noticed_by_the_kernel_within_ten_seconds(t
 
 
 def _dialled(full: socket.socket) -> socket.socket:
-    """The one connection that fits into a queue that nobody empties: whoever comes next is not answered."""
+    """The one connection that fits into a queue that is not emptied: the next one is not answered."""
     return socket.create_connection(full.getsockname())

@@ -1,0 +1,181 @@
+"""The client's side of one HTTP/2 connection with many streams: bytes in, changes of streams out. Pure.
+
+The protocol is the library h2. This bounds what a server may send, keeps streams apart and decides which failed request
+may be sent again on another connection.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import DataReceived, Event, ResponseReceived, StreamEnded, StreamReset
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes, Settings
+from hyperframe.exceptions import HyperframeError
+
+from shared.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway, error_name
+
+# Bytes that a server may send on one stream before its reader has taken them. A line of a watch may be longer: its
+# reader takes the pieces. The connection's window is never the narrower one, so that a stream that is not read holds
+# back no other one.
+STREAM_WINDOW = 65_535
+MOST_STREAMS = 250  # on one connection, where the server permits more
+_CONNECTION_WINDOW = 2 * MOST_STREAMS * STREAM_WINDOW
+_MOST_HEADERS = 64 * 1024  # bytes of the header of one answer
+_CONFIG = H2Configuration(validate_inbound_headers=False)  # only the status and Retry-After are read
+_SETTINGS = {
+    SettingCodes.ENABLE_PUSH: 0,
+    SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+    SettingCodes.MAX_FRAME_SIZE: LARGEST_FRAME,
+    SettingCodes.MAX_HEADER_LIST_SIZE: _MOST_HEADERS,
+}
+
+
+class Http2Error(Exception):
+    """What the server sent breaks HTTP/2 or its limits: the connection cannot be used any longer."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of an answer came. `retry_after`: that header as it is."""
+
+    stream: int
+    status: int
+    retry_after: str | None
+
+
+@dataclass(frozen=True)
+class Data:
+    """A piece of an answer's body. `size`: the bytes to hand to `release` once the reader has taken it."""
+
+    stream: int
+    data: bytes
+    size: int
+
+
+@dataclass(frozen=True)
+class End:
+    """The answer is complete."""
+
+    stream: int
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The stream ended early. `again`: the server did not process the request, it may be sent again elsewhere."""
+
+    stream: int
+    reason: str
+    again: bool
+
+
+Change = Head | Data | End | Broken
+
+
+class _Connection(H2Connection):
+    MAX_CLOSED_STREAMS = 1024  # that h2 remembers: frames of one may be under way still when we reset it
+
+
+class Http2Session:
+    """Send what `data_to_send` returns after each call."""
+
+    def __init__(self) -> None:
+        self.ready = False  # the server's settings came: requests may be sent
+        self.draining = False  # the server accepts no new streams
+        self._open: set[int] = set()
+        self._frames = FrameSplitter()
+        self._connection = _Connection(_CONFIG)
+        self._connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
+        self._connection.initiate_connection()
+        self._connection.increment_flow_control_window(_CONNECTION_WINDOW - 65_535)
+
+    @property
+    def permitted(self) -> int:
+        """Streams that may be open at once."""
+        return min(self._connection.remote_settings.max_concurrent_streams, MOST_STREAMS)
+
+    @property
+    def has_room(self) -> bool:
+        """Another request may be sent now."""
+        return self.ready and not self.draining and len(self._open) < self.permitted
+
+    def data_to_send(self) -> bytes:
+        """What is to be written to the connection; empty at most times."""
+        return self._connection.data_to_send()
+
+    def open(self, fields: Sequence[tuple[str, str]]) -> int:
+        """Send a request without a body; the number of its stream. Only with `has_room`. Raises Http2Error."""
+        try:
+            number = self._connection.get_next_available_stream_id()
+            self._connection.send_headers(number, fields, end_stream=True)
+        except H2Error as error:
+            raise Http2Error(str(error)) from None
+        self._open.add(number)
+        return number
+
+    def release(self, stream: int, size: int) -> None:
+        """The reader has taken so many bytes of Data: the server may send more."""
+        self._connection.acknowledge_received_data(size, stream)
+
+    def reset(self, stream: int) -> None:
+        """End a stream, if the server has not ended it before."""
+        if stream in self._open:
+            self._open.discard(stream)
+            self._connection.reset_stream(stream, ErrorCodes.CANCEL)
+
+    def ping(self) -> None:
+        """Ask for an answer."""
+        self._connection.ping(bytes(8))
+
+    def receive(self, data: bytes) -> Iterator[Change]:
+        """Take in what came. Raises Http2Error; what is to be sent then is the reason, for the server."""
+        self._frames.add(data)
+        try:
+            while (frame := self._frames.next()) is not None:
+                if isinstance(frame, GoAway):
+                    yield from self._go_away(frame)
+                    continue
+                for event in self._connection.receive_data(frame):
+                    yield from self._change(event)
+                self.ready = True
+        except (FrameError, H2Error, HyperframeError) as error:
+            raise Http2Error(str(error)) from None
+
+    def _change(self, event: Event) -> Iterator[Change]:
+        stream = getattr(event, "stream_id", None)
+        if stream not in self._open:
+            return
+        match event:
+            case ResponseReceived():
+                yield self._head(stream, event)
+            case DataReceived():
+                if event.data:
+                    yield Data(stream, event.data, event.flow_controlled_length)
+                else:  # padding
+                    self.release(stream, event.flow_controlled_length)
+            case StreamEnded():
+                self._open.discard(stream)
+                yield End(stream)
+            case StreamReset():
+                self._open.discard(stream)
+                code = int(event.error_code)
+                reason = f"the server reset the stream: {error_name(code)}"
+                yield Broken(stream, reason, again=code == ErrorCodes.REFUSED_STREAM)
+
+    def _head(self, stream: int, event: ResponseReceived) -> Change:
+        fields: dict[bytes, bytes] = {}
+        for name, value in event.headers:
+            fields.setdefault(name, value)
+        status, retry_after = fields.get(b":status", b""), fields.get(b"retry-after")
+        if not (len(status) == 3 and status.isdigit()):
+            self.reset(stream)
+            return Broken(stream, "the answer is not HTTP: it has no status", again=False)
+        return Head(stream, int(status), None if retry_after is None else retry_after.decode("latin-1"))
+
+    def _go_away(self, frame: GoAway) -> Iterator[Change]:
+        self.draining = True
+        for stream in sorted(number for number in self._open if number > frame.last_stream):
+            self._open.discard(stream)
+            yield Broken(stream, f"the server goes away: {error_name(frame.code)}", again=True)
