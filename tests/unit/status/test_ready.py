@@ -191,8 +191,9 @@ def test_the_main_loop_alone_tells_whether_a_process_stands_still() -> None:
 
 
 @pytest.mark.parametrize("service", sorted(MAIN_LOOPS))
-def test_every_service_calls_its_main_loop_so(service: str) -> None:
-    source = (Path(__file__).parents[3] / "services" / service / "service.py").read_text()
+def test_every_service_reports_the_progress_of_its_main_loop(service: str) -> None:
+    modules = (Path(__file__).parents[3] / "services" / service).rglob("*.py")
+    source = "\n".join(path.read_text() for path in modules)
     names = {*re.findall(r'progress\("([^"]+)"\)', source)}
     if "progress(LOOP)" in source:
         names |= {*re.findall(r'^LOOP = "([^"]+)"', source, re.MULTILINE)}
