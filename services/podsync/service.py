@@ -1,7 +1,6 @@
 """podsync's wiring: streams become events, the core decides, instructions are done in the order save, publish, act.
 
-One lane per pod keeps the order of its instructions; its one call under way runs beside the lane, so that news of the
-pod is saved and published meanwhile.
+One lane per pod keeps their order; its one call runs beside the lane, so that changes are published meanwhile.
 """
 
 import asyncio
@@ -22,12 +21,19 @@ from services.podsync.adapters.node.node_facts_reader import read_machine_facts,
 from services.podsync.adapters.pod.subpaths import AskedSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
-from services.podsync.controllers.followers import News
-from services.podsync.controllers.housekeeping import Upkeep
+from services.podsync.controllers.followers import Followers
+from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.node.pressure import Pressure, read_transitions
 from services.podsync.core.pod.events import Event, TimePassed
-from services.podsync.core.pod.instructions import Call, ForgetPod, Instruction, RecordEvent, ReportMistake, WakeAt
+from services.podsync.core.pod.instructions import (
+    Call,
+    ForgetPod,
+    Instruction,
+    RecordEvent,
+    ReportInternalError,
+    WakeAt,
+)
 from services.podsync.core.pod.record import PodRecord
 from shared.checkpoint import Checkpoint
 from shared.cri.client import CriRuntime
@@ -49,7 +55,7 @@ class PodSyncService:
         self.checkpoint = Checkpoint(state / "pods", spare / "pods")
         self.node_checkpoint = Checkpoint(state / "node", spare / "node")
         self._unshown: list[PodRecord] | None = None  # None = not all is told, or every status is out
-        self._mistakes = PodErrors(log, self.bus.trouble, self.clock)
+        self._pod_errors = PodErrors(log, self.bus.trouble, self.clock)
         node = self.node_checkpoint.load_all()
         self._steady = SteadyClock(self.clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", self._steady.boot, machine_started=self._steady.machine_started)
@@ -70,7 +76,7 @@ class PodSyncService:
         self.core = PodSync(settings, self.checkpoint.load_all())
         for r in self.core.records.values():
             self.stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.source)
-        for uid, why in self.core.known.unreadable.items():
+        for uid, why in self.core.node_state.unreadable.items():
             log.error("the record of pod %s is of no use and the pod is taken on anew: %s", uid, why)
         self.pressure = Pressure(
             thresholds=config.eviction_hard,
@@ -97,7 +103,7 @@ class PodSyncService:
             clock=self.clock,
             deadlines=self._deadlines,
         )
-        self.upkeep = Upkeep(
+        self.housekeeping = Housekeeping(
             config=config,
             runtime=runtime,
             calls=self.calls,
@@ -106,15 +112,16 @@ class PodSyncService:
             trouble=self.bus.trouble,
             clock=self.clock,
         )
-        self.news = News(self.bus, handle=self._handle, all_told=self._all_told, node_observed=self._judge_pressure)
+        self.followers = Followers(
+            self.bus, handle=self._handle, all_told=self._all_told, node_observed=self._judge_pressure
+        )
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
 
     async def run(self) -> None:
         """Go on from the checkpoint; then report once a second that no lane is overdue."""
         self._dispatch(self.core.start(self._now()))
-        upkeep = asyncio.create_task(self.upkeep.run())
-        upkeep.add_done_callback(self._upkeep_ended)
+        housekeeping = self.housekeeping.start()
         try:
             while True:
                 if self._deadlines.overdue() is None:
@@ -122,23 +129,17 @@ class PodSyncService:
                 self.bus.trouble("blocked", self._deadlines.blocked())
                 await asyncio.sleep(TICK_SECONDS)
         finally:
-            upkeep.cancel()
+            housekeeping.cancel()
             await self.lanes.close()
             await self.calls.close()
             await self.runtime.close()
             await asyncio.to_thread(self.stories.close)
 
-    def _upkeep_ended(self, task: "asyncio.Task[None]") -> None:
-        """A bug in it costs no pod, but nobody should have to find out by a full disk."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the upkeep of logs and cgroups has ended: %r", error, exc_info=error)
-            self.bus.trouble("upkeep", "the upkeep of logs and cgroups has ended, see the log; restart podsync")
-
     def _all_told(self) -> None:
         """What we have taken on is all there is, once sources and runtime have told all they know: not earlier, or a
         lost checkpoint would make volume take the volumes of running pods away."""
         self.lanes.when_done(self.admitted.mark_complete)
-        self.upkeep.all_known = True
+        self.housekeeping.all_known = True
         self._unshown = list(self.core.records.values())
         self._complete_statuses()
 
@@ -153,7 +154,7 @@ class PodSyncService:
 
     def _now(self) -> float:
         now = self._steady.now()
-        self.core.known.skew = self._steady.skew
+        self.core.node_state.skew = self._steady.skew
         return now
 
     def _judge_pressure(self, observed: NodeObserved) -> tuple[str, ...]:
@@ -176,11 +177,11 @@ class PodSyncService:
         try:
             instructions = self.core.handle(event, now)
         except Exception as error:
-            self._mistakes.note(uid, f"event {type(event).__name__}", error)
+            self._pod_errors.note(uid, f"event {type(event).__name__}", error)
             return
-        self._mistakes.succeeded(uid, f"event {type(event).__name__}")
-        if not any(isinstance(instruction, ReportMistake) for instruction in instructions):
-            self._mistakes.succeeded(uid, DECISION)
+        self._pod_errors.succeeded(uid, f"event {type(event).__name__}")
+        if not any(isinstance(instruction, ReportInternalError) for instruction in instructions):
+            self._pod_errors.succeeded(uid, DECISION)
         self._dispatch(instructions)
         for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
             if (record := self.core.records.get(touched)) is not None:
@@ -194,17 +195,17 @@ class PodSyncService:
             if isinstance(instruction, WakeAt):
                 self._wake_earlier(instruction.when)
                 continue
-            if isinstance(instruction, ReportMistake):
-                self._mistakes.note(instruction.uid, DECISION, instruction.error, instruction.cause)
+            if isinstance(instruction, ReportInternalError):
+                self._pod_errors.note(instruction.uid, DECISION, instruction.error, instruction.cause)
                 continue
             uid = uid_of(instruction)
             self.stories.tell(uid, self.clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
-                with self._mistakes.contained(uid, "an Event"):
+                with self._pod_errors.contained(uid, "an Event"):
                     self.events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):
-                self._mistakes.forget(uid)
+                self._pod_errors.forget(uid)
                 self.stories.forget(uid)
                 self.stories.keep_newest(self.core.records)
             self.lanes.add(uid, instruction)
@@ -217,7 +218,7 @@ class PodSyncService:
             namespace=record.namespace,
             pod=record.pod,
             volumes=record.volumes,
-            active_pods=self.upkeep.active_pods,
+            active_pods=self.housekeeping.active_pods,
             wanted=lambda: record.state == "sync",
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,

@@ -36,10 +36,10 @@ from shared.timestamps import rfc3339_micro
 log = logging.getLogger(__name__)
 
 OVERLAP = 60.0  # seconds before the start of which events are still logged: the life before may have been dead by then
-AGAIN = 1.0  # seconds until a part that failed is run again
-FORGIVEN = 60.0  # seconds after which a part that runs again is no trouble any more
+RESTART_DELAY_SECONDS = 1.0  # from the failure of a task until it is started again
+HEALTHY_AFTER_SECONDS = 60.0  # a restarted task that runs for so long is no longer reported
 NO_LIMIT = -1
-SLOW = 60.0  # seconds: as long as an API server lets a request run by itself
+REQUEST_TIMEOUT_SECONDS = 60.0  # the default limit of the API server itself
 
 
 def build(context: Context) -> "Status":
@@ -54,7 +54,7 @@ def clients_of(config: EffectiveConfig, refused: Callable[[int], None]) -> Clien
     a 401."""
     run_dir, patience = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
 
-    def client(qps: float, burst: int, timeout: float = SLOW) -> KubeClient:
+    def client(qps: float, burst: int, timeout: float = REQUEST_TIMEOUT_SECONDS) -> KubeClient:
         return kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused)
 
     kube = client(config.kube_api_qps, config.kube_api_burst)
@@ -131,19 +131,19 @@ class Status:
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         trouble = f"part {name}"
-        forgiving: asyncio.TimerHandle | None = None
+        clearing: asyncio.TimerHandle | None = None
         while True:
             try:
                 await run()
                 line = "ended by itself"
             except Exception as error:
-                log.exception("status: %s failed and is run again in %g s", name, AGAIN)
+                log.exception("status: %s failed and is run again in %g s", name, RESTART_DELAY_SECONDS)
                 line = f"failed: {type(error).__name__}"
-            if forgiving is not None:
-                forgiving.cancel()
+            if clearing is not None:
+                clearing.cancel()
             self._bus.trouble(trouble, f"{name} {line}; the log has more")
-            forgiving = asyncio.get_running_loop().call_later(FORGIVEN, self._bus.trouble, trouble, None)
-            await asyncio.sleep(AGAIN)
+            clearing = asyncio.get_running_loop().call_later(HEALTHY_AFTER_SECONDS, self._bus.trouble, trouble, None)
+            await asyncio.sleep(RESTART_DELAY_SECONDS)
 
     def _take_event(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
         line = self._event_log.line(writer, key, event, is_news=is_news)

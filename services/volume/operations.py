@@ -40,7 +40,7 @@ HOST_SUBPATH_PLACES = 64
 RELEASE_PLACES = 4
 SUBPATH_PATIENCE = 4.0  # seconds; less than podsync waits for the answer
 LOOK_PLACES = 2
-SLOW = 30.0  # seconds after which a call that is still under way is reported
+REPORT_AFTER_SECONDS = 30.0  # a call that is still under way then is reported
 _COUNT = 100_000  # removed entries are reported in steps of so many, or each report would be a new one
 
 
@@ -94,9 +94,9 @@ class Operations:
                 gathering.cancel()
 
     def slow(self) -> list[str]:
-        """One text for each call or removal that is still under way after `SLOW` seconds, or has hung, oldest first."""
+        """One text for each call or removal under way for over `REPORT_AFTER_SECONDS`, or hung; oldest first."""
         now = self._clock.monotonic()
-        removals = [(SLOW, call) for call in self._removals.values()]
+        removals = [(REPORT_AFTER_SECONDS, call) for call in self._removals.values()]
         calls = sorted([*self._calls(), *removals], key=lambda call: call[1].began)
         return [_slow_text(call) for limit, call in calls if now - call.began >= limit]
 
@@ -113,7 +113,7 @@ class Operations:
 
     def _calls(self) -> Iterator[tuple[float, Call]]:
         for threads in self._every_threads():
-            limit = SLOW if threads.patience is None else threads.patience
+            limit = REPORT_AFTER_SECONDS if threads.patience is None else threads.patience
             yield from ((limit, call) for call in list(threads.calls.values()))
 
     def _is_due(self, operation: Operation) -> bool:

@@ -32,7 +32,7 @@ from tests.soak.trend import growth_of
 from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 
 PODS_WITHIN, GONE_WITHIN, CLEAN_WITHIN = 40.0, 40.0, 40.0  # seconds, at a rest
-SLOW = 8.0  # seconds after which a rest tells what it waits for
+REPORT_AFTER_SECONDS = 8.0  # a rest that takes longer prints what it waits for
 STEADY_LOOKS = 3  # equal samples in a row before the first one counts
 JUDGED = (*SERVICES, "supervisord", "planted")  # whose memory must be flat
 
@@ -189,9 +189,12 @@ class Soak:
                 found = [Finding("rest", "asking", "answers", str(error))]
             if not found or time.monotonic() > deadline:
                 return found
-            if not told and time.monotonic() > began + SLOW:
+            if not told and time.monotonic() > began + REPORT_AFTER_SECONDS:
                 told = True
-                self._say(f"after {SLOW:.0f} s still: " + "; ".join(f"{f.where}: {f.after}" for f in found[:3]))
+                self._say(
+                    f"after {REPORT_AFTER_SECONDS:.0f} s still: "
+                    + "; ".join(f"{f.where}: {f.after}" for f in found[:3])
+                )
             await asyncio.sleep(every)
 
     async def _note_namespaces(self) -> None:

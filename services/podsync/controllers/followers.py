@@ -1,4 +1,4 @@
-"""What podsync hears on the bus, turned into events for its core. Decides nothing."""
+"""Follows the streams of other services and turns their changes into events for the core. Decides nothing."""
 
 from collections.abc import Callable
 
@@ -31,10 +31,10 @@ from services.podsync.core.pod.events import (
 from shared.model.runtime import RuntimePod
 
 
-class News:
-    """All followings of the service. `all_told` is called once, when `pods.desired` and `runtime.pods` are complete and
-    the runtime's features, on which admission depends, are known;
-    `node_observed` judges what pleg saw of the node and returns the pressure conditions that are True."""
+class Followers:
+    """Every stream that podsync follows. `all_told` is called once, when `pods.desired` and `runtime.pods` are
+    complete and the runtime's features, on which admission depends, are known;
+    `node_observed` takes what pleg observed of the node and returns the pressure conditions that are True."""
 
     def __init__(
         self,

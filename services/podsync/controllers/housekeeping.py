@@ -25,7 +25,7 @@ from shared.model.runtime import ContainerState
 log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class Housekeeping:
     """`all_known` is set once everything was told in this life."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Upkeep:
         trouble: Callable[[str, str | None], None],
         clock: Clock,
     ) -> None:
-        self._core = core
+        self._core, self._trouble = core, trouble
         self.all_known = False
         self._cgroups = NodeCgroups(calls.cgroups, config, self.active_pods, self._known, events.record, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
@@ -48,6 +48,19 @@ class Upkeep:
         self._log_interval = config.container_log_monitor_interval
         self.cleans_logs = is_ours_alone(config)
         self._clean_up = LogCleanUp(Path(config.pod_logs_dir), self._fresh, self._existing_containers)
+
+    def start(self) -> "asyncio.Task[None]":
+        """Run as a task until it is cancelled. Its end by an exception is logged and reported."""
+        task = asyncio.create_task(self.run())
+        task.add_done_callback(self._report_end)
+        return task
+
+    def _report_end(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the housekeeping of logs and cgroups has ended: %r", error, exc_info=error)
+            self._trouble(
+                "housekeeping", "the housekeeping of logs and cgroups has ended, see the log; restart podsync"
+            )
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,14 +75,14 @@ class Upkeep:
 
     def active_pods(self) -> list[Object]:
         """The pods whose requests count; one that terminates counts as long as its containers run."""
-        return [record.pod for record in self._core.known.admissions.active()]
+        return [record.pod for record in self._core.node_state.admissions.active()]
 
     def _known(self) -> KeysView[str] | None:
         return self._core.records.keys() if self.all_known else None
 
     def _fresh(self) -> Set[str] | None:
         """Pods of which something stays; None until everything was told, and while what is told may be old."""
-        known = self._core.known
+        known = self._core.node_state
         told = self.all_known and known.admissions.sources_complete and known.runtime_listed
         return self._core.records.keys() if told else None
 

@@ -1,6 +1,6 @@
 """PodSync: the one gate of podsync's core. Events and the time go in, instructions come out.
 
-Lets `knowledge` take an event in and `steps` decide what each pod it touched needs next; saves, publishes and calls
+Lets `node_state` take an event in and `steps` decide what each pod it touched needs next; saves, publishes and calls
 follow from that. Must not know how anything is done.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState, PodStatus
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
-from services.podsync.core.node_state import Knowledge
+from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.events import (
@@ -31,7 +31,7 @@ from services.podsync.core.pod.instructions import (
     RecordEvent,
     RemoveContainers,
     RemoveSandboxes,
-    ReportMistake,
+    ReportInternalError,
     RunPostStartHook,
     SavePod,
     WakeAt,
@@ -65,23 +65,23 @@ class PodSync:
 
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
-        self.known = Knowledge(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
-        self.known.admissions.node_known = not settings.joins_cluster
+        self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
+        self.node_state.admissions.node_known = not settings.joins_cluster
 
     @property
     def records(self) -> dict[str, PodRecord]:
         """Every pod of the node by UID."""
-        return self.known.records
+        return self.node_state.records
 
     @property
     def node_ips(self) -> tuple[str, ...]:
         """The node's addresses for statuses, environments and hooks: the Node's, where it has none the machine's."""
-        return node_addresses(self.known.admissions.node) or self.settings.node_ips
+        return node_addresses(self.node_state.admissions.node) or self.settings.node_ips
 
     def start(self, now: float) -> list[Instruction]:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
         out: list[Instruction] = []
-        self.known.admissions.reopen_rejected(now, self.known.skew)
+        self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         for record in list(self.records.values()):
             record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
             record.finished_at = min(record.finished_at, now)
@@ -97,7 +97,7 @@ class PodSync:
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """Take in one event; `now` is seconds of a clock that nobody sets: the wall clock's as this process began, and
         steady from there; `known.skew` says how far the wall clock has gone away from it since."""
-        touched = self.known.take_in(event, now)
+        touched = self.node_state.take_in(event, now)
         out: list[Instruction] = []
         for record in touched:
             if record.uid in self.records:
@@ -108,7 +108,7 @@ class PodSync:
 
     def _next_wake(self, now: float) -> list[Instruction]:
         """The clock has one alarm, for the earliest wish; it has gone off, so the others' are made known again."""
-        left = [r.wake_at for r in self.known.pods.at_work() if r.call is None and now < r.wake_at < NEVER]
+        left = [r.wake_at for r in self.node_state.pods.at_work() if r.call is None and now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
@@ -120,10 +120,10 @@ class PodSync:
         started: dict[str, str] = {}
         for uid, record in self.records.items():
             assert uid == record.uid
-            assert record.uid not in self.known.unclaimed
+            assert record.uid not in self.node_state.unclaimed
             if record.state is PodState.SYNC:
                 assert not record.deleted, f"{record.description} is deleted and not terminating"
-            if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.looked:
+            if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.observation_is_current:
                 assert not record.alive, f"{record.description} is {record.state} with running containers"
             if record.state is PodState.SYNC and record.instances and record.is_static:
                 other = started.setdefault(record.full_name, uid)
@@ -140,9 +140,9 @@ class PodSync:
             record.call = call
             record.retry_at = record.wake_at = now + RETRY_SECONDS
             wake = WakeAt(cause="a decision failed", when=record.retry_at)
-            return [ReportMistake(cause=cause, uid=record.uid, error=error), wake]
+            return [ReportInternalError(cause=cause, uid=record.uid, error=error), wake]
         finally:
-            self.known.pods.settle(record)
+            self.node_state.pods.settle(record)
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
@@ -151,9 +151,9 @@ class PodSync:
         if until is not None and until <= now:
             lifecycle.exceed_deadline(record, now)
         events = record.take_events()
-        record.volumes = self.known.volumes.get(record.uid)
-        if record.state is PodState.SYNC and record.looked and now >= record.resync_at > 0:
-            record.looked = False  # the safety net under every event that may have been missed
+        record.volumes = self.node_state.volumes.get(record.uid)
+        if record.state is PodState.SYNC and record.observation_is_current and now >= record.resync_at > 0:
+            record.observation_is_current = False  # the safety net under every event that may have been missed
         if record.rejected and record.admitted is None:
             events.append(("Warning", record.rejected, record.rejected_message, ""))
         self._refresh_status(record, now)
@@ -179,7 +179,7 @@ class PodSync:
                 return out + self._forget(record, cause, now)
         if not under_way:
             self._show_reasons(record, step, events)
-        self._break_circle(record, step, now)
+        self._delay_repeated_call(record, step, now)
         step.call = with_begun_hooks(record, step.call, now)
         note_begun_hooks(record, step.call, now)
         if _shown_from(record) != shown_from:
@@ -201,13 +201,13 @@ class PodSync:
         if record.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
         if stopped:
-            at_work = self.known.pods.at_work()
+            at_work = self.node_state.pods.at_work()
             for other in [other for other in at_work if record.uid in other.victims and other.call is None]:
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
-    def _break_circle(self, record: PodRecord, step: Step, now: float) -> None:
-        """The same call right after it succeeded: the runtime does not show its effect (yet), so wait a while."""
+    def _delay_repeated_call(self, record: PodRecord, step: Step, now: float) -> None:
+        """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
         if step.call is not None and step.call == record.last_done:
             record.last_done = None
             record.retry_at = now + FIRST_RETRY_SECONDS
@@ -218,16 +218,16 @@ class PodSync:
         return World(
             now=now,
             name_taken=record.is_static
-            and any(_holds_name(other, record) for other in self.known.pods.namesakes(record)),
-            network_ready=self.known.network_ready,
-            network_message=self.known.network_message,
-            runtime_listed=self.known.runtime_listed,
-            volumes_known=self.known.volumes_known,
+            and any(_holds_name(other, record) for other in self.node_state.pods.namesakes(record)),
+            network_ready=self.node_state.network_ready,
+            network_message=self.node_state.network_message,
+            runtime_listed=self.node_state.runtime_listed,
+            volumes_known=self.node_state.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
-            still_listed=record.uid in self.known.desired,
+            still_listed=record.uid in self.node_state.desired,
             victims_until=self._patience_with_victims(record, now),
             node_ips=self.node_ips,
-            skew=self.known.skew,
+            skew=self.node_state.skew,
         )
 
     def _patience_with_victims(self, record: PodRecord, now: float) -> float:
@@ -246,10 +246,10 @@ class PodSync:
         return until if record.victims else 0.0
 
     def _refresh_status(self, record: PodRecord, now: float) -> None:
-        if not record.pod or not record.judged:
+        if not record.pod or not record.admission_decided:
             return
-        wall = now + self.known.skew
-        status = pod_status(record, now=wall, runtime_name=self.known.runtime_name, node_ips=self.node_ips)
+        wall = now + self.node_state.skew
+        status = pod_status(record, now=wall, runtime_name=self.node_state.runtime_name, node_ips=self.node_ips)
         if status["phase"] in TERMINAL_PHASES and not record.rejected:
             record.outcome = status["phase"]
         record.status = withheld(record, status)
@@ -275,7 +275,7 @@ class PodSync:
             saved = essentials | {"status": record.status}
             out.append(SavePod(cause=cause, uid=record.uid, record=saved, urgent=urgent))
         admitted = record.as_admitted()
-        if admitted != record.admitted and record.judged:
+        if admitted != record.admitted and record.admission_decided:
             record.admitted = admitted
             out.append(PublishAdmitted(cause=cause, admitted=admitted))
         running = container_ids(record)
@@ -295,16 +295,16 @@ class PodSync:
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Nothing of the pod is left. If it is wanted again under the same UID it starts anew."""
-        self.known.forget(record)
+        self.node_state.forget(record)
         out: list[Instruction] = [ForgetPod(cause=cause, uid=record.uid)]
-        desired = self.known.desired.get(record.uid)
+        desired = self.node_state.desired.get(record.uid)
         if record.restart_requested and desired is not None:
             out += self.handle(desired, now)
         return out + self._wake_namesakes(record, now)
 
     def _wake_namesakes(self, record: PodRecord, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        for other in self.known.pods.namesakes(record):
+        for other in self.node_state.pods.namesakes(record):
             if other.call is None and other.state is PodState.SYNC:
                 out += self._advance_alone(other, f"{record.description} finished", now)
         return out
@@ -319,7 +319,7 @@ class PodSync:
             uid=record.uid,
             resource_version=record.resource_version,
             field_path=field_path(record.pod, container) if container else "",
-            time=rfc3339(now + self.known.skew),
+            time=rfc3339(now + self.node_state.skew),
         )
 
 
@@ -335,7 +335,7 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
         return True
     if other.state is not PodState.SYNC or record.instances:
         return False
-    return bool(other.instances) or not other.looked or other.uid < record.uid
+    return bool(other.instances) or not other.observation_is_current or other.uid < record.uid
 
 
 def _is_kept_from_ending(record: PodRecord) -> bool:

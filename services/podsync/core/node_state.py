@@ -41,7 +41,7 @@ from shared.timestamps import rfc3339
 FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long past
 
 
-class Knowledge:
+class NodeState:
     """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
     as `saved_record.persisted` wrote it, by this or another version. `agent_start`: identity of the start of the agent
     that this process belongs to, "" = not known."""
@@ -91,7 +91,7 @@ class Knowledge:
                 if record is None:
                     return []
                 if record.instances or record.sandboxes:
-                    record.looked = False  # no moment comes with it: look for ourselves
+                    record.observation_is_current = False  # no moment comes with it: look for ourselves
                 return [record]
             case NodeChanged(node=node):
                 before = node_addresses(self.admissions.node)
@@ -131,7 +131,7 @@ class Knowledge:
         if record is None:
             record = self._take_on(event, now)
             if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
-                record.judged = False
+                record.admission_decided = False
         elif record.deleted and not _deletion_requested(event.pod):
             record.restart_requested = True
         else:
@@ -139,7 +139,7 @@ class Knowledge:
             if news and record.state is PodState.TERMINATING:
                 record.grace_seconds = lifecycle.effective_grace(record)
         if record.deletion_requested and record.state is PodState.SYNC:
-            record.deleted, record.judged = True, True
+            record.deleted, record.admission_decided = True, True
             lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
         elif record.deletion_requested:
             record.deleted = True
@@ -184,7 +184,7 @@ class Knowledge:
         if record is None:
             return []
         record.restart_requested = False
-        record.deleted = record.judged = True  # one that waits for its verdict needs none any more
+        record.deleted = record.admission_decided = True  # one that waits for its verdict needs none any more
         if record.state is PodState.SYNC:
             lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
         return [record]
@@ -250,7 +250,7 @@ class Knowledge:
             return []
         record.call = None
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode):
-            if record.judged:  # it was dropped meanwhile
+            if record.admission_decided:  # it was dropped meanwhile
                 return [record]
             node = event.node or self.admissions.node
             return [*self.admissions.judge(record, now, node=node, last_word=True), record]

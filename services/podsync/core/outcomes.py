@@ -135,7 +135,8 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
     found = record.container(call.container)
     spec = found[1] if found is not None else None
     if spec is None or any(c.id == event.container_id for c in record.instances):
-        record.looked = record.looked and spec is not None  # seen by pleg already, or no part of the pod any more
+        # Else pleg has seen it already, or the container is no part of the pod any more.
+        record.observation_is_current = record.observation_is_current and spec is not None
         return
     created = Container(
         id=event.container_id,
@@ -170,7 +171,7 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         key = call.container or volume_key(call.volume)
         record.pulls.discard(key)  # it may have been imported meanwhile: look before the next pull
     elif not isinstance(call, InspectImage):
-        record.looked = False
+        record.observation_is_current = False
     if not event.begun:
         drop_unbegun_hooks(record, call)
     if event.interrupted:

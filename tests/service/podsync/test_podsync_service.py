@@ -290,7 +290,7 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
         assert stage.service is not None
-        active_pods = stage.service.upkeep.active_pods
+        active_pods = stage.service.housekeeping.active_pods
         pod = a_pod()
         uid = stage.want(pod, "api")
         await stage.until(lambda: running(stage, uid))

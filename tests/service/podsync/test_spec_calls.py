@@ -10,7 +10,7 @@ import pytest
 
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
-from services.podsync.adapters.calls import outside
+from services.podsync.adapters.calls import pod_operations
 from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from shared.model.objects import Object
@@ -138,7 +138,7 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
             under_way -= 1
         return {("v", "a.env"): EnvFile({"A": "x"})}
 
-    monkeypatch.setattr(outside, "read_env_files", read)
+    monkeypatch.setattr(pod_operations, "read_env_files", read)
     reference = {"volumeName": "v", "path": "a.env", "key": "A"}
     async with on_stage(tmp_path) as stage:
         slow = []

@@ -50,7 +50,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
             assert go_on.wait(PATIENCE)
 
     monkeypatch.setattr(empty_dir, "remove_tree", remove)
-    monkeypatch.setattr(operations, "SLOW", 0.0)
+    monkeypatch.setattr(operations, "REPORT_AFTER_SECONDS", 0.0)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(bool)

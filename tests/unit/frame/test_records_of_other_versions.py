@@ -56,7 +56,7 @@ def full_record() -> PodRecord:
     for name, default in persisted(record).items():
         if name not in ("uid", "name", "namespace"):
             setattr(record, name, copy.deepcopy(samples[type(default)]))
-    record.state, record.judged, record.pod = PodState.TERMINATING, False, POD
+    record.state, record.admission_decided, record.pod = PodState.TERMINATING, False, POD
     record.attempts, record.planned = {"c": 3}, {"c": 4}
     record.pre_stops = {"i1": 12.5}
     record.crash_backoff = {"c": CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")}

@@ -45,7 +45,7 @@ from services.podsync.core.pod.instructions import (
     RecordEvent,
     RemoveContainers,
     RemoveSandboxes,
-    ReportMistake,
+    ReportInternalError,
     RunPodSandbox,
     RunPostStartHook,
     SavePod,
@@ -264,7 +264,7 @@ class Play:
                 self.events.append(f"{event.type} {event.reason}: {event.message}")
             case WakeAt(when=when):
                 self.wakes.append(when)
-            case ReportMistake(error=error):
+            case ReportInternalError(error=error):
                 if not self.mistakes_expected:
                     raise error
             case InterruptCall(uid=uid):

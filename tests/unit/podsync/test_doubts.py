@@ -159,7 +159,7 @@ class TestClock:
             play = a_play()
             play.want(an_api_pod())
             play.exit("u1", 1)
-            play.core.known.skew = step
+            play.core.node_state.skew = step
             for i, c in enumerate(play.containers["u1"]):
                 if c.state == "RUNNING":  # the runtime tells the end by the clock that was set
                     ended = int((play.wall + step) * 1e9)
@@ -182,7 +182,7 @@ class TestClock:
     def test_a_deadline_does_not_fire_because_the_clock_was_set(self) -> None:
         play = a_play()
         play.want(an_api_pod(activeDeadlineSeconds=600))
-        play.core.known.skew = 3600.0
+        play.core.node_state.skew = 3600.0
         play.tell(READY)
         play.run()
         assert play.running("u1") == [("c", 0)]

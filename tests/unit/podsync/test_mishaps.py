@@ -72,7 +72,7 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
     play.disk["u1"] |= {"something_new": [1], "crash_backoff": {"c": 1}, "pre_stops": {"c1": {"begun": 1.0}}}
     play.start()
     play.run()
-    assert play.core.known.unreadable == {}
+    assert play.core.node_state.unreadable == {}
     assert play.made == [("u1", "c", 0)]
 
 
@@ -82,7 +82,7 @@ def test_a_record_of_no_use_is_told_and_its_running_pod_is_adopted(broken: dict[
     play.want(a_pod())
     play.disk["u1"] |= broken
     play.start()
-    assert list(play.core.known.unreadable) == ["u1"]
+    assert list(play.core.node_state.unreadable) == ["u1"]
     play.run()
     assert play.made == [("u1", "c", 0)] and play.running("u1") == [("c", 0)]
 

@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
-from services.podsync.adapters.calls.outside import Outside, PodView
 from services.podsync.adapters.calls.pace import Rank
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -26,49 +26,51 @@ from shared.podspec.containers import MANY, every_container
 
 
 async def prepare_pod(
-    outside: Outside, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
+    operations: PodOperations, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
 ) -> CallDone:
     """Make directories and cgroups; tells the newest attempt among the log files of each container. Raises OSError,
     RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
-    attempts = await outside.made(view, lambda: outside.directories.prepare(view.namespace, view.name, view.uid, names))
+    attempts = await operations.made(
+        view, lambda: operations.directories.prepare(view.namespace, view.name, view.uid, names)
+    )
     made = await cgroups.prepare(view.pod, view.active_pods, runs=call.runs)
-    if outside.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
-        outside.facts = replace(outside.facts, cgroup_driver=cgroups.facts.cgroup_driver)
+    if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
+        operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
     if not made:
         done = replace(done, cause="the pod runs without its cgroup", cgroup_missing=True)
     return replace(done, log_attempts=attempts)
 
 
-async def run_sandbox(outside: Outside, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
+async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
     """Create and start it. Raises RuntimeCallError, SandboxConfigError, PodEndsError."""
-    facts = outside.facts_now()
-    handler = await outside.cluster.runtime_handler(view.pod)
-    config = await outside.sandbox_message(view, call.attempt)
+    facts = operations.facts_now()
+    handler = await operations.cluster.runtime_handler(view.pod)
+    config = await operations.sandbox_message(view, call.attempt)
     first = view.static or view.pod["spec"].get("hostNetwork")
-    async with outside.turn(Rank.SANDBOX_OF_NODE if first else Rank.SANDBOX, view):
-        sandbox_id = await outside.runtime.run_pod_sandbox(config, handler)
+    async with operations.turn(Rank.SANDBOX_OF_NODE if first else Rank.SANDBOX, view):
+        sandbox_id = await operations.runtime.run_pod_sandbox(config, handler)
     told = pod_dns(view.pod, facts).warnings
     for warning in told:
         if warning.on_node:
-            outside.tell_of_node(warning.reason, warning.message)
+            operations.tell_of_node(warning.reason, warning.message)
     warnings = tuple((warning.reason, warning.message) for warning in told if not warning.on_node)
-    done = replace(done, warnings=warnings, completed_at=outside.clock.monotonic())
-    sandbox = await outside.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
+    done = replace(done, warnings=warnings, completed_at=operations.clock.monotonic())
+    sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
     if sandbox is not None:
         return replace(done, sandbox=sandbox)
-    return replace(done, observation=await outside.look(call.uid))
+    return replace(done, observation=await operations.look(call.uid))
 
 
-async def create_container(outside: Outside, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
+async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
     """Create it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError, PodEndsError, OSError."""
     spec = view.container(call.container)
-    references = await outside.cluster.references(view.pod, spec)
-    service_env = await outside.cluster.service_env(view.pod, static=view.static)
-    facts = replace(await outside.facts_of(view.pod), node_ips=view.host_ips)
+    references = await operations.cluster.references(view.pod, spec)
+    service_env = await operations.cluster.service_env(view.pod, static=view.static)
+    facts = replace(await operations.facts_of(view.pod), node_ips=view.host_ips)
     termination = ""
     if spec.get("terminationMessagePath"):
-        termination = outside.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))
+        termination = operations.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))
     text = hosts_file(view.pod, call.pod_ips, facts.cluster_domain, facts.hosts_file)
     mounted = {
         name: MountedVolume(
@@ -76,14 +78,14 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
         )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }
-    env_files = await outside.env_files(spec, mounted)
+    env_files = await operations.env_files(spec, mounted)
     try:
-        subpaths = await _subpaths(outside, call, view, spec, facts, service_env, references, env_files)
-        mappings = await outside.mappings(view)
-        sandbox = await outside.sandbox_message(view, call.sandbox_attempt)
-        etc_hosts = outside.directories.write_etc_hosts(view.uid, text)
-        async with outside.turn(Rank.CREATE, view):  # large messages of many pods are not made all at once
-            config = await outside.made(
+        subpaths = await _subpaths(operations, call, view, spec, facts, service_env, references, env_files)
+        mappings = await operations.mappings(view)
+        sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
+        etc_hosts = operations.directories.write_etc_hosts(view.uid, text)
+        async with operations.turn(Rank.CREATE, view):  # large messages of many pods are not made all at once
+            config = await operations.made(
                 view,
                 lambda: container_config(
                     view.pod,
@@ -106,16 +108,16 @@ async def create_container(outside: Outside, call: CreateContainer, view: PodVie
                 ),
                 large=len(service_env) > MANY,
             )
-            container_id = await outside.runtime.create_container(call.sandbox_id, config, sandbox)
+            container_id = await operations.runtime.create_container(call.sandbox_id, config, sandbox)
     except BaseException:
-        await outside.subpaths.release(view.uid, spec)  # there will be no start to release them after
+        await operations.subpaths.release(view.uid, spec)  # there will be no start to release them after
         raise
     log_path = f"{sandbox['log_directory']}/{config['log_path']}"
     return replace(done, container_id=container_id, log_path=log_path)
 
 
 async def _subpaths(
-    outside: Outside,
+    operations: PodOperations,
     call: CreateContainer,
     view: PodView,
     spec: Object,
@@ -140,37 +142,37 @@ async def _subpaths(
         )
         return wanted_subpaths(spec, env, dict(call.image_volumes))
 
-    return await outside.subpaths.prepare(
-        view.uid, spec, await outside.made(view, wanted, large=len(service_env) > MANY)
+    return await operations.subpaths.prepare(
+        view.uid, spec, await operations.made(view, wanted, large=len(service_env) > MANY)
     )
 
 
-async def start_container(outside: Outside, call: StartContainer, view: PodView, done: CallDone) -> CallDone:
+async def start_container(operations: PodOperations, call: StartContainer, view: PodView, done: CallDone) -> CallDone:
     """Start it and link its log. Raises RuntimeCallError, PodEndsError."""
     try:
-        async with outside.turn(Rank.START, view):
-            await outside.runtime.start_container(call.container_id)
+        async with operations.turn(Rank.START, view):
+            await operations.runtime.start_container(call.container_id)
     finally:
-        await _release_subpaths(outside, call, view)
-    done = replace(done, completed_at=outside.clock.monotonic())
-    found = await outside.found(view, call.container_id) if view.quiet else ()
+        await _release_subpaths(operations, call, view)
+    done = replace(done, completed_at=operations.clock.monotonic())
+    found = await operations.found(view, call.container_id) if view.quiet else ()
     if found:
-        _link_log(outside, call, view, found)
+        _link_log(operations, call, view, found)
         return replace(done, containers=found)
-    seen = await outside.look(call.uid)
-    _link_log(outside, call, view, seen.containers)
+    seen = await operations.look(call.uid)
+    _link_log(operations, call, view, seen.containers)
     return replace(done, observation=seen)
 
 
-async def _release_subpaths(outside: Outside, call: StartContainer, view: PodView) -> None:
+async def _release_subpaths(operations: PodOperations, call: StartContainer, view: PodView) -> None:
     try:
         spec = view.container(call.container)
     except ContainerConfigError:
         return
-    await outside.subpaths.release(view.uid, spec)
+    await operations.subpaths.release(view.uid, spec)
 
 
-def _link_log(outside: Outside, call: StartContainer, view: PodView, seen: tuple[Container, ...]) -> None:
+def _link_log(operations: PodOperations, call: StartContainer, view: PodView, seen: tuple[Container, ...]) -> None:
     log_path = next((c.log_path for c in seen if c.id == call.container_id), "")
     if log_path:
-        outside.directories.link_log(view.namespace, view.name, call.container, call.container_id, log_path)
+        operations.directories.link_log(view.namespace, view.name, call.container, call.container_id, log_path)

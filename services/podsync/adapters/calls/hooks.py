@@ -8,7 +8,7 @@ import ssl
 from dataclasses import replace
 from typing import Any, Literal
 
-from services.podsync.adapters.calls.outside import Outside, PodView
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from shared.cri.interface import RuntimeCallError
 from shared.http_get.exchange import BodyError, answered_in_plain_text, exchange, go_words
 from shared.http_get.request import MOST_REDIRECTS, BadRequestError, HttpTarget, redirected, target_of
@@ -38,19 +38,21 @@ class _HttpError(Exception):
     """No answer came; the text is Go's."""
 
 
-async def run_hook(outside: Outside, view: PodView, container: Object, container_id: str, name: HookName) -> None:
+async def run_hook(
+    operations: PodOperations, view: PodView, container: Object, container_id: str, name: HookName
+) -> None:
     """Run lifecycle.<name> of the container to its end. Raises HookFailedError."""
     handler = (container.get("lifecycle") or {}).get(name) or {}
     whose = f"for Container {go_quote(str(container.get('name')))} in Pod {go_quote(view.description)} failed - error: "
     if isinstance(action := handler.get("exec"), dict):
         command = [str(part) for part in action.get("command") or ()]
-        error, wrote, output = await _exec(outside, container_id, command)
+        error, wrote, output = await _exec(operations, container_id, command)
         if error:
             hook = f"Exec lifecycle hook ([{' '.join(command)}]) {whose}{error}"
             raise HookFailedError(f"{hook}{wrote}, message: {go_quote(output)}", hook)
     elif isinstance(action := handler.get("httpGet"), dict):
         try:
-            await _http_get(outside, view, container, action)
+            await _http_get(operations, view, container, action)
         except _HttpError as error:
             raise HookFailedError(f"HTTP lifecycle hook ({action.get('path') or ''}) {whose}{error}") from None
     elif isinstance(handler.get("sleep"), dict):
@@ -65,11 +67,11 @@ def sleep_seconds(container: Object, name: HookName) -> int:
     return max(0, int(action.get("seconds") or 0)) if isinstance(action, dict) else 0
 
 
-async def _exec(outside: Outside, container_id: str, command: list[str]) -> tuple[str, str, str]:
+async def _exec(operations: PodOperations, container_id: str, command: list[str]) -> tuple[str, str, str]:
     """What went wrong, "" for nothing; how that goes on with what the command complained of; and all it wrote. The
     command stands as in the spec, unexpanded."""
     try:
-        result = await outside.runtime.exec_sync(container_id, command, 0)
+        result = await operations.runtime.exec_sync(container_id, command, 0)
     except RuntimeCallError as error:
         return str(error), "", ""
     if result.exit_code == 0:
@@ -85,9 +87,9 @@ def _text(output: bytes) -> str:
     return output[:MOST_BYTES].decode("utf-8", "replace")
 
 
-async def _http_get(outside: Outside, view: PodView, container: Object, action: Object) -> None:
+async def _http_get(operations: PodOperations, view: PodView, container: Object, action: Object) -> None:
     """Any answer is a success. A server that speaks no TLS is asked once more without, and without credentials."""
-    host = str(action.get("host") or "") or await _pod_ip(outside, view)
+    host = str(action.get("host") or "") or await _pod_ip(operations, view)
     port = container_port(action.get("port"), container)
     if isinstance(port, str):
         raise _HttpError(port)
@@ -135,13 +137,13 @@ def _go_error(target: HttpTarget, error: Exception) -> str:
     return f'Get "{target.url}": {go_words(error)}'
 
 
-async def _pod_ip(outside: Outside, view: PodView) -> str:
+async def _pod_ip(operations: PodOperations, view: PodView) -> str:
     """The address that the runtime gives the pod now; on the node's own network it is the node's. Raises _HttpError."""
     if (view.pod.get("spec") or {}).get("hostNetwork"):
         addresses: tuple[Any, ...] = view.host_ips
     else:
         try:
-            seen = await outside.look(view.uid)
+            seen = await operations.look(view.uid)
         except RuntimeCallError as error:
             raise _HttpError(str(error)) from None
         addresses = next((box.ips for box in seen.sandboxes[:1] if box.state is SandboxState.READY), ())

@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 
-from services.podsync.adapters.calls.outside import Outside, PodView
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import InspectImage, PullImage
 
 
-async def inspect_image(outside: Outside, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
+async def inspect_image(operations: PodOperations, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
     """Look, and judge whether this pod may use it. Raises RuntimeCallError."""
-    found = await outside.pulls.inspect(view.pod, call.image, call.policy, outside.cluster, backed_off=call.backed_off)
+    found = await operations.pulls.inspect(
+        view.pod, call.image, call.policy, operations.cluster, backed_off=call.backed_off
+    )
     return replace(done, image=found.image, must_pull=found.must_pull, warnings=found.warnings)
 
 
-async def pull_image(outside: Outside, call: PullImage, view: PodView, done: CallDone) -> CallDone:
+async def pull_image(operations: PodOperations, call: PullImage, view: PodView, done: CallDone) -> CallDone:
     """Pull, then look at what came. Raises RuntimeCallError, SandboxConfigError."""
-    sandbox = await outside.sandbox_message(view, call.sandbox_attempt)
-    pulled = await outside.pulls.pull(view.pod, call.image, call.policy, sandbox, outside.cluster)
+    sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
+    pulled = await operations.pulls.pull(view.pod, call.image, call.policy, sandbox, operations.cluster)
     return replace(done, image=pulled.image, took=pulled.took, waited=pulled.waited, warnings=pulled.warnings)

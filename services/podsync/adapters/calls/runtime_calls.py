@@ -10,7 +10,7 @@ from pathlib import Path
 
 from services.podsync.adapters.calls import building, image_calls, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
-from services.podsync.adapters.calls.outside import Outside, PodEndsError, PodView
+from services.podsync.adapters.calls.pod_operations import PodEndsError, PodOperations, PodView
 from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
@@ -49,7 +49,7 @@ Told = list[tuple[str, str, str]]  # Warning events of containers, met on the wa
 
 
 @dataclass(kw_only=True)
-class RuntimeCalls(Outside):
+class RuntimeCalls(PodOperations):
     """Performs calls; one instance per process."""
 
     cgroups: PodCgroups

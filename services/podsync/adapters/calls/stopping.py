@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sleep_seconds
-from services.podsync.adapters.calls.outside import Outside, PodView, unless_absent
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, unless_absent
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
 from shared.cri.interface import RuntimeCallError
@@ -36,28 +36,33 @@ class Row:
     failed: set[str] = field(default_factory=set)  # and could not stop it
 
 
-async def stop_container(outside: Outside, view: PodView, stop: ContainerStop, warn: Warn) -> None:
+async def stop_container(operations: PodOperations, view: PodView, stop: ContainerStop, warn: Warn) -> None:
     """preStop, then TERM with what is left of the grace: whole seconds, two at least. The hook begins before this
     waits for anything. Raises RuntimeCallError."""
-    await _stop(outside, view, stop, _hook(outside, view, stop), warn, Row())
+    await _stop(operations, view, stop, _hook(operations, view, stop), warn, Row())
 
 
 async def _stop(
-    outside: Outside, view: PodView, stop: ContainerStop, hook: "asyncio.Task[bool] | None", warn: Warn, row: Row
+    operations: PodOperations,
+    view: PodView,
+    stop: ContainerStop,
+    hook: "asyncio.Task[bool] | None",
+    warn: Warn,
+    row: Row,
 ) -> None:
     """The same with a hook that was begun, and with the wait for others after it."""
     grace = stop.grace_seconds
     try:
         if hook is not None:
-            began = outside.clock.monotonic()
+            began = operations.clock.monotonic()
             with waiting_for("the preStop hook", grace + _LATE_SECONDS):
                 await asyncio.wait({hook}, timeout=grace)
-            grace -= int(outside.clock.monotonic() - began)
+            grace -= int(operations.clock.monotonic() - began)
         if stop.after and grace > 0:
-            began = outside.clock.monotonic()
-            await _wait_for_others(outside, view, stop.after, row, grace)
-            grace -= int(outside.clock.monotonic() - began)
-        await unless_absent(outside.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
+            began = operations.clock.monotonic()
+            await _wait_for_others(operations, view, stop.after, row, grace)
+            grace -= int(operations.clock.monotonic() - began)
+        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
         if hook is not None:
             await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
     except asyncio.CancelledError:
@@ -71,22 +76,22 @@ async def _stop(
                 warn("FailedPreStopHook", "PreStopHook failed", stop.container)
 
 
-def _hook(outside: Outside, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
+def _hook(operations: PodOperations, view: PodView, stop: ContainerStop) -> "asyncio.Task[bool] | None":
     """The preStop of this instance: the one that runs, else a new one. Of one that was begun and runs no more, only a
     sleep goes on, for the rest of its time. None = the instance has none, or there is no time for it."""
     if not stop.pre_stop or stop.grace_seconds <= 0:
         return None
-    running = outside.pre_stops.get(stop.container_id)
+    running = operations.pre_stops.get(stop.container_id)
     if running is not None:
         return running
     begun = stop.hook_spent >= 0
-    hook = asyncio.create_task(_pre_stop(outside, view, stop, only_sleep=begun), name=f"preStop {stop.container}")
-    outside.pre_stops[stop.container_id] = hook
-    hook.add_done_callback(lambda _: outside.pre_stops.pop(stop.container_id, None))
+    hook = asyncio.create_task(_pre_stop(operations, view, stop, only_sleep=begun), name=f"preStop {stop.container}")
+    operations.pre_stops[stop.container_id] = hook
+    hook.add_done_callback(lambda _: operations.pre_stops.pop(stop.container_id, None))
     return hook
 
 
-async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
+async def _pre_stop(operations: PodOperations, view: PodView, stop: ContainerStop, *, only_sleep: bool) -> bool:
     """Whether the hook failed. Never raises: one that fails holds no stop up, and its output belongs into no event and
     no log."""
     try:
@@ -94,7 +99,7 @@ async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, *, onl
         if only_sleep:
             await asyncio.sleep(sleep_seconds(container, "preStop") - stop.hook_spent)
         else:
-            await run_hook(outside, view, container, stop.container_id, "preStop")
+            await run_hook(operations, view, container, stop.container_id, "preStop")
     except ContainerConfigError:
         return False  # its spec went meanwhile
     except HookFailedError:
@@ -107,17 +112,17 @@ async def _pre_stop(outside: Outside, view: PodView, stop: ContainerStop, *, onl
 
 
 async def _wait_for_others(
-    outside: Outside, view: PodView, container_ids: Iterable[str], row: Row, seconds: float
+    operations: PodOperations, view: PodView, container_ids: Iterable[str], row: Row, seconds: float
 ) -> None:
     """Until all of these have ended, at most so long."""
     try:
         async with asyncio.timeout(seconds):
-            await asyncio.gather(*(_ended(outside, view, container_id, row) for container_id in container_ids))
+            await asyncio.gather(*(_ended(operations, view, container_id, row) for container_id in container_ids))
     except TimeoutError:
         log.info("containers of pod %s did not end in time for one that stops after them", view.description)
 
 
-async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -> None:
+async def _ended(operations: PodOperations, view: PodView, container_id: str, row: Row) -> None:
     if container_id in row.ended:
         await row.ended[container_id].wait()
         if container_id not in row.failed:
@@ -125,7 +130,7 @@ async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -
     sandbox = view.sandbox_of.get(container_id, "")
     while sandbox:
         try:
-            seen = await outside.runtime.inspect_container(container_id, sandbox)
+            seen = await operations.runtime.inspect_container(container_id, sandbox)
             if seen is None or seen.state is ContainerState.EXITED:
                 return
         except RuntimeCallError:
@@ -133,15 +138,15 @@ async def _ended(outside: Outside, view: PodView, container_id: str, row: Row) -
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -> None:
+async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn: Warn) -> None:
     """Containers in parallel, then sandboxes, as far as every container that could not be stopped has had its time.
     Every hook begins before this waits for anything. Raises the first RuntimeCallError."""
-    hooks = {stop.container_id: _hook(outside, view, stop) for stop in call.containers}
+    hooks = {stop.container_id: _hook(operations, view, stop) for stop in call.containers}
     row = Row(ended={stop.container_id: asyncio.Event() for stop in call.containers})
 
     async def stop_in_row(stop: ContainerStop) -> None:
         try:
-            await _stop(outside, view, stop, hooks[stop.container_id], warn, row)
+            await _stop(operations, view, stop, hooks[stop.container_id], warn, row)
         except RuntimeCallError:
             row.failed.add(stop.container_id)
             raise
@@ -152,30 +157,30 @@ async def kill_pod(outside: Outside, call: KillPod, view: PodView, warn: Warn) -
     failures = [result for result in stopped if isinstance(result, BaseException)]
     if failures and any(stop.grace_seconds > LEAST_GRACE for stop in call.containers):
         raise failures[0]  # stopping the sandbox would kill what has time left
-    failures += await _try_all(outside.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
+    failures += await _try_all(operations.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
     if failures:
         raise failures[0]
 
 
-async def remove_containers(outside: Outside, call: RemoveContainers, view: PodView) -> None:
+async def remove_containers(operations: PodOperations, call: RemoveContainers, view: PodView) -> None:
     """Each with its logs, unless they are to stay. Raises the first RuntimeCallError."""
 
     async def remove(container_id: str, name: str, log_path: str) -> None:
-        await unless_absent(outside.runtime.remove_container(container_id))
+        await unless_absent(operations.runtime.remove_container(container_id))
         if not call.keep_logs:
             of = (view.namespace, view.name, name, container_id, log_path)
-            await asyncio.to_thread(outside.directories.remove_container_logs, *of)
+            await asyncio.to_thread(operations.directories.remove_container_logs, *of)
 
     if failures := await _try_all(remove(*container) for container in call.containers):
         raise failures[0]
 
 
-async def remove_sandboxes(outside: Outside, call: RemoveSandboxes) -> None:
+async def remove_sandboxes(operations: PodOperations, call: RemoveSandboxes) -> None:
     """Stop each once more, then remove it. Raises the first RuntimeCallError."""
 
     async def remove(sandbox_id: str) -> None:
-        await unless_absent(outside.runtime.stop_pod_sandbox(sandbox_id))
-        await unless_absent(outside.runtime.remove_pod_sandbox(sandbox_id))
+        await unless_absent(operations.runtime.stop_pod_sandbox(sandbox_id))
+        await unless_absent(operations.runtime.remove_pod_sandbox(sandbox_id))
 
     if failures := await _try_all(remove(sandbox_id) for sandbox_id in call.sandboxes):
         raise failures[0]

@@ -35,7 +35,7 @@ class Admissions:
         if first and self._doubted:
             self._doubted = False
             return self.judge_waiting(now)
-        if record.judged or record.asks_for_node or not self._may_judge(record):
+        if record.admission_decided or record.asks_for_node or not self._may_judge(record):
             return []
         return [*self.judge(record, now, node=self.node, last_word=False), record]
 
@@ -49,7 +49,7 @@ class Admissions:
         waiting = [
             record
             for record in self._pods.at_work()
-            if not record.judged and not record.asks_for_node and record.pod and self._may_judge(record)
+            if not record.admission_decided and not record.asks_for_node and record.pod and self._may_judge(record)
         ]
         touched: list[PodRecord] = []
         for record in sorted(waiting, key=lambda r: str((r.pod.get("metadata") or {}).get("creationTimestamp") or "")):
@@ -79,7 +79,7 @@ class Admissions:
         record.asks_for_node = verdict.ask_for_node and not last_word
         if record.asks_for_node:
             return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
-        record.judged, record.judged_in = True, self._agent_start
+        record.admission_decided, record.decided_by = True, self._agent_start
         record.rejected, record.rejected_message = verdict.reason, verdict.message
         if verdict.reason:
             lifecycle.move(record, PodState.FINISHED)
@@ -103,9 +103,9 @@ class Admissions:
         """At a new start of the agent its rejected static pods are admitted or rejected anew; the verdict on a pod of
         the API server is final, as its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
         for record in list(self._pods.by_uid.values()):
-            if record.rejected and record.is_static and not record.deleted and record.judged_in != self._agent_start:
+            if record.rejected and record.is_static and not record.deleted and record.decided_by != self._agent_start:
                 again = from_desired(record.uid, record.source, record.pod)
-                again.start_time, again.active_since, again.judged = rfc3339(now + skew), now, False
+                again.start_time, again.active_since, again.admission_decided = rfc3339(now + skew), now, False
                 self._pods.add(again)
 
     def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
@@ -123,7 +123,7 @@ class Admissions:
 
 def _is_active(record: PodRecord) -> bool:
     """Taken on, and its containers may run."""
-    taken_on = record.judged and not record.rejected and bool(record.pod)
+    taken_on = record.admission_decided and not record.rejected and bool(record.pod)
     if record.state is PodState.SYNC:
         return taken_on and not lifecycle.has_ended(record)
     return taken_on and record.state is PodState.TERMINATING

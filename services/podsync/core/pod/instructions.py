@@ -58,8 +58,8 @@ class RecordEvent(Instruction):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportMistake(Instruction):
-    """Log that the decision for one pod failed: a mistake of ours, which costs that pod a retry and nobody else."""
+class ReportInternalError(Instruction):
+    """Log that the decision for one pod raised an exception: a bug, after which only this pod is retried."""
 
     uid: str
     error: Exception = field(repr=False)

@@ -65,8 +65,8 @@ class PodRecord:
     state: PodState = PodState.SYNC
     deleted: bool = False  # no source wants it any more
     restart_requested: bool = False  # wanted again under the same UID while terminating
-    judged: bool = True  # admission has its verdict
-    judged_in: str = ""  # identity of the start of the agent that gave it
+    admission_decided: bool = True
+    decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
     active_since: float = 0.0  # seconds of the steady clock of the life that took the pod on
     rejected: str = ""
     rejected_message: str = ""
@@ -107,8 +107,8 @@ class PodRecord:
     version: int = 0  # number of the newest published status within this boot
     observation: RuntimePod | None = None
     interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
-    looked: bool = False  # the observation was taken in this process's life
-    looked_once: bool = False  # the same, and stays true
+    observation_is_current: bool = False  # by this process, and no failed call since may have changed the pod
+    observed_since_start: bool = False  # by this process, at any time
     observed_at: float = float("-inf")  # monotonic; older observations are ignored
     call: Call | None = None  # under way
     given_up: bool = False  # and nobody waits for it any longer
@@ -225,7 +225,7 @@ class PodRecord:
 
     def wanted_volumes(self) -> tuple[str, ...]:
         """Volumes some container mounts; none once the containers are gone (pods.md 5.1.10)."""
-        if self.rejected or not self.judged or self.state not in (PodState.SYNC, PodState.TERMINATING):
+        if self.rejected or not self.admission_decided or self.state not in (PodState.SYNC, PodState.TERMINATING):
             return ()
         every = [spec for _, spec in every_container(self.pod)]
         mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
@@ -268,7 +268,7 @@ class PodRecord:
     def _as_allocated(self, wanted: Pod) -> Pod:
         """`wanted` with the resources the pod was admitted with. That the source lists others is shown in the status,
         and is an Event once for each generation."""
-        if not self.pod or self.rejected or not (self.judged or self.refused_resize):
+        if not self.pod or self.rejected or not (self.admission_decided or self.refused_resize):
             return wanted
         allocated = with_allocated_resources(wanted, self.pod)
         generation = (wanted.get("metadata") or {}).get("generation")
@@ -303,13 +303,13 @@ class PodRecord:
     def observe(self, observation: RuntimePod | None, at: float) -> None:
         """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
         says nothing new: what we know was seen after the call that this one follows."""
-        self.looked_once = True
+        self.observed_since_start = True
         if at < self.observed_at:
-            self.looked = True
+            self.observation_is_current = True
             return
         if observation is not None:
             observation = self._set_interrupted_apart(observation)
-        self.observation, self.observed_at, self.looked = observation, at, True
+        self.observation, self.observed_at, self.observation_is_current = observation, at, True
         for instance in observation.containers if observation else ():
             self.attempts[instance.name] = max(self.attempts.get(instance.name, 0), instance.restart_count)
         for sandbox in observation.sandboxes if observation else ():
@@ -348,7 +348,9 @@ class PodRecord:
     def may_be_shown(self) -> bool:
         """The status rests on this life's own look, or on what nothing can change any more."""
         over = self.state in (PodState.TERMINATED, PodState.FINISHED)
-        return self.judged and (self.looked_once or over or bool(self.rejected) or not self.restored)
+        return self.admission_decided and (
+            self.observed_since_start or over or bool(self.rejected) or not self.restored
+        )
 
     def newest_creation(self) -> int:
         """When the newest known instance was created, in the runtime's nanoseconds."""

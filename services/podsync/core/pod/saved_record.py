@@ -11,6 +11,7 @@ from services.podsync.core.pod.record import CrashBackoff, ImageBackoff, PodReco
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 
+_FIELDS = {"judged": "admission_decided", "judged_in": "decided_by"}  # name in the checkpoint -> field of the record
 TOLD_BY_RUNTIME = ("planned", "attempts", "sandbox_attempt")  # of the essential: as long as we remove nothing there
 
 
@@ -25,8 +26,8 @@ def essential(record: PodRecord) -> dict[str, Any]:
         "state": str(record.state),
         "deleted": record.deleted,
         "restart_requested": record.restart_requested,
-        "judged": record.judged,
-        "judged_in": record.judged_in,
+        "judged": record.admission_decided,
+        "judged_in": record.decided_by,
         "active_since": record.active_since,
         "rejected": record.rejected,
         "rejected_message": record.rejected_message,
@@ -79,7 +80,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
     fields["crash_backoff"] = _backoffs(CrashBackoff, fields.get("crash_backoff", {}))
     fields["image_backoff"] = _backoffs(ImageBackoff, fields.get("image_backoff", {}))
     fields["pre_stops"] = {name: at for name, at in fields.get("pre_stops", {}).items() if isinstance(at, float | int)}
-    record = PodRecord(**fields)
+    record = PodRecord(**{_FIELDS.get(name, name): value for name, value in fields.items()})
     record.restored = True
     record.saved = essential(record)
     return record

@@ -40,11 +40,11 @@ def next_step(record: PodRecord, world: World) -> Step:
         return Step(wake_at=record.retry_at, waits_for="retry of a failed call")
     if record.state is PodState.FINISHED and (record.rejected or not record.deleted):
         return Step(done=record.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
-    if not record.judged:
+    if not record.admission_decided:
         if record.asks_for_node:
             return Step(call=FetchNode(uid=record.uid))
         return Step(waits_for="news of the node, to be judged by")
-    if not record.looked:
+    if not record.observation_is_current:
         return Step(call=_look(record, world))
     match record.state:
         case PodState.SYNC:
@@ -59,7 +59,7 @@ def next_step(record: PodRecord, world: World) -> Step:
 
 def _look(record: PodRecord, world: World) -> Call:
     """Of a pod that nobody ever heard of there is nothing to see; its first starts are noted with the first save."""
-    unheard_of = record.unheard_of and not record.looked_once and world.runtime_listed
+    unheard_of = record.unheard_of and not record.observed_since_start and world.runtime_listed
     if unheard_of and record.state is PodState.SYNC:
         named = [spec["name"] for kind, spec in every_container(record.pod) if kind is not ContainerKind.EPHEMERAL]
         record.starting = {str(name): start_mark(0) for name in named}

@@ -81,7 +81,7 @@ class TestUnlisted:
         assert play.core.records["u1"].state is PodState.TERMINATING
         play.want(asking("u2", "web-2", cpu="100m", port=80, source="api"))
         assert reason(play, "u2") == "NodePorts"
-        assert [record.uid for record in play.core.known.admissions.active()] == ["u1"]
+        assert [record.uid for record in play.core.node_state.admissions.active()] == ["u1"]
 
     def test_a_static_pod_edited_and_edited_back_while_it_ends_starts_once_more_and_the_edit_never(self) -> None:
         play = a_play()
@@ -115,7 +115,7 @@ class TestAfterARestart:
         play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
         play.start()
         play.run()
-        assert not play.core.records["u2"].judged  # "one" may be listed yet, or not
+        assert not play.core.records["u2"].admission_decided  # "one" may be listed yet, or not
         play.want(first)
         assert reason(play, "u2") == "NodePorts"
 
@@ -187,7 +187,7 @@ class TestRejected:
         play.want(asking("u1", "etcd", securityContext=STRICT))
         play.tell(RuntimeChanged(reachable=False, network_ready=False))
         play.run()
-        assert not play.core.records["u1"].judged
+        assert not play.core.records["u1"].admission_decided
         play.tell(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
         play.run()
         assert play.running("u1") == [("c", 0)]
@@ -195,7 +195,7 @@ class TestRejected:
     def test_nor_for_a_node_that_is_not_known(self) -> None:
         play = a_play(joins_cluster=True)
         play.want(asking("u1", "etcd", nodeSelector={"zone": "a"}))
-        assert not play.core.records["u1"].judged
+        assert not play.core.records["u1"].admission_decided
         play.tell(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
         play.run()
         assert play.running("u1") == [("c", 0)]
@@ -239,8 +239,8 @@ def test_finished_pods_cost_nothing_when_something_else_happens() -> None:
             READY,
             PodDesired(uid="u1", source="api", pod=a_pod("u1", "web", activeDeadlineSeconds=9_000)),
         ):
-            touched += len(play.core.known.take_in(event, play.wall))
+            touched += len(play.core.node_state.take_in(event, play.wall))
         assert len(play.core.records) == count + 1
-        return touched + len(play.core.known.pods.at_work())
+        return touched + len(play.core.node_state.pods.at_work())
 
     assert looked_at(40) == looked_at(4) == 4

@@ -44,7 +44,7 @@ def a_record(
         metadata["generation"] = generation
     pod = {"metadata": metadata, "spec": body}
     record = PodRecord(uid="u1", name="web", namespace="default", source=source, pod=pod, state=state, **fields)
-    record.looked = record.looked_once = True
+    record.observation_is_current = record.observed_since_start = True
     return record
 
 

@@ -231,7 +231,7 @@ class TestSandbox:
     @pytest.mark.parametrize("said", ["True", "False"])
     def test_before_the_first_look_it_is_as_it_was(self, said: str) -> None:
         record = a_record(C, status=was("PodReadyToStartContainers", said))
-        record.looked = False
+        record.observation_is_current = False
         assert of(record, regular=(waiting("c"),))["PodReadyToStartContainers"][0] == said
 
 

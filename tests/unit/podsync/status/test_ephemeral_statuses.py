@@ -76,7 +76,7 @@ def test_a_pod_without_any_has_no_list() -> None:
 def test_going_on_from_the_api_servers_status_adds_no_started() -> None:
     given = {"ephemeralContainerStatuses": [{"name": "debug", "state": {"running": {}}}]}
     record = a_record(spec("c"), ephemeral=(DEBUG,), status=sound_status(given))
-    record.looked = False
+    record.observation_is_current = False
     assert "started" not in shown(status_now(record), "debug")
 
 

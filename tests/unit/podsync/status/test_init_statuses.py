@@ -216,5 +216,10 @@ class TestAllRestart:
 def test_nothing_changes_before_a_new_life_has_looked() -> None:
     record = see(a_record(spec("c"), init=(spec("i"), sidecar("s"))), *map(instance, ("s", "c")))
     before = status_now(record)
-    record.observation, record.looked, record.looked_once, record.restored = None, False, False, True
+    record.observation, record.observation_is_current, record.observed_since_start, record.restored = (
+        None,
+        False,
+        False,
+        True,
+    )
     assert status_now(record, now=1_800_000_000.0) == before

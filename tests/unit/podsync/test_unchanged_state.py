@@ -1,4 +1,4 @@
-"""What is no news for podsync's core, and what is: told on the core alone."""
+"""Which events change nothing in podsync's core, and which do. Tests the core alone."""
 
 from services.podsync.core.pod.events import PodDesired, RuntimeChanged, TimePassed
 from services.podsync.core.pod.instructions import PublishStatus, WakeAt
@@ -11,7 +11,7 @@ def test_the_end_of_one_wait_is_no_news_for_the_other_pods() -> None:
         play.want(a_pod(f"u{number}", f"web{number}"))
     waits = {uid: record.wake_at for uid, record in play.core.records.items()}
     first = min(waits.values())
-    touched = play.core.known.take_in(TimePassed(), first)
+    touched = play.core.node_state.take_in(TimePassed(), first)
     assert {record.uid for record in touched} == {uid for uid, at in waits.items() if at <= first}
     woken = play.core.handle(TimePassed(), first - 0.001)
     assert [instruction.when for instruction in woken if isinstance(instruction, WakeAt)] == [first]

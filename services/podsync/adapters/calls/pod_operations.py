@@ -75,7 +75,7 @@ class PodEndsError(Exception):
 
 
 @dataclass(kw_only=True)
-class Outside:
+class PodOperations:
     """One instance per process."""
 
     runtime: Runtime
