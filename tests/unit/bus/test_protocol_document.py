@@ -79,7 +79,7 @@ class TestSection:
 
 def test_the_limits_of_requests_are_those_of_the_code() -> None:
     text = " ".join(DOCUMENT.read_text().split())
-    assert f"at most {PENDING} under way, with bodies of at most {PENDING_BYTES >> 20} MiB together" in text
+    assert f"at most {PENDING} in progress, with bodies of at most {PENDING_BYTES >> 20} MiB together" in text
     assert f"at most {KEPT} answers of up to {KEPT_CAP >> 10} KiB, {KEPT_BYTES >> 20} MiB together" in text
     assert f"A caller has at most {PENDING} of a type" in text
     assert f"a reminder every {REMIND_SECONDS * 1000:.0f} ms" in text
