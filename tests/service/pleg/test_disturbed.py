@@ -60,7 +60,7 @@ async def test_after_any_disturbance_the_stream_says_what_the_runtime_has(seed: 
         for step in range(STEPS):
             await disturb(world, dice, step)
             await world.pass_time(dice.choice([0.0, 0.001, 0.02, 0.3, 1.0]))
-            world.pleg._observation.validate()
+            world.pleg.observer.observation.validate()
         world.runtime.reachable = True
         world.runtime.clear_faults()
         world.runtime.settle_exits()

@@ -139,7 +139,7 @@ class PlegWorld:
 
     async def stop(self) -> None:
         """End pleg; its core must be sound and nothing of it left over."""
-        self.pleg._observation.validate()
+        self.pleg.observer.observation.validate()
         if self._task is not None:
             await ended(self._task)
         assert self.pidfds.closed and self.runtime.closed

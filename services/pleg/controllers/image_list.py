@@ -1,4 +1,4 @@
-"""Lists the images of the runtime: every 30 s as the kubelet does, and at once when one must have come."""
+"""Lists the images of the runtime: every 30 s as the kubelet does, and at once when a pod runs a new image."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ LIST_SECONDS = 30.0  # node.md 0.1 "image list cache"
 
 
 class ImageReader:
-    """Owner of `node.images`; that an unchanged list is not sent is the stream's doing."""
+    """The owner of `node.images`; the stream does not send an unchanged list."""
 
     def __init__(self, runtime: Runtime, clock: Clock, stream: OwnedStream[NodeImages]) -> None:
         self._runtime, self._clock, self._stream = runtime, clock, stream
@@ -26,7 +26,7 @@ class ImageReader:
         self._ask_now = asyncio.Event()
 
     async def run(self) -> None:
-        """List for ever. A runtime in trouble is for the relist to report."""
+        """List until cancelled. Failures of the runtime are reported by the relists."""
         retry, next_period = Retry(), self._clock.monotonic()
         while True:
             if self._clock.monotonic() >= next_period:

@@ -1,53 +1,61 @@
-"""Asks the runtime for its health and the machine for its signals, each on its own beat, and hands both to core.
+"""Asks the runtime for its health, reads the machine's signals and publishes both as `node.observed`.
 
-Two loops, because a runtime that hangs must not keep memory and disk from being watched.
+Each has a loop of its own: memory and disk are watched also while the runtime hangs.
 """
 
 import asyncio
 from collections.abc import Callable
 
+from bus.interface import OwnedStream
+from bus.messages.pleg import NodeObserved
+from services.frame.launch import Context
 from services.pleg.adapters.machine import read_machine
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.node import MachineReading, NodeFacts
-from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
 STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
-ANSWER_SECONDS = 10.0  # a runtime that takes longer to say how it is counts as not answering
+ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
 MachineReader = Callable[[str, str], MachineReading]  # (path on nodefs, path on imagefs)
 
 
 class NodeReader:
-    """Feeds a NodeFacts; `changed` is called after each reading, `trouble` with a line when the runtime is silent."""
+    """Updates `facts` and publishes them; `trouble` gets the error of each call to the runtime, or None."""
 
     def __init__(
         self,
         runtime: Runtime,
-        clock: Clock,
+        context: Context,
         facts: NodeFacts,
-        nodefs: str,
+        stream: OwnedStream[NodeObserved],
         *,
-        changed: Callable[[], None],
         trouble: Callable[[RuntimeCallError | None], None],
         machine: MachineReader = read_machine,
     ) -> None:
-        self._runtime, self._clock, self._facts = runtime, clock, facts
-        self._changed, self._trouble, self._machine = changed, trouble, machine
-        self._nodefs, self._imagefs = nodefs, ""
+        self._runtime, self._bus, self._clock, self._facts = runtime, context.bus, context.clock, facts
+        self._stream, self._trouble, self._machine = stream, trouble, machine
+        self._nodefs, self._imagefs = context.config.root_dir, ""
         self._version: RuntimeVersion | None = None
         self._features = RuntimeFeatures()
         self._ask_now = asyncio.Event()
 
     async def run(self) -> None:
-        """Read for ever."""
+        """Read until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._ask_runtime(), name="runtime-status")
             tasks.create_task(self._read_machine(), name="machine")
 
     def runtime_turned(self) -> None:
-        """The runtime went away or came back: ask now, and its version anew, for it may be another one."""
+        """The runtime stopped or began to answer: ask now, also for its version, as it may be another one."""
         self._version = None
         self._ask_now.set()
+
+    def publish(self) -> None:
+        """Publish the facts, if they are complete enough and have changed."""
+        self._bus.progress("node")
+        if (observed := self._facts.to_publish(self._clock.monotonic())) is not None:
+            self._stream.put("node", observed, "node facts")
+            self._stream.mark_complete()
 
     async def _ask_runtime(self) -> None:
         while True:
@@ -68,11 +76,11 @@ class NodeReader:
                 self._version = version
                 self._facts.runtime_answered(version, conditions, self._clock.monotonic(), self._features)
                 self._trouble(None)
-            self._changed()
+            self.publish()
             await wait_for(self._ask_now, STATUS_SECONDS)
 
     async def _imagefs_mountpoint(self) -> str:
-        """Where the images are; "" when the runtime does not say: then they are taken to be on nodefs."""
+        """Return the mount point of the images; "" when the runtime does not report it: nodefs is used then."""
         try:
             usage = await self._runtime.image_fs_usage()
         except RuntimeCallError:
@@ -83,5 +91,5 @@ class NodeReader:
         while True:
             reading = self._machine(self._nodefs, self._imagefs or self._nodefs)
             self._facts.machine_read(reading, self._clock.monotonic())
-            self._changed()
+            self.publish()
             await asyncio.sleep(STATUS_SECONDS)

@@ -1,6 +1,6 @@
 """Reads GetContainerEvents: the one reader on this node, because runtimes share one channel among all their readers.
 
-Hands on each event as a hint, says when the stream stands and when it broke. What a hint is worth is decided in core.
+Passes on each event as a hint and reports when the stream opens and breaks. The core decides what follows from a hint.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 class EventReader:
     """Keeps the stream open for as long as the runtime has it.
 
-    gRPC tells nothing of a stream until its first message, so a stream counts as standing once a full list begun after
-    it was opened has succeeded while it did not fail: that list also makes up for all events missed before.
+    gRPC reports nothing of a stream until its first message, so a stream counts as open once a full list that began
+    after it was opened has succeeded while the stream did not fail: that list also contains all events missed before.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class EventReader:
         self._runtime_back = asyncio.Event()
 
     async def run(self) -> None:
-        """Read for ever. Where the runtime has no events, rest until it comes back as another one, perhaps newer."""
+        """Read until cancelled. A runtime without events is asked again once it was restarted: it may be newer."""
         retry = Retry()
         while True:
             try:

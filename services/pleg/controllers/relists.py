@@ -1,0 +1,102 @@
+"""Lists all pods of the runtime: once a period, at once when that is requested, and with back-off while it fails."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from services.frame.launch import Context
+from services.pleg.adapters.waiting import wait_for
+from services.pleg.controllers.event_stream import EventReader
+from services.pleg.controllers.node_reader import NodeReader
+from services.pleg.core import events
+from services.pleg.core.node import NodeFacts
+from services.pleg.core.observation import Observation
+from services.pleg.core.retry import Retry
+from services.pleg.core.runtime_trouble import RuntimeTrouble
+from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
+
+log = logging.getLogger(__name__)
+
+LOOP = "relist"  # its progress is the time of the last successful full list
+
+
+class RuntimeReport:
+    """The trouble `runtime` of the beat, by what each source of calls met."""
+
+    def __init__(self, context: Context) -> None:
+        self._bus = context.bus
+        self._trouble = RuntimeTrouble(context.config.container_runtime_endpoint)
+
+    def note(self, source: str, error: RuntimeCallError | None) -> None:
+        """Report what is wrong with the runtime in the beat, and once in the log; None = this call succeeded."""
+        if self._trouble.note(source, error):
+            line = self._trouble.line
+            log.error("%s", line) if line else log.info("the container runtime answers again")
+            self._bus.trouble("runtime", line)
+
+
+class Relists:
+    """`apply` takes each list as an event; `observation` gives the period."""
+
+    def __init__(
+        self,
+        context: Context,
+        runtime: Runtime,
+        report: RuntimeReport,
+        facts: NodeFacts,
+        node: NodeReader,
+        stream: EventReader,
+    ) -> None:
+        self._clock, self._bus, self._runtime, self._report = context.clock, context.bus, runtime, report
+        self._facts, self._node, self._stream = facts, node, stream
+        self._wanted = False
+        self._reconsider = asyncio.Event()  # set when the next list may be due earlier than calculated
+
+    def want(self) -> None:
+        """List as soon as the list under way has ended."""
+        self._wanted = True
+        self._reconsider.set()
+
+    def hurry(self) -> None:
+        """Calculate again when the next list is due."""
+        self._reconsider.set()
+
+    async def run(self, observation: Observation, apply: Callable[[events.Event], None]) -> None:
+        """List until cancelled."""
+        retry = Retry()
+        while True:
+            self._wanted = False
+            began_at = self._clock.monotonic()
+            try:
+                apply(await self._list(began_at))
+            except RuntimeCallError as error:
+                if not retry.failing:
+                    self._node.runtime_turned()
+                self._report.note("list", error)
+                await asyncio.sleep(retry.failed())
+                continue
+            if retry.failing:
+                retry.succeeded()
+                self._node.runtime_turned()
+                self._stream.runtime_back()
+            self._bus.progress(LOOP)
+            self._facts.relisted(self._clock.monotonic())
+            self._stream.listed(began_at)
+            await self._until_next(observation, self._clock.monotonic())
+
+    async def _list(self, began_at: float) -> events.Relisted:
+        try:
+            pods, unseen = await self._runtime.observe(), frozenset[str]()
+        except PartialObservationError as partial:
+            pods, unseen = partial.pods, partial.unseen
+            self._report.note("list", partial)
+        else:
+            self._report.note("list", None)
+        return events.Relisted(pods, began_at, unseen)
+
+    async def _until_next(self, observation: Observation, listed_at: float) -> None:
+        while not self._wanted:
+            left = listed_at + observation.relist_period - self._clock.monotonic()
+            if left <= 0:
+                return
+            await wait_for(self._reconsider, left)
