@@ -7,8 +7,8 @@ import asyncio
 
 from aiohttp import web
 
-from services.server.adapters.front import plain
 from services.server.adapters.hijack import Client, Hijacked
+from services.server.adapters.plain_answer import plain
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
 from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
 

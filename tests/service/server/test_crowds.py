@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from services.server.adapters import accepting, http_limits
-from services.server.adapters.front import plain
 from services.server.adapters.http_limits import authorize
 from services.server.adapters.listeners import Listener, listen
+from services.server.adapters.plain_answer import plain
 from services.server.core.connections import ConnectionLimits
 
 LIMITS = ConnectionLimits(

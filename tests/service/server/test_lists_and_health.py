@@ -203,7 +203,7 @@ async def test_nothing_listens_where_nothing_is_configured(tmp_path: Path) -> No
 async def test_an_error_of_ours_is_a_plain_500_and_the_listener_lives_on(
     server: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("services.server.adapters.endpoints.pod_list", lambda *_: 1 / 0)
+    monkeypatch.setattr("services.server.controllers.endpoints.pod_list", lambda *_: 1 / 0)
     assert await server.get(server.read_only + "/pods?token=%0A") == (500, "internal server error\n")
     assert "GET /pods failed" in caplog.text
     assert "token" not in caplog.text

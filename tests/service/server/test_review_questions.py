@@ -9,7 +9,7 @@ import pytest
 
 from bus.memory import MemoryNetwork
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from services.server.adapters.reviews import PATIENCE, TOKENS, TOKENS_OF_ADDRESS, Reviews
+from services.server.controllers.reviews import PATIENCE, TOKENS, TOKENS_OF_ADDRESS, Reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError, TooManyReviewsError

@@ -36,7 +36,7 @@ async def backend() -> AsyncIterator[Backend]:
 @pytest.fixture
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Backend) -> AsyncIterator[Running]:
     """Streams are a matter of the main listener; here the read-only one serves them, so that TLS is not in the way."""
-    monkeypatch.setattr("services.server.service.Served", _all_served)
+    monkeypatch.setattr("services.server.controllers.listeners.Served", _all_served)
     async with running(configuration(tmp_path)) as server:
         server.node.cri.streaming_url = f"http://127.0.0.1:{backend.port}"
         await server.node.run_pod()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from services.server.adapters import accepting, http_limits, reviews
+from services.server.adapters import accepting, http_limits
+from services.server.controllers import reviews
 from services.server.core import bearer
 from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
 

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from services.server.adapters.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
+from services.server.controllers.reviews import ACCESSES, ACCESSES_OF_ADDRESS, TOKENS, TOKENS_OF_ADDRESS
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.bearer import LONGEST, BearerError, header_token, protocol_token, without_token

@@ -1,22 +1,21 @@
-"""The handlers: each takes what the streams say, lets the core decide, and encodes the answer."""
+"""The handlers of lists, configz, health and logs: each reads the streams, asks the core and encodes the answer."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 from aiohttp import web
 
-from bus.interface import FollowedStream
-from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod, MirrorPod
+from bus.messages.sources import DesiredPod
 from services.server.adapters.directory_watch import DirectoryWatch
-from services.server.adapters.front import EndpointHandler, plain
 from services.server.adapters.log_opening import LogFile
 from services.server.adapters.log_stream import LogStream, begin, stream_log
+from services.server.adapters.plain_answer import plain
+from services.server.controllers.pod_streams import PodStreams
+from services.server.controllers.request_handler import EndpointHandler
 from services.server.core import log_source
 from services.server.core.go_text import parse_query, quote
 from services.server.core.health import Check, answer_all, answer_one
@@ -28,48 +27,6 @@ from services.server.core.routes import Endpoint
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object
-from shared.model.runtime import RuntimePod
-
-
-@dataclass(frozen=True)
-class Streams:
-    """What is known of the node's pods."""
-
-    desired: FollowedStream[DesiredPod]
-    status: FollowedStream[PodStatus]
-    runtime: FollowedStream[RuntimePod]
-    mirrors: FollowedStream[MirrorPod]
-
-    def status_of(self, desired: DesiredPod) -> Object:
-        """The pod status as podsync computed it, else as the pod came with it."""
-        computed = self.status.state.get(desired.uid)
-        return computed.status if computed is not None else desired.pod.get("status") or {}
-
-
-class Wakers:
-    """Log followers to be woken when the runtime reports something new of their pod."""
-
-    def __init__(self) -> None:
-        self._events: dict[str, set[asyncio.Event]] = {}
-
-    def add(self, uid: str, event: asyncio.Event) -> None:
-        """Wake `event` from now on."""
-        self._events.setdefault(uid, set()).add(event)
-
-    def discard(self, uid: str, event: asyncio.Event) -> None:
-        """No longer."""
-        events = self._events.get(uid, set())
-        events.discard(event)
-        if not events:
-            self._events.pop(uid, None)
-
-    def wake(self, uid: str) -> None:
-        """Something about this pod changed."""
-        for event in self._events.get(uid, ()):
-            event.set()
-
-    def __len__(self) -> int:
-        return sum(len(events) for events in self._events.values())
 
 
 def health_handler(checks: Callable[[], tuple[Check, ...]]) -> EndpointHandler:
@@ -94,7 +51,7 @@ class Endpoints:
     def __init__(
         self,
         config: EffectiveConfig,
-        streams: Streams,
+        streams: PodStreams,
         clock: Clock,
         threads: ThreadPoolExecutor,
         watch: DirectoryWatch,
@@ -102,8 +59,8 @@ class Endpoints:
         self._config, self._streams, self._clock = config, streams, clock
         self._threads, self._watch = threads, watch
         gates: Mapping[str, Any] = config.document.get("featureGates") or {}
-        self._split_streams = gates.get("PodLogsQuerySplitStreams") is True
-        self.wakers = Wakers()
+        self._split_streams = gates.get("PodLogsQuerySplitPodStreams") is True
+        self.wakers = streams.wakers
 
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:

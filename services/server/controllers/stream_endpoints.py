@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from bus.messages.sources import DesiredPod
-from services.server.adapters.endpoints import Streams
-from services.server.adapters.front import EndpointHandler, plain
+from services.server.adapters.plain_answer import plain
 from services.server.adapters.upgrade_proxy import proxy, responder_error
 from services.server.adapters.websocket_streams import translate, tunnel
+from services.server.controllers.pod_streams import PodStreams
+from services.server.controllers.request_handler import EndpointHandler
 from services.server.core import stream_parameters, stream_target
 from services.server.core.pod_lists import find_pod
 from services.server.core.routes import Endpoint
@@ -38,7 +39,7 @@ class _Way:
 class StreamEndpoints:
     """The handlers; `runtime` is asked for URLs and to run what /run asks for, nothing else."""
 
-    def __init__(self, streams: Streams, runtime: Runtime) -> None:
+    def __init__(self, streams: PodStreams, runtime: Runtime) -> None:
         self._streams, self._runtime = streams, runtime
 
     @property

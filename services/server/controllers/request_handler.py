@@ -1,4 +1,7 @@
-"""Every request's way in: route, authentication, authorization, handler (server.md 1.2). Knows no content."""
+"""Takes every request of a listener: route, authentication, authorization, handler (server.md 1.2).
+
+Reads no content of requests.
+"""
 
 import logging
 import time
@@ -9,6 +12,7 @@ from aiohttp import web
 
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
 from services.server.adapters.http_limits import authorize
+from services.server.adapters.plain_answer import plain
 from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
 from services.server.core.authorization import Attributes
@@ -27,8 +31,8 @@ Authorizer = Callable[[Attributes, str], Awaitable[bool]]
 TokenReviewer = Callable[[str, str], Awaitable[User | None]]  # None = no user's token
 
 
-class Gate:
-    """Authentication and authorization of the main listener. `review_token` None = tokens count for nothing."""
+class AuthFilter:
+    """Authentication and authorization of the main listener. Where `review_token` is None, tokens are ignored."""
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class Gate:
         self._log = LogInterval()
 
     async def refuse(self, request: web.BaseRequest) -> web.Response | None:
-        """The refusal, or None to let the request through."""
+        """Return the refusal, or None to permit the request."""
         user = await self._user(request)
         if user is None:
             return plain(401, authentication.UNAUTHORIZED)
@@ -82,13 +86,13 @@ class Gate:
         return authentication.authenticate(found, failed=failed, anonymous=self._anonymous)
 
     def _refused(self, what: str, request: web.BaseRequest, error: Exception) -> None:
-        """One line a minute for each reason there is: the texts may hold what the client sent."""
+        """Log one line a minute for each reason: the texts may contain what the client sent."""
         if count := self._log.count(f"{what} {type(error).__name__}", time.monotonic()):
             log.info("refused a %s of %s: %s (%d since the last line)", what, request.remote, error, count)
 
 
 async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[User | None, bool]:
-    """The user of the first good token, and whether there was any token. Raises BearerError, ReviewError."""
+    """Return the user of the first valid token, and whether there was any token. Raise BearerError, ReviewError."""
     address = group_of(request.remote or "")
     token = bearer.header_token(request.headers.get("Authorization", ""))
     user = await review(token, address) if token else None
@@ -99,11 +103,13 @@ async def _token_user(request: web.BaseRequest, review: TokenReviewer) -> tuple[
     return user, bool(token)
 
 
-class Front:
-    """The handler of one listener. Without a gate everybody may do everything it serves."""
+class RequestHandler:
+    """The handler of one listener. Without `auth` every request it serves is permitted."""
 
-    def __init__(self, served: Served, handlers: Mapping[Endpoint, EndpointHandler], gate: Gate | None = None) -> None:
-        self._served, self._handlers, self._gate = served, handlers, gate
+    def __init__(
+        self, served: Served, handlers: Mapping[Endpoint, EndpointHandler], auth: AuthFilter | None = None
+    ) -> None:
+        self._served, self._handlers, self._auth = served, handlers, auth
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -114,7 +120,7 @@ class Front:
         except Exception as error:
             log.exception("%s %s failed", request.method, request.path)
             if request.writer.output_size:
-                # The answer has begun: only a broken connection can still tell the client that it is not whole.
+                # The answer has begun: only a broken connection shows the client that it is incomplete.
                 raise ConnectionAbortedError("the answer had begun") from error
             response = plain(500, "internal server error\n")
         log.debug("%s %s from %s: %d", request.method, request.path, request.remote, response.status)
@@ -126,17 +132,11 @@ class Front:
         meant = resolve(request.method, request.path, query, accept, self._served)
         if isinstance(meant, Refusal) and meant.open:
             return _refusal(meant)
-        if self._gate is not None and (refused := await self._gate.refuse(request)) is not None:
+        if self._auth is not None and (refused := await self._auth.refuse(request)) is not None:
             return refused
         if isinstance(meant, Refusal):
             return _refusal(meant)
         return await self._handlers[meant.endpoint](request, meant.parameters)
-
-
-def plain(status: int, body: str) -> web.Response:
-    """A plain text answer."""
-    headers = {"Content-Type": "text/plain; charset=utf-8"}
-    return web.Response(status=status, body=body.encode("utf-8", "replace"), headers=headers)
 
 
 def _refusal(refusal: Refusal) -> web.Response:

@@ -1,0 +1,120 @@
+"""The listeners of this process: opens them in order, hands the ports over to a successor, waits for open streams.
+
+Order: TLS files, main and read-only listeners, then the health listener, which is tried until its port is free.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+
+from services.server.adapters.http_limits import LONGEST, Handler
+from services.server.adapters.listeners import Listener, listen, listen_until_open, why
+from services.server.adapters.tls import ServingTls
+from services.server.controllers.endpoints import health_handler
+from services.server.controllers.health_checks import HealthChecks
+from services.server.controllers.request_handler import (
+    AuthFilter,
+    Authorizer,
+    EndpointHandler,
+    RequestHandler,
+    TokenReviewer,
+)
+from services.server.controllers.reviews import Reviews
+from services.server.core import connections
+from services.server.core.authentication import User
+from services.server.core.authorization import Attributes
+from services.server.core.health import Check
+from services.server.core.reviews import ReviewError
+from services.server.core.routes import Endpoint, Served
+from shared.config.effective import EffectiveConfig
+from shared.errors import OperatorError
+
+
+class Listeners:
+    """`opened` is set once the main and the read-only listener are open; `by_name` holds those that are open."""
+
+    def __init__(self, config: EffectiveConfig, health: HealthChecks, reviews: Reviews) -> None:
+        self._config, self._health, self._reviews = config, health, reviews
+        self.by_name: dict[str, Listener] = {}  # main, read-only, healthz
+        self.opened = asyncio.Event()
+        self._opening_healthz: asyncio.Task[None] | None = None
+
+    async def open(self, handlers: Mapping[Endpoint, EndpointHandler]) -> ServingTls | None:
+        """Open the main and the read-only listener. Return the TLS of the main one, None where it is off. Raise
+        OperatorError when an address cannot be bound."""
+        config, tls = self._config, None
+        if config.enable_server:
+            tls = ServingTls(config)
+            auth = AuthFilter(
+                tls.clients,
+                self._authorizer(),
+                self._token_reviewer(),
+                node=config.node_name,
+                anonymous=config.anonymous_auth,
+            )
+            handler = RequestHandler(Served(config.enable_debugging_handlers, self._health.names), handlers, auth)
+            opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
+            self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
+        if config.read_only_port:
+            handler = RequestHandler(Served(debugging=False, checks=self._health.names), handlers)
+            opening = listen(config.address, config.read_only_port, handler, connections.READ_ONLY)
+            self.by_name["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
+        self.opened.set()
+        return tls
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Add the opening of the health listener to `tasks`, where the configuration has one."""
+        if self._config.healthz_port:
+            self._opening_healthz = tasks.create_task(self._open_healthz(), name="healthz")
+
+    async def close(self) -> None:
+        """Close all listeners and their connections."""
+        await asyncio.gather(*(listener.close() for listener in self.by_name.values()))
+        self.by_name.clear()
+
+    async def stop_listening(self) -> None:
+        """Release the ports for the successor; open requests and streams stay open."""
+        if self._opening_healthz is not None:
+            self._opening_healthz.cancel()
+        await asyncio.gather(*(listener.stop_listening() for listener in self.by_name.values()))
+
+    async def drain(self) -> None:
+        """Wait for the open requests and streams, at most as long as a stream may idle (4 h where that has no
+        limit)."""
+        seconds = self._config.streaming_connection_idle_timeout or LONGEST
+        await asyncio.gather(*(listener.drain(seconds) for listener in self.by_name.values()))
+
+    def _authorizer(self) -> Authorizer:
+        async def always_allow(_question: Attributes, _address: str) -> bool:
+            return True
+
+        async def undecidable(_question: Attributes, _address: str) -> bool:
+            raise ReviewError("no client provided, cannot use webhook authorization")
+
+        if self._config.authorization_mode == "AlwaysAllow":
+            return always_allow
+        return self._reviews.allows if self._config.joins_cluster else undecidable
+
+    def _token_reviewer(self) -> TokenReviewer | None:
+        async def undecidable(_token: str, _address: str) -> User | None:
+            raise ReviewError("no client provided, cannot use webhook authentication")
+
+        if not self._config.webhook_authentication:
+            return None
+        return self._reviews.user_of if self._config.joins_cluster else undecidable
+
+    async def _open_healthz(self) -> None:
+        served = Served(debugging=False, checks=("ping",), pods=False, refusals=False)
+        handler: Handler = RequestHandler(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
+        address, port = self._config.healthz_bind_address, self._config.healthz_port
+        self.by_name["healthz"] = await listen_until_open(address, port, handler, connections.HEALTHZ)
+
+
+async def _opened(opening: Awaitable[Listener], address: str, port: int, key: str) -> Listener:
+    try:
+        return await opening
+    except (OSError, ValueError) as error:
+        raise OperatorError(
+            f"cannot listen on {address} port {port}: {why(error)}",
+            where=key,
+            remedy=f"free the port, or set another address or {key} in the configuration",
+        ) from error

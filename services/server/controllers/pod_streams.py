@@ -1,0 +1,66 @@
+"""What server follows of the node's pods, and which log followers a change of a pod wakes."""
+
+import asyncio
+from typing import Any
+
+from bus.interface import Bus, Change, Deleted, FollowedStream, Put
+from bus.messages.sources import DesiredPod
+from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
+from shared.model.objects import Object
+from shared.model.runtime import RuntimePod
+
+
+class Wakers:
+    """Log followers to be woken when the runtime reports a change of their pod."""
+
+    def __init__(self) -> None:
+        self._events: dict[str, set[asyncio.Event]] = {}
+
+    def add(self, uid: str, event: asyncio.Event) -> None:
+        """Set `event` at each change of the pod from now on."""
+        self._events.setdefault(uid, set()).add(event)
+
+    def discard(self, uid: str, event: asyncio.Event) -> None:
+        """Set `event` no longer."""
+        events = self._events.get(uid, set())
+        events.discard(event)
+        if not events:
+            self._events.pop(uid, None)
+
+    def wake(self, uid: str) -> None:
+        """The pod changed."""
+        for event in self._events.get(uid, ()):
+            event.set()
+
+    def __len__(self) -> int:
+        return sum(len(events) for events in self._events.values())
+
+
+class PodStreams:
+    """The followed streams. `known` is set once all are complete and in step; without a cluster there are no mirror
+    pods to wait for."""
+
+    def __init__(self, bus: Bus, *, joins_cluster: bool) -> None:
+        self.known = asyncio.Event()
+        self.wakers = Wakers()
+        self.desired = bus.follow(PODS_DESIRED, self._changed)
+        self.status = bus.follow(PODS_STATUS, self._changed)
+        self.runtime = bus.follow(RUNTIME_PODS, self._runtime_changed)
+        self.mirrors = bus.follow(PODS_MIRRORS, self._changed)
+        self._needed: list[FollowedStream[Any]] = [self.desired, self.status, self.runtime]
+        if joins_cluster:
+            self._needed.append(self.mirrors)
+
+    def status_of(self, desired: DesiredPod) -> Object:
+        """Return the pod status that podsync computed, else the one in the pod itself."""
+        computed = self.status.state.get(desired.uid)
+        return computed.status if computed is not None else desired.pod.get("status") or {}
+
+    def _changed(self, _: object) -> None:
+        if all(stream.complete and not stream.stale for stream in self._needed):
+            self.known.set()
+
+    def _runtime_changed(self, change: Change[RuntimePod]) -> None:
+        self._changed(change)
+        if isinstance(change, Put | Deleted):
+            self.wakers.wake(change.key)
