@@ -13,17 +13,17 @@ from bus.messages.sources import ChangedObject
 from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
 from services.frame.launch import Context
-from services.volume.actions import Actions, error_text
 from services.volume.adapters import machine, root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.controllers.operation_executor import Operations
+from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.core.token_cache import JITTER
-from services.volume.core.volume_source import Refused, VolumeSource, node_of, volume_source
-from services.volume.operations import Operations
-from services.volume.subpaths import SubpathRequests
+from services.volume.core.volume_spec import Refused, VolumeSource, node_of, volume_source
+from services.volume.plugins.plugin_calls import Actions, error_text
 from shared.deadlines import work_on
 from shared.model import objects
 from shared.model.objects import Object

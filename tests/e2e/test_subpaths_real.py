@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from services.volume.actions import Actions
 from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
@@ -20,7 +19,8 @@ from services.volume.core.files_source import CONFIG_MAP, Files
 from services.volume.core.mountinfo import below
 from services.volume.core.operations import RemovePodDirectory, UnmountVolume
 from services.volume.core.payload import Gathered, PayloadFile
-from services.volume.core.volume_source import EmptyDir
+from services.volume.core.volume_spec import EmptyDir
+from services.volume.plugins.plugin_calls import Actions
 from shared.clock import SystemClock
 
 pytestmark = pytest.mark.root

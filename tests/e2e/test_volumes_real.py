@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from services.volume.adapters import root_dir
-from services.volume.adapters.empty_dir import EmptyDirs
-from services.volume.adapters.files_volumes import FilesVolumes
+from services.volume.adapters.backing_directory import EmptyDirs
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files_source import CONFIG_MAP, DOWNWARD_API, PROJECTED, SECRET, Files
 from services.volume.core.mountinfo import below, containing
 from services.volume.core.payload import PayloadFile
-from services.volume.core.volume_source import EmptyDir
+from services.volume.core.volume_spec import EmptyDir
+from services.volume.plugins.files import FilesVolumes
 from shared.tree_removal import remove_tree
 
 pytestmark = pytest.mark.root

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.volume.core.volume_source import VolumeSource
+from services.volume.core.volume_spec import VolumeSource
 
 
 class MountState(StrEnum):

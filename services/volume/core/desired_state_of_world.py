@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.podsync import AdmittedPod, PodState
 from services.volume.core.files_source import Files
-from services.volume.core.volume_source import VolumeSource
+from services.volume.core.volume_spec import VolumeSource
 from shared.model.objects import Object
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.desired_state_of_world import DesiredVolumes
-from services.volume.core.volume_source import Refused
+from services.volume.core.volume_spec import Refused
 
 PATIENCE = 123.0  # seconds
 

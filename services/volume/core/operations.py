@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from services.volume.core.files_source import Files
-from services.volume.core.volume_source import EmptyDir, HostPath, Image
+from services.volume.core.volume_spec import EmptyDir, HostPath, Image
 from shared.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)

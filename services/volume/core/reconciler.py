@@ -25,7 +25,7 @@ from services.volume.core.outcome import Done, FoundVolume, Outcome
 from services.volume.core.payload import Patience
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, settling, usable, view
-from services.volume.core.volume_source import HostPath, Image, Refused
+from services.volume.core.volume_spec import HostPath, Image, Refused
 
 # A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
 # find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.

@@ -5,7 +5,7 @@ from services.volume.core.actual_state_of_world import ActualStateOfWorld, Actua
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.files_source import Files
 from services.volume.core.operations import MountVolume, OperationBackoff, UnmountVolume
-from services.volume.core.volume_source import EmptyDir, Image, Refused, VolumeSource
+from services.volume.core.volume_spec import EmptyDir, Image, Refused, VolumeSource
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:

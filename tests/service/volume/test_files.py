@@ -12,7 +12,7 @@ from bus.messages.podsync import NodeResources, PodState
 from bus.messages.status import IssuedToken
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume import service
-from services.volume.adapters import cluster_content, empty_dir, root_dir
+from services.volume.adapters import backing_directory, cluster_content, root_dir
 from services.volume.core import operations, reconciler, token_cache
 from shared.backoff import Backoff
 from tests.service.volume.cluster import Cluster
@@ -26,7 +26,7 @@ async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
         mounts.add(str(path))
 
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(empty_dir, "mount_tmpfs", mount_tmpfs)
+    monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts)
     cluster = Cluster(tmp_path)
     await cluster.start()

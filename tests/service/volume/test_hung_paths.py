@@ -9,11 +9,12 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths, VolumeState
-from services.volume import operations
-from services.volume.adapters import host_path, recent_mounts, subpaths
+from services.volume.adapters import recent_mounts, subpaths
+from services.volume.controllers import operation_executor
 from services.volume.core.mount_shares import AT_A_LOCAL_MOUNT, AT_A_MOUNT
 from services.volume.core.mountinfo import MountPoint
-from services.volume.core.volume_source import HostPath
+from services.volume.core.volume_spec import HostPath
+from services.volume.plugins import host_path
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
 
@@ -60,7 +61,7 @@ class DeadServer:
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead = DeadServer()
-    monkeypatch.setattr(operations, "HOST_PATH_PATIENCE", 0.05)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_PATIENCE", 0.05)
     monkeypatch.setattr(host_path, "set_up", dead.set_up)
     monkeypatch.setattr(subpaths, "_opened", dead.opened)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
@@ -96,8 +97,8 @@ def dead_mount(dead: DeadServer, monkeypatch: pytest.MonkeyPatch) -> DeadServer:
     """It is mounted at `/dead`; whoever waits for a place waits longer than the test."""
     table = (MountPoint("/", "ext4", shared=True), MountPoint("/dead", "fuse.sshfs", shared=True))
     monkeypatch.setattr(recent_mounts, "mount_table", lambda: table)
-    monkeypatch.setattr(operations, "HOST_PATH_PATIENCE", 10 * PATIENCE)
-    monkeypatch.setattr(operations, "SUBPATH_PATIENCE", 10 * PATIENCE)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_PATIENCE", 10 * PATIENCE)
+    monkeypatch.setattr(operation_executor, "SUBPATH_PATIENCE", 10 * PATIENCE)
     return dead
 
 
@@ -122,7 +123,7 @@ async def test_paths_that_hang_below_one_mount_stop_no_hostpath_elsewhere(node: 
 async def test_a_path_below_a_mount_of_which_others_hang_is_an_error_that_names_the_mount(
     node: Node, dead_mount: DeadServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "HOST_PATH_PATIENCE", 0.05)
+    monkeypatch.setattr(operation_executor, "HOST_PATH_PATIENCE", 0.05)
     for number in range(AT_A_MOUNT + 1):
         node.volumes.append({"name": f"nfs-{number}", "hostPath": {"path": f"/dead/{number}", "type": "Directory"}})
         node.admit(f"hung-{number}", f"nfs-{number}")

@@ -11,13 +11,14 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.volume import operations, service
-from services.volume.actions import Actions
-from services.volume.adapters import empty_dir
+from services.volume import service
+from services.volume.adapters import backing_directory
+from services.volume.controllers import operation_executor
 from services.volume.core.operations import MountVolume, Operation, UnmountVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_source import VolumeSource, volume_source
+from services.volume.core.volume_spec import VolumeSource, volume_source
+from services.volume.plugins.plugin_calls import Actions
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, Removed
@@ -49,8 +50,8 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
             entered.set()
             assert go_on.wait(PATIENCE)
 
-    monkeypatch.setattr(empty_dir, "remove_tree", remove)
-    monkeypatch.setattr(operations, "REPORT_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(backing_directory, "remove_tree", remove)
+    monkeypatch.setattr(operation_executor, "REPORT_AFTER_SECONDS", 0.0)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(bool)
@@ -79,8 +80,8 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
             raise RemovalPausedError
         remove_tree(path, removed)
 
-    monkeypatch.setattr(empty_dir, "remove_tree", remove)
-    monkeypatch.setattr(operations, "REMOVAL_TURN", 0.05)
+    monkeypatch.setattr(backing_directory, "remove_tree", remove)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TURN", 0.05)
     async with node.volume():
         for uid in (*turns, "fifth"):
             node.admit(uid, "cache")
@@ -107,7 +108,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         return perform(actions, operation, gathered, removed)
 
     monkeypatch.setattr(Actions, "perform", hanging)
-    monkeypatch.setattr(operations, "REMOVAL_PATIENCE", 0.5)
+    monkeypatch.setattr(operation_executor, "REMOVAL_PATIENCE", 0.5)
     hung = [f"hung-{number}" for number in range(LONG)]
     async with node.volume():
         for uid in (*hung, "fifth"):
@@ -143,8 +144,8 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
             raise RemovalPausedError
         remove_tree(path, removed)
 
-    monkeypatch.setattr(empty_dir, "remove_tree", remove)
-    monkeypatch.setattr(operations, "REMOVAL_TURN", 0.2)
+    monkeypatch.setattr(backing_directory, "remove_tree", remove)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TURN", 0.2)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(lambda _: mounted(node, "u"))
@@ -166,7 +167,7 @@ async def test_a_name_that_is_not_utf8_in_a_volume_that_cannot_be_removed_is_an_
         if path.parent.parent.name == "volumes":
             raise PermissionError(1, "Operation not permitted", f"{path}/caf\udce9")
 
-    monkeypatch.setattr(empty_dir, "remove_tree", refused)
+    monkeypatch.setattr(backing_directory, "remove_tree", refused)
     node.admit("u", "cache")
     async with node.volume():
         await node.mounted.until(bool)

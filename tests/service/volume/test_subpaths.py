@@ -8,8 +8,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
-from services.volume import subpaths as requests
 from services.volume.adapters import root_dir, subpaths
+from services.volume.controllers import subpath_requests as requests
 from services.volume.core import reconciler
 from tests.service.volume.node import Node
 

@@ -9,11 +9,12 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume import operations, service
-from services.volume.actions import Actions
+from services.volume import service
+from services.volume.controllers import operation_executor
 from services.volume.core import reconciler
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import Gathered
+from services.volume.plugins.plugin_calls import Actions
 from shared.tree_removal import Removed
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
@@ -135,7 +136,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """One operation of each kind at a time."""
     gate = Gate()
-    monkeypatch.setattr(operations, "PLACES", dict.fromkeys(Kind, 1))
+    monkeypatch.setattr(operation_executor, "PLACES", dict.fromkeys(Kind, 1))
     monkeypatch.setattr(Actions, "perform", lambda *arguments: gate.perform(*arguments))  # noqa: PLW0108 - bound to the actions, not to the gate
     yield gate
     gate.opened.set()

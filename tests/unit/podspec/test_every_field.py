@@ -12,7 +12,7 @@ from services.podsync.core.cri import container_mounts, environment, hosts_file,
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_mounts import MountedVolume
-from services.volume.core.volume_source import Node, Refused, volume_source
+from services.volume.core.volume_spec import Node, Refused, volume_source
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
 from shared.podspec.defaults import apply_defaults

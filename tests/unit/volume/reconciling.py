@@ -8,7 +8,7 @@ from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operations import Operation
 from services.volume.core.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_source import Node, volume_source
+from services.volume.core.volume_spec import Node, volume_source
 
 VOLUMES = [
     {"name": "cache", "emptyDir": {}},

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from services.volume.adapters import host_path, pod_directories
-from services.volume.adapters.empty_dir import EmptyDirs
+from services.volume.adapters import pod_directories
+from services.volume.adapters.backing_directory import EmptyDirs
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.volume_source import EmptyDir, HostPath
+from services.volume.core.volume_spec import EmptyDir, HostPath
+from services.volume.plugins import host_path
 from shared.tree_removal import Removed, remove_tree
 
 

@@ -8,7 +8,7 @@ from bus.messages.podsync import AdmittedPod, PodState
 from services.volume.core.files_source import Files
 from services.volume.core.operations import MountVolume
 from services.volume.core.outcome import Outcome
-from services.volume.core.volume_source import EmptyDir
+from services.volume.core.volume_spec import EmptyDir
 from tests.unit.volume.reconciling import World
 
 PODS = 100

@@ -10,7 +10,7 @@ from services.volume.core.operations import (
     UnmountVolume,
     kind_of,
 )
-from services.volume.core.volume_source import EmptyDir, HostPath
+from services.volume.core.volume_spec import EmptyDir, HostPath
 from shared.pod_failures import RETRIES, PodFailures
 from tests.unit.volume.reconciling import World
 

@@ -20,7 +20,7 @@ from services.volume.core.payload import (
 )
 from services.volume.core.payload_paths import checked, path_error
 from services.volume.core.token_cache import TokenKey
-from services.volume.core.volume_source import Node, Refused, volume_source
+from services.volume.core.volume_spec import Node, Refused, volume_source
 
 POD: dict[str, Any] = {
     "metadata": {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.volume.core.mountinfo import MountPoint, below, containing, parse
-from services.volume.core.volume_source import EmptyDir, HostPath, Node, Refused, VolumeSource, volume_source
+from services.volume.core.volume_spec import EmptyDir, HostPath, Node, Refused, VolumeSource, volume_source
 
 GIB = 2**30
 

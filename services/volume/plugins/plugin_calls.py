@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-from services.volume.adapters import host_path
-from services.volume.adapters.empty_dir import EmptyDirs
-from services.volume.adapters.files_volumes import FilesVolumes
+from services.volume.adapters.backing_directory import EmptyDirs
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.files_source import Files
@@ -17,7 +15,9 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered, make_payload
-from services.volume.core.volume_source import EmptyDir, HostPath, Image
+from services.volume.core.volume_spec import EmptyDir, HostPath, Image
+from services.volume.plugins import host_path
+from services.volume.plugins.files import FilesVolumes
 from shared.clock import Clock
 from shared.tree_removal import Removed
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from bus.messages.event import KubeEvent
-from services.volume.actions import Actions, error_text
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
@@ -19,7 +18,8 @@ from services.volume.core.operations import Kind, MountVolume, Operation, Unmoun
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, Gathered
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_source import HostPath
+from services.volume.core.volume_spec import HostPath
+from services.volume.plugins.plugin_calls import Actions, error_text
 from shared.clock import Clock
 from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on

@@ -6,14 +6,14 @@ from functools import partial
 from pathlib import Path
 
 from services.volume.adapters.atomic_writer import AtomicWriter
-from services.volume.adapters.empty_dir import is_ready, set_up_at, tear_down_at
+from services.volume.adapters.backing_directory import is_ready, set_up_at, tear_down_at
 from services.volume.adapters.ownership import give_to_group
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files_source import CONFIG_MAP, PLUGINS, Files
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Payload
 from services.volume.core.payload_paths import tops
-from services.volume.core.volume_source import MEMORY, EmptyDir
+from services.volume.core.volume_spec import MEMORY, EmptyDir
 from shared.tree_removal import Removed
 
 

@@ -9,7 +9,7 @@ from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
 from services.volume.adapters.pod_directories import PodDirectories, make_directory
 from services.volume.core.mountinfo import below, containing
-from services.volume.core.volume_source import MEMORY, EmptyDir
+from services.volume.core.volume_spec import MEMORY, EmptyDir
 from shared.tree_removal import Removed, remove_tree
 
 _MARKER = "ready"

@@ -12,9 +12,9 @@ from typing import Any
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
 from services.volume.adapters.threads import HungError, Turn
+from services.volume.controllers.operation_executor import Operations
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_source import HostPath
-from services.volume.operations import Operations
+from services.volume.core.volume_spec import HostPath
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Keeps volume's state between events: takes them in order, asks the core, calls plugins and adapters, publishes."""
