@@ -16,14 +16,15 @@ from services.frame.launch import Context
 from services.volume.adapters import machine, root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.controllers.operation_executor import Operations
+from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.reconciler import HOLD, Reconciler
 from services.volume.core.token_cache import JITTER
-from services.volume.core.volume_spec import Refused, VolumeSource, node_of, volume_source
-from services.volume.plugins.plugin_calls import Actions, error_text
+from services.volume.core.volume_spec import Refused, VolumeSpec, node_of
+from services.volume.plugins.plugin_calls import PluginCalls, error_text
+from services.volume.plugins.registry import volume_spec
 from shared.deadlines import work_on
 from shared.model import objects
 from shared.model.objects import Object
@@ -55,19 +56,19 @@ class Volume:
         self._bus.follow(NODE_RESOURCES, self._on_resources)
         self._alone = not context.config.joins_cluster
         self._node = node_of(machine.resources(), provisional=True, alone=self._alone)
-        self._reconciler = Reconciler(DesiredStateOfWorld(self._source), ActualStateOfWorld())
+        self._reconciler = Reconciler(DesiredStateOfWorld(self._spec_of), ActualStateOfWorld())
         self._directories = PodDirectories(self._root_dir)
         self._content = ClusterContent(self._bus, self._clock, lambda: float(random.randrange(JITTER)))
         self._sync_period = context.config.sync_frequency
         self._changed = asyncio.Event()
         self._failures = PodFailures()
-        actions = Actions(self._directories, self._clock)
+        calls = PluginCalls(self._directories, self._clock)
         self._deadlines = context.deadlines
-        self._operations = Operations(
-            self._reconciler, actions, self._content, self._clock, self._failures, self._deadlines
+        self._executor = OperationExecutor(
+            self._reconciler, calls, self._content, self._clock, self._failures, self._deadlines
         )
-        self._operations.on_end = self._operation_ended
-        self._subpaths = SubpathRequests(self._reconciler, self._operations, self._changed.set)
+        self._executor.on_end = self._operation_ended
+        self._subpaths = SubpathRequests(self._reconciler, self._executor, self._changed.set)
         self._bus.answer(PrepareSubpath, self._subpaths.prepare)
         self._bus.answer(ReleaseSubpaths, self._subpaths.release)
         self._next_sweep = self._next_refresh = 0.0
@@ -90,17 +91,17 @@ class Volume:
                 self._reconcile()
                 await self._turn_or_change()
         finally:
-            await self._operations.close()
+            await self._executor.close()
 
-    def _source(self, pod: Object, name: str) -> VolumeSource:
+    def _spec_of(self, pod: Object, name: str) -> VolumeSpec | Refused:
         uid, what = objects.uid(pod), f"volume {name}"
         try:
-            source = volume_source(pod, name, self._node)
+            spec = volume_spec(pod, name, self._node)
         except Exception as error:
             self._note(uid, what, error)
             return Refused(f"unexpected {type(error).__name__}")
         self._failures.ended(uid, what)
-        return source
+        return spec
 
     def _note(self, uid: str, what: str, error: Exception) -> None:
         """A programming error costs this pod a retry."""
@@ -137,8 +138,8 @@ class Volume:
         """Root directory and reconstruction; until it is known what is mounted nothing is said to be complete."""
         while True:
             try:
-                line = await self._operations.looks.call(root_dir.prepare, self._root_dir)
-                uids = await self._operations.looks.call(self._directories.uids)
+                line = await self._executor.looks.call(root_dir.prepare, self._root_dir)
+                uids = await self._executor.looks.call(self._directories.uids)
             except OSError as error:
                 self._bus.trouble("root directory", f"{self._root_dir}: {error_text(error)}")
                 log.error(
@@ -159,7 +160,7 @@ class Volume:
     async def _look(self, uid: str) -> None:
         """Find the volumes of one pod on disk; a pod for which that fails is left alone until it can be done."""
         try:
-            found = await self._operations.looks.call(self._operations.actions.found, uid)
+            found = await self._executor.looks.call(self._executor.calls.found, uid)
             self._reconciler.found(uid, found)
             self._publish(uid, "found on disk")
         except Exception as error:
@@ -184,7 +185,7 @@ class Volume:
             return
         self._next_sweep = now + SWEEP
         try:
-            for uid in await self._operations.looks.call(self._directories.uids):
+            for uid in await self._executor.looks.call(self._directories.uids):
                 if uid in self._not_looked_at:
                     await self._look(uid)
                 else:
@@ -200,10 +201,10 @@ class Volume:
         for uid in uids:
             if self._failures.may_try(uid, RECONCILE, now):
                 self._reconcile_pod(uid, now)
-        self._operations.give_up_what_is_not_due()
+        self._executor.give_up_what_is_not_due()
         self._subpaths.turned()
         self._bus.trouble("pods", self._failures.line)
-        slow = self._operations.slow()
+        slow = self._executor.slow()
         more = [f"{len(slow) - _SHOWN} more"] if len(slow) > _SHOWN else []
         self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
 
@@ -211,7 +212,7 @@ class Volume:
         """A programming error in it leads to a retry, and costs the other pods nothing."""
         try:
             for operation in self._reconciler.operations(uid, now):
-                self._operations.start(operation)
+                self._executor.start(operation)
             for event in self._reconciler.events(uid, now):
                 log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
                 self._events.record(event)

@@ -44,13 +44,8 @@ WHO_MAY_IMPORT = {
 # Inside bus, what decides and what describes touches no socket.
 BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/interface.py", "bus/memory.py")
 # What a service's package may hold, beside __init__.py, __main__.py, service.py and the programs below.
-ROOMS = {"core", "adapters", "controllers"}
+ROOMS = {"core", "adapters", "controllers", "plugins"}
 ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `containerd`
-TO_BE_MOVED = {
-    "services/volume/actions.py",
-    "services/volume/operations.py",
-    "services/volume/subpaths.py",
-}
 SAYS_NOTHING = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
 
 

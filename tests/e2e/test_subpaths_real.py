@@ -15,13 +15,15 @@ import pytest
 from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
-from services.volume.core.files_source import CONFIG_MAP, Files
+from services.volume.core.files_source import Files
 from services.volume.core.mountinfo import below
 from services.volume.core.operations import RemovePodDirectory, UnmountVolume
 from services.volume.core.payload import Gathered, PayloadFile
-from services.volume.core.volume_spec import EmptyDir
-from services.volume.plugins.plugin_calls import Actions
+from services.volume.plugins.config_map import ConfigMapPlugin
+from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
+from services.volume.plugins.plugin_calls import PluginCalls
 from shared.clock import SystemClock
+from shared.tree_removal import Removed
 
 pytestmark = pytest.mark.root
 
@@ -31,8 +33,10 @@ class Pod:
 
     def __init__(self, root: Path) -> None:
         self.directories = PodDirectories(str(root))
-        self.actions = Actions(self.directories, SystemClock())
-        self.volume = Path(self.actions._empty_dirs.set_up("u", "v", EmptyDir()))
+        self.calls = PluginCalls(self.directories, SystemClock())
+        self.config_maps = ConfigMapPlugin(self.directories, SystemClock())
+        empty_dirs = EmptyDirPlugin(self.directories, SystemClock())
+        self.volume = Path(empty_dirs.set_up("u", "v", EmptyDir(), Gathered()))
         self.place = self.directories.subpaths("u")
 
     @property
@@ -188,9 +192,9 @@ def test_an_unmount_takes_the_subpaths_of_the_volume_first_and_then_the_pod_can_
     pod.prepare("a")
     with pytest.raises(OSError, match="mount point"):
         pod.directories.remove("u")
-    assert [(found.name, found.on_disk, found.subpaths) for found in pod.actions.found("u")] == [("v", True, True)]
-    pod.actions.perform(UnmountVolume("u", "v"), Gathered())
-    pod.actions.perform(RemovePodDirectory("u"), Gathered())
+    assert [(found.name, found.on_disk, found.subpaths) for found in pod.calls.found("u")] == [("v", True, True)]
+    pod.calls.perform(UnmountVolume("u", "v"), Gathered(), Removed())
+    pod.calls.perform(RemovePodDirectory("u"), Gathered(), Removed())
     assert (pod.volume.exists(), pod.directories.pod("u").exists()) == (False, False)
 
 
@@ -199,9 +203,9 @@ def test_a_host_path_with_a_subpath_is_found_and_taken_away_without_its_content(
     (host / "precious").mkdir(parents=True)
     (host / "precious" / "data").write_text("kept")
     pod.subpaths.prepare("u", "h", "c", 0, str(host), "precious")
-    found = {volume.name: (volume.on_disk, volume.subpaths) for volume in pod.actions.found("u")}
+    found = {volume.name: (volume.on_disk, volume.subpaths) for volume in pod.calls.found("u")}
     assert found == {"v": (True, False), "h": (False, True)}
-    pod.actions.perform(UnmountVolume("u", "h"), Gathered())
+    pod.calls.perform(UnmountVolume("u", "h"), Gathered(), Removed())
     assert ((host / "precious" / "data").read_text(), pod.place.exists()) == ("kept", False)
 
 
@@ -222,26 +226,26 @@ def test_a_place_with_content_that_is_not_mounted_is_left_as_it_is(pod: Pod) -> 
 
 
 def test_a_file_of_a_config_map_is_that_of_the_moment(pod: Pod) -> None:
-    source = Files(plugin=CONFIG_MAP, parts=(), default_mode=0o644, size=1 << 20)
-    files = pod.actions._files
-    root = files.set_up("u", "cfg", source, {"key": PayloadFile(b"one", 0o644)}, wall=0.0)
+    source = Files(parts=(), default_mode=0o644, size=1 << 20)
+    files = pod.config_maps
+    root = files.show("u", "cfg", source, {"key": PayloadFile(b"one", 0o644)})
     target = Path(pod.subpaths.prepare("u", "cfg", "c", 0, root, "key"))
     assert target.read_text() == "one"
-    files.set_up("u", "cfg", source, {"key": PayloadFile(b"two", 0o644)}, wall=1.0)
+    files.show("u", "cfg", source, {"key": PayloadFile(b"two", 0o644)})
     assert ((Path(root) / "key").read_text(), target.read_text()) == ("two", "one")
     assert Path(pod.subpaths.prepare("u", "cfg", "c", 0, root, "key")).read_text() == "two"
 
 
 def test_files_that_are_exchanged_meanwhile_do_not_matter(pod: Pod) -> None:
-    source = Files(plugin=CONFIG_MAP, parts=(), default_mode=0o644, size=1 << 20)
-    root = pod.actions._files.set_up("u", "cfg", source, {"key": PayloadFile(b"0", 0o644)}, wall=0.0)
+    source = Files(parts=(), default_mode=0o644, size=1 << 20)
+    root = pod.config_maps.show("u", "cfg", source, {"key": PayloadFile(b"0", 0o644)})
     stop = threading.Event()
 
     def exchange() -> None:
         number = 0
         while not stop.is_set():
             number += 1
-            pod.actions._files.set_up("u", "cfg", source, {"key": PayloadFile(b"%d" % number, 0o644)}, wall=number)
+            pod.config_maps.show("u", "cfg", source, {"key": PayloadFile(b"%d" % number, 0o644)})
             time.sleep(0.002)
 
     thread = threading.Thread(target=exchange)
@@ -317,9 +321,9 @@ def test_a_kill_at_any_step_is_mended_by_the_next_request_and_by_the_end(pod: Po
             assert not pod.place.exists()
             continue
         bound = point in ("target", "bound", "unmounted")
-        assert [found.subpaths for found in pod.actions.found("u")] == [bound]
-    pod.actions.perform(UnmountVolume("u", "v"), Gathered())
-    pod.actions.perform(RemovePodDirectory("u"), Gathered())
+        assert [found.subpaths for found in pod.calls.found("u")] == [bound]
+    pod.calls.perform(UnmountVolume("u", "v"), Gathered(), Removed())
+    pod.calls.perform(RemovePodDirectory("u"), Gathered(), Removed())
     assert below(mount_table(), str(tmp_path)) == []
 
 
@@ -329,8 +333,8 @@ def test_many_containers_at_once_do_not_meet(pod: Pod) -> None:
     def work(number: int) -> None:
         try:
             for _ in range(30):
-                pod.actions.subpaths.prepare("u", "v", f"c{number}", 0, str(pod.volume), f"d{number}")
-                pod.actions.subpaths.release("u", f"c{number}")
+                pod.calls.subpaths.prepare("u", "v", f"c{number}", 0, str(pod.volume), f"d{number}")
+                pod.calls.subpaths.release("u", f"c{number}")
         except BaseException as error:
             failures.append(error)
 

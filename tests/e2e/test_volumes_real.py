@@ -11,15 +11,19 @@ from typing import Any
 import pytest
 
 from services.volume.adapters import root_dir
-from services.volume.adapters.backing_directory import EmptyDirs
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.files_source import CONFIG_MAP, DOWNWARD_API, PROJECTED, SECRET, Files
+from services.volume.core.files_source import Files
 from services.volume.core.mountinfo import below, containing
-from services.volume.core.payload import PayloadFile
-from services.volume.core.volume_spec import EmptyDir
-from services.volume.plugins.files import FilesVolumes
-from shared.tree_removal import remove_tree
+from services.volume.core.payload import Gathered, PayloadFile
+from services.volume.plugins.config_map import ConfigMapPlugin
+from services.volume.plugins.downward_api import DownwardApiPlugin
+from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
+from services.volume.plugins.files import FilesPlugin
+from services.volume.plugins.projected import ProjectedPlugin
+from services.volume.plugins.secret import SecretPlugin
+from shared.clock import SystemClock
+from shared.tree_removal import Removed, remove_tree
 
 pytestmark = pytest.mark.root
 
@@ -44,21 +48,21 @@ def mounts_at(path: Path) -> int:
 
 
 def test_a_memory_volume_is_a_tmpfs_of_its_size_and_goes_with_its_content(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "shm", MEMORY))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
     (path / "data").write_text("x")
     mount = containing(mount_table(), str(path))
     assert mount is not None
     assert (mount.path, mount.filesystem) == (str(path), "tmpfs")
     assert os.statvfs(path).f_blocks * os.statvfs(path).f_frsize == 1 << 20
-    volumes.tear_down("u", "shm")
+    volumes.tear_down("u", "shm", Removed())
     assert (mounts_at(path), path.exists()) == (0, False)
     directories.remove("u")
     assert directories.uids() == []
 
 
 def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirectories) -> None:
-    path = Path(EmptyDirs(directories).set_up("u", "shm", MEMORY))
+    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "shm", MEMORY, Gathered()))
     with pytest.raises(OSError) as full:
         (path / "data").write_bytes(b"x" * (2 << 20))
     assert full.value.errno == errno.ENOSPC
@@ -74,46 +78,46 @@ def test_a_kill_at_any_step_leaves_what_the_next_life_completes(directories: Pod
     if killed_after == "marker":
         (directories.empty_dir_marker("u", "shm")).mkdir(parents=True)
         (directories.empty_dir_marker("u", "shm") / "ready").touch()
-    volumes = EmptyDirs(directories)
+    volumes = EmptyDirPlugin(directories, SystemClock())
     for _ in range(2):
-        volumes.set_up("u", "shm", MEMORY)
+        volumes.set_up("u", "shm", MEMORY, Gathered())
     assert mounts_at(path) == 1
     assert (path / "data").exists() is (killed_after != "mkdir")
-    volumes.tear_down("u", "shm")
+    volumes.tear_down("u", "shm", Removed())
     assert directories.empty_dirs("u") == []
 
 
 def test_a_tmpfs_that_a_reboot_took_is_mounted_again_though_the_marker_is_there(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "shm", MEMORY))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
     unmount(path)
-    volumes.set_up("u", "shm", MEMORY)
+    volumes.set_up("u", "shm", MEMORY, Gathered())
     assert mounts_at(path) == 1
 
 
 def test_a_volume_with_an_fs_group_belongs_to_the_group(directories: PodDirectories) -> None:
     for name, source in (("a", EmptyDir(fs_group=4242)), ("b", EmptyDir("Memory", 1 << 20, 4242))):
-        status = Path(EmptyDirs(directories).set_up("u", name, source)).stat()
+        status = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", name, source, Gathered())).stat()
         assert (status.st_gid, status.st_mode & 0o2070) == (4242, 0o2070)
 
 
 def test_a_mount_below_a_volume_stops_its_teardown_and_loses_nothing(
     directories: PodDirectories, tmp_path: Path
 ) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
     (path / "inner").mkdir()
     (path / "inner" / "precious").write_text("kept")
     bind_to_itself(path / "inner")
     with pytest.raises(OSError, match=r"cannot delete directory .*inner: it is a mount point"):
-        volumes.tear_down("u", "cache")
+        volumes.tear_down("u", "cache", Removed())
     with pytest.raises(OSError, match=r"cannot delete directory .*: it is a mount point"):
         remove_tree(path)
     with pytest.raises(OSError, match="Orphaned pod found, but volumes are not cleaned up"):
         directories.remove("u")
     assert (path / "inner" / "precious").read_text() == "kept"
     unmount(path / "inner")
-    volumes.tear_down("u", "cache")
+    volumes.tear_down("u", "cache", Removed())
     directories.remove("u")
 
 
@@ -129,33 +133,37 @@ def test_a_mount_elsewhere_in_a_pod_directory_keeps_it(directories: PodDirectori
 
 
 def test_a_tmpfs_in_use_is_an_error_and_not_a_crash(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "shm", MEMORY))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
     with (path / "open").open("w"):
         with pytest.raises(OSError) as busy:
-            volumes.tear_down("u", "shm")
+            volumes.tear_down("u", "shm", Removed())
         assert busy.value.errno == errno.EBUSY
-    volumes.tear_down("u", "shm")
+    volumes.tear_down("u", "shm", Removed())
     assert not path.exists()
 
 
 FILES = {"user": PayloadFile(b"root", 0o400), "deep/key": PayloadFile(b"k", 0o644)}
 
 
-def source(plugin: str = SECRET, **more: Any) -> Files:
-    return Files(plugin=plugin, parts=(), default_mode=0o644, size=1 << 20, **more)
+def source(**more: Any) -> Files:
+    return Files(parts=(), default_mode=0o644, size=1 << 20, **more)
 
 
-@pytest.mark.parametrize("plugin", [SECRET, CONFIG_MAP, DOWNWARD_API, PROJECTED])
+def secrets(directories: PodDirectories) -> SecretPlugin:
+    return SecretPlugin(directories, SystemClock())
+
+
+@pytest.mark.parametrize("plugin", [SecretPlugin, ConfigMapPlugin, DownwardApiPlugin, ProjectedPlugin])
 def test_volumes_of_files_lie_in_memory_but_for_config_maps_and_leave_nothing(
-    directories: PodDirectories, plugin: str
+    directories: PodDirectories, plugin: type[FilesPlugin]
 ) -> None:
-    volumes = FilesVolumes(directories)
-    path = Path(volumes.set_up("u", "v", source(plugin), FILES, wall=0.0))
-    assert mounts_at(path) == (0 if plugin == CONFIG_MAP else 1)
+    volumes = plugin(directories, SystemClock())
+    path = Path(volumes.show("u", "v", source(), FILES))
+    assert mounts_at(path) == (0 if plugin is ConfigMapPlugin else 1)
     assert [(path / name).read_text() for name in FILES] == ["root", "k"]
     assert (directories.pod("u") / "plugins" / "kubernetes.io~empty-dir" / "wrapped_v" / "ready").exists()
-    volumes.tear_down("u", "v")
+    volumes.tear_down("u", "v", Removed())
     assert (mounts_at(path), path.exists()) == (0, False)
     directories.remove("u")
     assert directories.uids() == []
@@ -164,13 +172,13 @@ def test_volumes_of_files_lie_in_memory_but_for_config_maps_and_leave_nothing(
 def test_a_restart_uses_the_tmpfs_that_is_there_and_a_running_reader_sees_the_new_files(
     directories: PodDirectories,
 ) -> None:
-    path = Path(FilesVolumes(directories).set_up("u", "v", source(), FILES, wall=0.0))
+    path = Path(secrets(directories).show("u", "v", source(), FILES))
     container = os.open(path, os.O_DIRECTORY)
     try:
-        again = FilesVolumes(PodDirectories(str(directories.pods.parent)))
-        [found] = again.found("u")
-        assert (found.name, found.plugin, found.host_path, found.whole) == ("v", SECRET, str(path), True)
-        again.set_up("u", "v", source(), {"user": PayloadFile(b"new", 0o400)}, wall=1.0)
+        again = secrets(PodDirectories(str(directories.pods.parent)))
+        [found] = again.reconstruct("u")
+        assert (found.name, found.plugin, found.host_path, found.complete) == ("v", SecretPlugin.name, str(path), True)
+        again.show("u", "v", source(), {"user": PayloadFile(b"new", 0o400)})
         assert mounts_at(path) == 1
         seen = Path(f"/proc/self/fd/{container}")
         assert (seen / "user").read_text() == "new"
@@ -180,32 +188,34 @@ def test_a_restart_uses_the_tmpfs_that_is_there_and_a_running_reader_sees_the_ne
 
 
 def test_a_tmpfs_that_a_reboot_took_is_not_whole_and_is_filled_again(directories: PodDirectories) -> None:
-    volumes = FilesVolumes(directories)
-    path = Path(volumes.set_up("u", "v", source(), FILES, wall=0.0))
+    volumes = secrets(directories)
+    path = Path(volumes.show("u", "v", source(), FILES))
     unmount(path)
-    assert [found.whole for found in volumes.found("u")] == [False]
-    volumes.set_up("u", "v", source(), FILES, wall=0.0)
+    assert [found.complete for found in volumes.reconstruct("u")] == [False]
+    volumes.show("u", "v", source(), FILES)
     assert (mounts_at(path), (path / "user").read_text()) == (1, "root")
 
 
 def test_a_first_set_up_that_fails_leaves_nothing_and_a_later_one_leaves_the_old(directories: PodDirectories) -> None:
-    volumes = FilesVolumes(directories)
-    path = directories.files("u", SECRET, "v")
+    volumes = secrets(directories)
+    path = directories.volume("u", SecretPlugin.name, "v")
     large = {"user": PayloadFile(b"x" * (2 << 20), 0o644)}
     with pytest.raises(OSError, match="No space"):
-        volumes.set_up("u", "v", source(), large, wall=0.0)
+        volumes.show("u", "v", source(), large)
     assert (mounts_at(path), path.exists()) == (0, False)
-    volumes.set_up("u", "v", source(), FILES, wall=0.0)
+    volumes.show("u", "v", source(), FILES)
     with pytest.raises(OSError, match="No space"):
-        volumes.set_up("u", "v", source(), large, wall=0.0)
+        volumes.show("u", "v", source(), large)
     assert (path / "user").read_text() == "root"
     assert os.statvfs(path).f_bfree > 0
 
 
-@pytest.mark.parametrize("plugin", [SECRET, CONFIG_MAP])
-def test_files_belong_to_the_group_and_to_the_user_they_are_for(directories: PodDirectories, plugin: str) -> None:
+@pytest.mark.parametrize("plugin", [SecretPlugin, ConfigMapPlugin])
+def test_files_belong_to_the_group_and_to_the_user_they_are_for(
+    directories: PodDirectories, plugin: type[FilesPlugin]
+) -> None:
     files = {**FILES, "token": PayloadFile(b"jwt", 0o600, 1000)}
-    path = Path(FilesVolumes(directories).set_up("u", "v", source(plugin, fs_group=4242), files, wall=0.0))
+    path = Path(plugin(directories, SystemClock()).show("u", "v", source(fs_group=4242), files))
     seen = {name: (path / name).stat() for name in (".", "user", "deep", "deep/key", "token")}
     assert {name: (s.st_uid, s.st_gid) for name, s in seen.items()} == {
         ".": (0, 4242),
@@ -225,7 +235,7 @@ def test_files_belong_to_the_group_and_to_the_user_they_are_for(directories: Pod
 
 def test_other_volumes_find_a_directory_to_be_mounted_on(directories: PodDirectories) -> None:
     nested = source(nested=("mnt/a", "user/x"))
-    path = Path(FilesVolumes(directories).set_up("u", "v", nested, FILES, wall=0.0))
+    path = Path(secrets(directories).show("u", "v", nested, FILES))
     assert (path / "mnt" / "a").is_dir()
     assert (path / "user").is_file()
 

@@ -4,6 +4,7 @@ One agent for the whole file; every test leaves it whole. The kills are SIGKILL.
 """
 
 import asyncio
+import os
 import shutil
 import signal
 import time
@@ -73,7 +74,8 @@ def left_of(world: World, uid: str) -> list[str]:
     """Directories, mounts and cgroups of the pod."""
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if uid in line]
     directories = (world.home.path / "kubelet" / "pods").glob(f"*{uid}*")
-    return [*mounts, *map(str, directories), *map(str, Path("/sys/fs/cgroup").glob(f"*/**/pod{uid}"))]
+    cgroups = [top for top, _, _ in os.walk("/sys/fs/cgroup") if top.endswith(f"/pod{uid}")]  # others vanish meanwhile
+    return [*mounts, *map(str, directories), *cgroups]
 
 
 async def end(world: World, name: str) -> None:

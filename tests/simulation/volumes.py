@@ -63,8 +63,8 @@ class Subpaths:
         self._volumes.bound[uid] = {bound for bound in self._volumes.bound.get(uid, set()) if bound[1] != container}
 
 
-class VolumeActions:
-    """In place of volume's Actions."""
+class SimulatedCalls:
+    """In place of volume's PluginCalls."""
 
     def __init__(self, volumes: Volumes, story: Story, oracle: Oracle) -> None:
         self._volumes, self._story, self._oracle = volumes, story, oracle
@@ -76,11 +76,11 @@ class VolumeActions:
         match operation:
             case MakePodDirectories(uid):
                 mounted.setdefault(uid, {})
-            case MountVolume(uid, volume, source):
+            case MountVolume(uid, volume, spec):
                 plugin, shown = "", {}
-                if isinstance(source, Files):
-                    plugin = source.plugin
-                    shown = {path: file.content for path, file in make_payload(source, gathered).items()}
+                if isinstance(spec.source, Files):
+                    plugin = spec.plugin
+                    shown = {path: file.content for path, file in make_payload(spec.source, gathered).items()}
                 if mounted.get(uid, {}).get(volume) != (plugin, shown):
                     self._story.tell("volume", f"mounts {volume} of {uid[-12:]}")
                 mounted.setdefault(uid, {})[volume] = (plugin, shown)
@@ -113,7 +113,7 @@ class VolumeActions:
         path = self._volumes.root / "pods" / uid / "volumes"
         bound = {volume for volume, _, _ in self._volumes.bound.get(uid, set())}
         whole = [
-            FoundVolume(name, plugin, str(path / name) if plugin else "", whole=bool(plugin), subpaths=name in bound)
+            FoundVolume(name, plugin, str(path / name) if plugin else "", complete=bool(plugin), subpaths=name in bound)
             for name, (plugin, _) in sorted(here.items())
         ]
         return [*whole, *(FoundVolume(n, on_disk=False, subpaths=True) for n in sorted(bound - here.keys()))]

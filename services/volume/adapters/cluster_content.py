@@ -10,9 +10,10 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages import sources
 from bus.messages.sources import GetObject
 from bus.messages.status import IssuedToken, RequestToken
-from services.volume.core.files_source import Files, ObjectKey, TokenPart
+from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FoundObject, FoundToken, Gathered, Patience, Problem
 from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
+from services.volume.core.volume_spec import VolumeSpec
 from shared.clock import Clock
 
 SECONDS = 10.0  # an ask under way is resent as soon as the other side is back
@@ -34,10 +35,9 @@ class ClusterContent:
         self._asking: dict[ObjectKey | TokenKey, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def gather(self, source: Files) -> Gathered:
-        """Everything the source names, asked for at once; what cannot be had is a problem in its place."""
-        objects = sorted(source.objects, key=str)
-        tokens = [part.key for part in source.parts if isinstance(part, TokenPart)]
+    async def gather(self, spec: VolumeSpec) -> Gathered:
+        """Return the objects and tokens that set-up needs, asked for at once; what cannot be had is a Problem."""
+        objects, tokens = sorted(spec.objects, key=str), spec.tokens
         found, issued = await asyncio.gather(
             asyncio.gather(*(self._shared(key, self._object) for key in objects)),
             asyncio.gather(*(self._shared(key, self._token) for key in tokens)),

@@ -47,8 +47,8 @@ class PodDirectories:
         except FileNotFoundError:
             return []
 
-    def files(self, uid: str, plugin: str, volume: str) -> Path:
-        """Where a volume of files lies; `plugin` as `kubernetes.io/secret`."""
+    def volume(self, uid: str, plugin: str, volume: str) -> Path:
+        """Where a volume of this plugin is; `plugin` as `kubernetes.io/secret`."""
         return self.pod(uid) / "volumes" / plugin.replace("/", "~") / _component(volume)
 
     def files_marker(self, uid: str, volume: str) -> Path:

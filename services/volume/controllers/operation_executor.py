@@ -13,13 +13,12 @@ from bus.messages.event import KubeEvent
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
-from services.volume.core.files_source import Files
 from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume, kind_of
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, Gathered
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import HostPath
-from services.volume.plugins.plugin_calls import Actions, error_text
+from services.volume.core.volume_spec import VolumeSpec
+from services.volume.plugins.plugin_calls import PluginCalls, error_text
 from shared.clock import Clock
 from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on
@@ -44,19 +43,19 @@ REPORT_AFTER_SECONDS = 30.0  # a call that is still under way then is reported
 _COUNT = 100_000  # removed entries are reported in steps of so many, or each report would be a new one
 
 
-class Operations:
+class OperationExecutor:
     """`on_end` is called after each with the event to record, if there is one."""
 
     def __init__(
         self,
         reconciler: Reconciler,
-        actions: Actions,
+        calls: PluginCalls,
         content: ClusterContent,
         clock: Clock,
         failures: PodFailures,
         deadlines: Deadlines,
     ) -> None:
-        self.actions, self._deadlines = actions, deadlines
+        self.calls, self._deadlines = calls, deadlines
         self.on_end: Callable[[KubeEvent | None], None] = lambda _: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
@@ -138,8 +137,8 @@ class Operations:
 
     async def _attempt(self, operation: Operation) -> KubeEvent | None:
         gathered: Gathered | None = Gathered()
-        if isinstance(operation, MountVolume) and isinstance(operation.source, Files):
-            gathered = await self._gather(operation, operation.source)
+        if isinstance(operation, MountVolume) and operation.spec.requires_remount:
+            gathered = await self._gather(operation, operation.spec)
         try:
             done = await self._in_turns(operation, gathered)
             if done is None:
@@ -148,8 +147,7 @@ class Operations:
                 return None
             outcome = done
         except HungError as hung:
-            check = "hostPath type check failed: " if kind_of(operation) is Kind.HOST_PATH else ""
-            outcome = Outcome(error=f"{check}{hung}")
+            outcome = Outcome(error=f"{_check(operation)}{hung}")
         except ContentError as failure:
             outcome = Outcome(error=str(failure), patience=failure.patience)
         except OSError as failure:
@@ -188,11 +186,11 @@ class Operations:
                 path = _path(operation)
                 return threads.turn(path, self._mounts.share(path))
             case Kind.REMOVAL:
-                return threads.turn(self.actions.directory(operation.uid))
+                return threads.turn(self.calls.directory(operation.uid))
 
-    async def _gather(self, operation: MountVolume, source: Files) -> Gathered | None:
+    async def _gather(self, operation: MountVolume, spec: VolumeSpec) -> Gathered | None:
         """What others know of the content, asked without a turn: it may take long. None = given up."""
-        gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(source))
+        gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(spec))
         try:
             await asyncio.wait({gathering})
         finally:
@@ -209,7 +207,7 @@ class Operations:
         try:
             path = await turn.call(
                 what,
-                self.actions.perform,
+                self.calls.perform,
                 operation,
                 gathered,
                 removed,
@@ -263,11 +261,12 @@ def _what(operation: Operation) -> str:
 
 
 def _path(operation: Operation) -> str:
-    match operation:
-        case MountVolume(source=HostPath(path=path)):
-            return path
-        case _:
-            return ""
+    return operation.spec.node_path if isinstance(operation, MountVolume) else ""
+
+
+def _check(operation: Operation) -> str:
+    check = operation.spec.node_check if isinstance(operation, MountVolume) else ""
+    return f"{check} failed: " if check else ""
 
 
 def _slow_text(call: Call) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters.subpaths import SubpathError
 from services.volume.adapters.threads import HungError, Turn
-from services.volume.controllers.operation_executor import Operations
+from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import HostPath
+from services.volume.core.volume_spec import VolumeSpec
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ PATIENCE = 4.0
 class SubpathRequests:
     """`on_end` is called after each, for the reconciler may go on with what had to wait for it."""
 
-    def __init__(self, reconciler: Reconciler, operations: Operations, on_end: Callable[[], None]) -> None:
-        self._reconciler, self._operations, self._on_end = reconciler, operations, on_end
+    def __init__(self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[], None]) -> None:
+        self._reconciler, self._executor, self._on_end = reconciler, executor, on_end
         self._turned = asyncio.Event()
         self._tasks: set[asyncio.Task[PreparedSubpath]] = set()
 
@@ -49,7 +49,7 @@ class SubpathRequests:
         try:
             async with self._turn(request, root) as turn:
                 what = f"subPath of volume {request.volume} of pod {request.uid}"
-                path = await turn.call(what, self._operations.actions.subpaths.prepare, *where, root, request.path)
+                path = await turn.call(what, self._executor.calls.subpaths.prepare, *where, root, request.path)
         except (SubpathError, HungError) as error:
             step = error.step if isinstance(error, SubpathError) else "prepare subPath"
             log.error(
@@ -66,9 +66,10 @@ class SubpathRequests:
     def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[Turn]:
         """A hostPath may hang: it has threads of its own, one for each path. Other volumes have one for each pod."""
         pod = self._reconciler.desired.pods.get(request.uid)
-        if pod is not None and isinstance(pod.volumes.get(request.volume), HostPath):
-            return self._operations.host_subpath_turn(root)
-        return self._operations.subpaths.turn(self._operations.actions.directory(request.uid))
+        spec = pod.volumes.get(request.volume) if pod is not None else None
+        if isinstance(spec, VolumeSpec) and spec.node_path:
+            return self._executor.host_subpath_turn(root)
+        return self._executor.subpaths.turn(self._executor.calls.directory(request.uid))
 
     async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         """Answer ReleaseSubpaths. What cannot be taken away now goes when its volume goes."""
@@ -76,9 +77,9 @@ class SubpathRequests:
 
     async def _release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         try:
-            async with self._operations.releases.turn(f"volume-subpaths of pod {request.uid}") as turn:
+            async with self._executor.releases.turn(f"volume-subpaths of pod {request.uid}") as turn:
                 what = f"release of the subPaths of container {request.container}"
-                await turn.call(what, self._operations.actions.subpaths.release, request.uid, request.container)
+                await turn.call(what, self._executor.calls.subpaths.release, request.uid, request.container)
         except OSError as error:
             log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
         return PreparedSubpath()

@@ -1,14 +1,15 @@
-"""What is mounted, as far as this process knows: from its own operations, and after a restart from the disk."""
+"""What is mounted, as this process knows from its own operations and, after a restart, from the disk; pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.volume.core.volume_spec import VolumeSource
+from services.volume.core.volume_spec import VolumeSpec
 
 
 class MountState(StrEnum):
-    """UNCERTAIN: something may be there (found at start, or an operation failed half-way); torn down as if it were."""
+    """UNCERTAIN: something may be there (found at start, or an operation failed half-way); it is torn down as one that
+    is mounted."""
 
     UNCERTAIN = "uncertain"
     MOUNTED = "mounted"
@@ -21,9 +22,10 @@ class ActualVolume:
     state: MountState
     on_disk: bool
     host_path: str = ""
-    source: VolumeSource | None = None  # what it was set up as; None = found at start
+    spec: VolumeSpec | None = None  # as which it was set up; None = found at start
     error: str = ""  # of the last operation
-    plugin: str = ""  # of a volume of files; what it holds stays in use while newer content cannot be had
+    plugin: str = ""  # the name of the plugin that set it up; "" = only subpaths of it were found
+    requires_remount: bool = False  # it is mounted and its content may change; the old one is used until then
     subpaths: bool = False  # something of it may be bound for a container, which goes first
 
     @property

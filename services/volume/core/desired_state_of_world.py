@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import AdmittedPod, PodState
-from services.volume.core.files_source import Files
-from services.volume.core.volume_spec import VolumeSource
+from services.volume.core.volume_spec import Refused, VolumeSpec
 from shared.model.objects import Object
 
 
@@ -18,14 +17,14 @@ class DesiredVolumes:
     namespace: str
     mounting: bool
     finished: bool
-    volumes: dict[str, VolumeSource]
+    volumes: dict[str, VolumeSpec | Refused]
 
 
 @dataclass
 class DesiredStateOfWorld:
-    """All admitted pods. `source_of` reads a volume of a pod."""
+    """All admitted pods. `spec_of` reads a volume of a pod."""
 
-    source_of: Callable[[Object, str], VolumeSource]
+    spec_of: Callable[[Object, str], VolumeSpec | Refused]
     pods: dict[str, DesiredVolumes] = field(default_factory=dict)
     # Pods that podsync took away by a word of its own. Not those that a new incarnation does not list: it may just have
     # lost its records and find them again in the runtime.
@@ -50,7 +49,7 @@ class DesiredStateOfWorld:
             namespace=admitted.namespace,
             mounting=admitted.state is PodState.SYNC,
             finished=admitted.finished,
-            volumes={name: self.source_of(admitted.pod, name) for name in admitted.volumes},
+            volumes={name: self.spec_of(admitted.pod, name) for name in admitted.volumes},
         )
         self._drop(admitted.uid)
         self.pods[admitted.uid] = pod
@@ -62,7 +61,7 @@ class DesiredStateOfWorld:
         return list(self._showing.get(changed, ()))
 
     def read_again(self) -> None:
-        """What `source_of` rests on beside the pods has changed."""
+        """What `spec_of` rests on beside the pods has changed."""
         for admitted in list(self._admitted.values()):
             self.admit(admitted)
 
@@ -91,6 +90,6 @@ class DesiredStateOfWorld:
 
 def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
     """The objects that each of its volumes shows, once for each volume."""
-    for name, source in pod.volumes.items():
-        if isinstance(source, Files):
-            yield from ((str(key), (pod.uid, name)) for key in source.objects)
+    for name, spec in pod.volumes.items():
+        if isinstance(spec, VolumeSpec):
+            yield from ((str(key), (pod.uid, name)) for key in spec.objects)

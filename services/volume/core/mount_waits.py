@@ -29,7 +29,7 @@ class MountWaits:
         if now - self._since.setdefault(uid, now) < PATIENCE:
             return ""
         self._since[uid] = now
-        refused = {name: source.reason for name, source in pod.volumes.items() if isinstance(source, Refused)}
+        refused = {name: spec.reason for name, spec in pod.volumes.items() if isinstance(spec, Refused)}
         why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
         return (
             f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, unattached volumes=[], "

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from services.volume.core.files_source import Files
-from services.volume.core.volume_spec import EmptyDir, HostPath, Image
+from services.volume.core.volume_spec import VolumeSpec
 from shared.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)
@@ -25,7 +24,7 @@ class MountVolume:
 
     uid: str
     volume: str
-    source: EmptyDir | HostPath | Files | Image
+    spec: VolumeSpec
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Kind(StrEnum):
 def kind_of(operation: Operation) -> Kind:
     """The kind of an operation."""
     match operation:
-        case MountVolume(source=HostPath(type=kind)) if kind:
+        case MountVolume(spec=spec) if spec.node_check:
             return Kind.HOST_PATH
         case UnmountVolume() | RemovePodDirectory():
             return Kind.REMOVAL

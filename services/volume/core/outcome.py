@@ -9,13 +9,14 @@ from services.volume.core.payload import Patience
 
 @dataclass(frozen=True)
 class FoundVolume:
-    """A volume's directory as it was found at start. `plugin`: of a volume of files, else ""; `whole`: its content has
-    been complete once, so it can be used as it is; `on_disk` False: only subpaths of it were found."""
+    """A volume as its plugin found it at start. `plugin`: the plugin's name; `host_path`: absolute, "" = not known;
+    `complete`: its content has been complete once, so it is used as it is until it is set up again; `on_disk` False:
+    only subpaths of it were found."""
 
     name: str
     plugin: str = ""
     host_path: str = ""
-    whole: bool = False
+    complete: bool = False
     on_disk: bool = True
     subpaths: bool = False
 

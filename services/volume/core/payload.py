@@ -11,12 +11,12 @@ from services.volume.core.files_source import (
     DownwardPart,
     Files,
     Item,
-    ObjectKey,
     ObjectPart,
     Part,
     RefusedPart,
     TokenPart,
 )
+from services.volume.core.object_key import ObjectKey
 from services.volume.core.token_cache import TokenKey
 from shared.model.objects import Object
 

@@ -11,7 +11,6 @@ from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
-from services.volume.core.files_source import Files
 from services.volume.core.mount_waits import MountWaits
 from services.volume.core.operations import (
     MakePodDirectories,
@@ -25,7 +24,7 @@ from services.volume.core.outcome import Done, FoundVolume, Outcome
 from services.volume.core.payload import Patience
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, settling, usable, view
-from services.volume.core.volume_spec import HostPath, Image, Refused
+from services.volume.core.volume_spec import Refused, VolumeSpec
 
 # A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
 # find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
@@ -56,13 +55,14 @@ class Reconciler:
         """At start `pods/<uid>` was found on disk, with the directories of these volumes."""
         self.actual.directories.add(uid)
         for volume in volumes:
-            state = MountState.MOUNTED if volume.whole else MountState.UNCERTAIN
+            state = MountState.MOUNTED if volume.complete else MountState.UNCERTAIN
             if self.actual.get(uid, volume.name) is None:
                 found = ActualVolume(
                     state=state,
                     on_disk=volume.on_disk,
                     host_path=volume.host_path,
                     plugin=volume.plugin,
+                    requires_remount=volume.complete,
                     subpaths=volume.subpaths,
                 )
                 self.actual.put(uid, volume.name, found)
@@ -94,7 +94,7 @@ class Reconciler:
     def refresh_all(self) -> None:
         """The safety net: every mounted volume of files is to be compared with what it comes from."""
         for uid, name, volume in self.actual.every():
-            if volume.plugin and volume.state is MountState.MOUNTED:
+            if volume.requires_remount and volume.state is MountState.MOUNTED:
                 self.refreshes.ask((uid, name))
 
     def found_directory(self, uid: str) -> None:
@@ -134,7 +134,7 @@ class Reconciler:
         volumes have been missing for long."""
         pod = self.desired.pods.get(uid)
         wanted = pod.volumes if pod is not None else {}
-        refused = {name: source.reason for name, source in wanted.items() if isinstance(source, Refused)}
+        refused = {name: spec.reason for name, spec in wanted.items() if isinstance(spec, Refused)}
         said = self._refusals_said.pop(uid, set())
         if refused:
             self._refusals_said[uid] = set(refused)
@@ -146,8 +146,8 @@ class Reconciler:
     def host_path_returned(self, path: str) -> None:
         """A look at this path that had hung has come to an end: whoever waits for another one need not."""
         for uid, pod in self.desired.pods.items():
-            for name, source in pod.volumes.items():
-                if isinstance(source, HostPath) and source.path == path:
+            for name, spec in pod.volumes.items():
+                if isinstance(spec, VolumeSpec) and spec.node_path == path:
                     self._backoff.hurry(uid, name)
 
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
@@ -197,19 +197,20 @@ class Reconciler:
         return now - self._failing_since.setdefault(key, now) < QUIET
 
     def _mount_done(self, operation: MountVolume, outcome: Outcome, shown: str) -> None:
-        key, source = (operation.uid, operation.volume), operation.source
-        plugin, before = source.plugin if isinstance(source, Files) else "", self.actual.get(*key)
+        key, spec = (operation.uid, operation.volume), operation.spec
+        before = self.actual.get(*key)
         if not outcome.error:
             self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
-        elif usable(before, source):
+        elif usable(before, spec):
             return  # what it holds stays in use
         volume = ActualVolume(
             state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
-            on_disk=not isinstance(source, HostPath | Image),
+            on_disk=spec.has_directory,
             host_path=outcome.host_path,
-            source=None if outcome.error and not shown else source,
+            spec=None if outcome.error and not shown else spec,
             error=message(operation.volume, shown) if shown else "",
-            plugin=plugin,
+            plugin=spec.plugin,
+            requires_remount=spec.requires_remount,
             subpaths=before is not None and before.subpaths,
         )
         self.actual.put(*key, volume)
@@ -244,20 +245,19 @@ class Reconciler:
         uid, operations = desired.uid, list[Operation]()
         if desired.mounting and uid not in self.actual.prepared and not desired.volumes:
             operations.append(MakePodDirectories(uid))
-        for name, source in desired.volumes.items():
-            if isinstance(source, Refused):
+        for name, spec in desired.volumes.items():
+            if isinstance(spec, Refused):
                 continue
             volume = self.actual.get(uid, name)
-            if isinstance(source, Files):
-                if usable(volume, source) and not desired.mounting:
-                    continue  # a pod that ends keeps what it has
-                if source.provisional and now < self.hold_until:
-                    continue
-            mounted = volume is not None and volume.state is MountState.MOUNTED and volume.source == source
+            if usable(volume, spec) and not desired.mounting:
+                continue  # a pod that ends keeps what it has
+            if spec.provisional and now < self.hold_until:
+                continue
+            mounted = volume is not None and volume.state is MountState.MOUNTED and volume.spec == spec
             if self.refreshes.due((uid, name), now):
                 mounted = False
             if not mounted and (desired.mounting or volume is not None):
-                operations.append(MountVolume(uid, name, source))
+                operations.append(MountVolume(uid, name, spec))
         return operations
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:

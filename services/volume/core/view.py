@@ -3,9 +3,8 @@
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.files_source import Files
 from services.volume.core.operations import MountVolume, OperationBackoff, UnmountVolume
-from services.volume.core.volume_spec import EmptyDir, Image, Refused, VolumeSource
+from services.volume.core.volume_spec import Refused, VolumeSpec
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
@@ -13,13 +12,13 @@ def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
     return f'{step} failed for volume "{volume}" : {error}'
 
 
-def usable(volume: ActualVolume | None, source: VolumeSource) -> bool:
-    """A volume of files that has been set up once: its content is whole, though it may be old."""
+def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
+    """Return whether a volume whose content may change has been set up once: it is complete, though it may be old."""
     return (
         volume is not None
-        and isinstance(source, Files)
+        and spec.requires_remount
         and volume.state is MountState.MOUNTED
-        and volume.plugin == source.plugin
+        and volume.plugin == spec.plugin
     )
 
 
@@ -29,7 +28,7 @@ def view(
     """The value of `volumes.mounted`; None = nothing of the pod is mounted or wanted."""
     pod = desired.pods.get(uid)
     wanted = pod.volumes if pod is not None else {}
-    volumes = {name: _wanted(uid, name, source, actual, running) for name, source in wanted.items()}
+    volumes = {name: _wanted(uid, name, spec, actual, running) for name, spec in wanted.items()}
     for name, volume in actual.of(uid):
         if name not in wanted:
             undecided = pod is None and uid not in desired.taken_away  # podsync may still speak of it
@@ -39,30 +38,28 @@ def view(
 
 
 def _wanted(
-    uid: str, name: str, source: VolumeSource, actual: ActualStateOfWorld, running: OperationBackoff
+    uid: str, name: str, spec: VolumeSpec | Refused, actual: ActualStateOfWorld, running: OperationBackoff
 ) -> MountedVolume:
     volume = actual.get(uid, name)
-    if isinstance(source, Refused):
-        return MountedVolume(state=VolumeState.ERROR, error=message(name, source.reason))
+    if isinstance(spec, Refused):
+        return MountedVolume(state=VolumeState.ERROR, error=message(name, spec.reason))
     if isinstance(running.running(uid, name), UnmountVolume):
         return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is taken away
-    if volume is not None and usable(volume, source):
-        return _mounted(volume, source, read_only=True)
-    if volume is None or (volume.source != source and not volume.error):
+    if volume is not None and usable(volume, spec):
+        return _mounted(volume, spec)
+    if volume is None or (volume.spec != spec and not volume.error):
         return MountedVolume(state=VolumeState.PENDING)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)
-    return _mounted(volume, source, read_only=isinstance(source, Image))
+    return _mounted(volume, spec)
 
 
-def _mounted(volume: ActualVolume, source: VolumeSource, *, read_only: bool) -> MountedVolume:
-    """What belongs to the pod alone may be relabelled: not a path of the node, nor an image (volumes.md
-    12.1)."""
+def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
     return MountedVolume(
         state=VolumeState.MOUNTED,
         host_path=volume.host_path,
-        read_only=read_only,
-        selinux_relabel=isinstance(source, EmptyDir | Files),
+        read_only=spec.read_only,
+        selinux_relabel=spec.selinux_relabel,
     )
 
 

@@ -1,40 +1,78 @@
-"""Sets up, refreshes and tears down volumes of files: what holds them, and the writer in it (volumes.md 9)."""
+"""What secret, configMap, downwardAPI and projected volumes share: a directory or tmpfs, and the atomic writer in it
+(volumes.md 9)."""
 
 import contextlib
 import os
+from abc import abstractmethod
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 from services.volume.adapters.atomic_writer import AtomicWriter
 from services.volume.adapters.backing_directory import is_ready, set_up_at, tear_down_at
 from services.volume.adapters.ownership import give_to_group
-from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.files_source import CONFIG_MAP, PLUGINS, Files
+from services.volume.core.files_source import Files, Part, PartReader, nested_mounts
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.payload import Payload
+from services.volume.core.payload import Gathered, Payload, make_payload
 from services.volume.core.payload_paths import tops
-from services.volume.core.volume_spec import MEMORY, EmptyDir
+from services.volume.core.pod_fields import fs_group, fs_user, number, tmpfs_size
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.plugin import VolumePlugin
+from shared.model.objects import Object
 from shared.tree_removal import Removed
 
 
-class FilesVolumes:
-    """The secret, configMap, downwardAPI and projected volumes of all pods. Methods raise OSError."""
+class FilesPlugin(VolumePlugin[Files]):
+    """A plugin of this kind lists the parts of its source. Containers see the volume read-only; set up once, it keeps
+    its old content while newer content cannot be had."""
 
-    def __init__(self, directories: PodDirectories) -> None:
-        self._directories = directories
+    in_memory: ClassVar[bool] = True  # on a tmpfs
 
-    def set_up(self, uid: str, volume: str, source: Files, payload: Payload, *, wall: float) -> str:
-        """Show these files; the host path. What is mounted already is used, and stays when the files cannot be written;
-        a first set-up that fails leaves nothing. Raises ContentError for a path no file may have."""
+    @classmethod
+    @abstractmethod
+    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+        """Return the parts in order. Pure."""
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
+        """See VolumePlugin; what is wrong in a part is an error of set-up."""
+        reader = PartReader(pod, node.allocatable)
+        files = Files(
+            parts=cls.parts(reader, source),
+            default_mode=number(source.get("defaultMode")),
+            fs_group=fs_group(pod),
+            fs_user=fs_user(pod),
+            nested=nested_mounts(pod, volume),
+            size=tmpfs_size(pod, node.memory),
+        )
+        return VolumeSpec(
+            plugin=cls.name,
+            source=files,
+            read_only=True,
+            selinux_relabel=True,
+            requires_remount=True,
+            objects=files.objects,
+            tokens=files.tokens,
+            provisional=node.provisional and reader.used_allocatable,
+        )
+
+    def set_up(self, uid: str, volume: str, source: Files, gathered: Gathered) -> str:
+        """See VolumePlugin."""
+        return self.show(uid, volume, source, make_payload(source, gathered))
+
+    def show(self, uid: str, volume: str, source: Files, payload: Payload) -> str:
+        """Show these files and no others; return the host path. What is mounted already is used, and stays when the
+        files cannot be written; a first set-up that fails leaves nothing. Raises OSError, and ContentError for a path
+        that no file may have."""
         self._directories.make(uid)
-        path, marker = self._paths(uid, source.plugin, volume)
+        path, marker = self._paths(uid, volume)
         give = None if source.fs_group is None else partial(give_to_group, group=source.fs_group, read_only=True)
         writer = AtomicWriter(path, give)
         first = writer.current is None
         try:
-            set_up_at(path, marker, EmptyDir(MEMORY if source.in_memory else "", source.size))
+            set_up_at(path, marker, tmpfs=self.in_memory, size=source.size)
             _make_nested(path, source, payload)
-            writer.write(payload, wall=wall)
+            writer.write(payload, wall=self._clock.wall())
         except Exception:
             if first:
                 with contextlib.suppress(OSError):
@@ -42,26 +80,22 @@ class FilesVolumes:
             raise
         return str(path)
 
-    def tear_down(self, uid: str, volume: str, removed: Removed | None = None) -> None:
-        """Whichever plugin it is of; what is absent is done. `removed` counts the entries."""
-        for plugin in PLUGINS:
-            tear_down_at(*self._paths(uid, plugin, volume), removed)
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """See VolumePlugin."""
+        tear_down_at(*self._paths(uid, volume), removed)
 
-    def found(self, uid: str) -> list[FoundVolume]:
-        """What lies on the disk, after a restart. A tmpfs that a reboot took is not whole."""
-        return [
-            self._look(uid, plugin, volume)
-            for plugin in PLUGINS
-            for volume in self._directories.volumes_of(uid, plugin)
-        ]
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return one for each directory. It is complete once a set-up has ended well; a tmpfs that a reboot took is
+        not."""
+        return [self._look(uid, volume) for volume in self._directories.volumes_of(uid, self.name)]
 
-    def _look(self, uid: str, plugin: str, volume: str) -> FoundVolume:
-        path, marker = self._paths(uid, plugin, volume)
-        backed = is_ready(marker) and (plugin == CONFIG_MAP or os.path.ismount(path))
-        return FoundVolume(volume, plugin, str(path), whole=backed and AtomicWriter(path).current is not None)
+    def _look(self, uid: str, volume: str) -> FoundVolume:
+        path, marker = self._paths(uid, volume)
+        backed = is_ready(marker) and (not self.in_memory or os.path.ismount(path))
+        return FoundVolume(volume, self.name, str(path), complete=backed and AtomicWriter(path).current is not None)
 
-    def _paths(self, uid: str, plugin: str, volume: str) -> tuple[Path, Path]:
-        return self._directories.files(uid, plugin, volume), self._directories.files_marker(uid, volume)
+    def _paths(self, uid: str, volume: str) -> tuple[Path, Path]:
+        return self._directories.volume(uid, self.name, volume), self._directories.files_marker(uid, volume)
 
 
 def _make_nested(path: Path, source: Files, payload: Payload) -> None:

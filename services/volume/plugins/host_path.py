@@ -1,12 +1,18 @@
-"""Checks hostPath volumes, and creates what their type says (volumes.md 13.2); blocking."""
+"""hostPath: a path of the node, checked or created according to its type (volumes.md 13.2). It is never unmounted."""
 
 import errno
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from services.volume.core.volume_spec import HostPath
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.plugin import VolumePlugin
+from shared.model.objects import Object
+from shared.tree_removal import Removed
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -17,8 +23,43 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def set_up(source: HostPath) -> str:
-    """Check the path as its type says; the host path. Raises OSError, its text is the kubelet's."""
+@dataclass(frozen=True)
+class HostPath:
+    """`path` is absolute; `type` "" = neither checked nor created."""
+
+    path: str
+    type: str = ""
+
+
+class HostPathPlugin(VolumePlugin[HostPath]):
+    """The check may hang where the path is on a network file system, so `VolumeSpec.node_path` names it."""
+
+    name = "kubernetes.io/host-path"
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
+        """See VolumePlugin; set-up finds out what the path is."""
+        host_path = HostPath(path=str(source.get("path", "")), type=str(source.get("type") or ""))
+        check = "hostPath type check" if host_path.type else ""
+        return VolumeSpec(
+            plugin=cls.name, source=host_path, has_directory=False, node_path=host_path.path, node_check=check
+        )
+
+    def set_up(self, uid: str, volume: str, source: HostPath, gathered: Gathered) -> str:
+        """See VolumePlugin."""
+        self._directories.make(uid)
+        return check_host_path(source)
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """Do nothing: the path is the node's."""
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return nothing: it has no directory of its own."""
+        return []
+
+
+def check_host_path(source: HostPath) -> str:
+    """Check the path, or create it, according to its type; return it. Raises OSError with the kubelet's text."""
     if ".." in source.path.split("/"):
         raise OSError(errno.EINVAL, f"invalid HostPath `{source.path}`: must not contain '..'")
     if not source.type:

@@ -13,8 +13,8 @@ from services.volume.adapters import recent_mounts, subpaths
 from services.volume.controllers import operation_executor
 from services.volume.core.mount_shares import AT_A_LOCAL_MOUNT, AT_A_MOUNT
 from services.volume.core.mountinfo import MountPoint
-from services.volume.core.volume_spec import HostPath
 from services.volume.plugins import host_path
+from services.volume.plugins.host_path import HostPath
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
 
@@ -34,11 +34,11 @@ class DeadServer:
 
     def __init__(self) -> None:
         self.answers, self.under_way, self.most = threading.Event(), 0, 0
-        self._set_up, self._opened, self._lock = host_path.set_up, subpaths._opened, threading.Lock()
+        self._check, self._opened, self._lock = host_path.check_host_path, subpaths._opened, threading.Lock()
 
-    def set_up(self, source: HostPath) -> str:
+    def check(self, source: HostPath) -> str:
         if not source.type or not source.path.startswith("/dead"):
-            return self._set_up(source)
+            return self._check(source)
         self.wait()
         return source.path
 
@@ -62,7 +62,7 @@ class DeadServer:
 def dead(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeadServer]:
     dead = DeadServer()
     monkeypatch.setattr(operation_executor, "HOST_PATH_PATIENCE", 0.05)
-    monkeypatch.setattr(host_path, "set_up", dead.set_up)
+    monkeypatch.setattr(host_path, "check_host_path", dead.check)
     monkeypatch.setattr(subpaths, "_opened", dead.opened)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
     monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)

@@ -17,8 +17,9 @@ from services.volume.controllers import operation_executor
 from services.volume.core.operations import MountVolume, Operation, UnmountVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import VolumeSource, volume_source
-from services.volume.plugins.plugin_calls import Actions
+from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.plugins.plugin_calls import PluginCalls
+from services.volume.plugins.registry import volume_spec
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, Removed
@@ -100,14 +101,14 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
 
 
 async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, perform = threading.Event(), Actions.perform
+    answers, perform = threading.Event(), PluginCalls.perform
 
-    def hanging(actions: Actions, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
             assert answers.wait(PATIENCE)
-        return perform(actions, operation, gathered, removed)
+        return perform(calls, operation, gathered, removed)
 
-    monkeypatch.setattr(Actions, "perform", hanging)
+    monkeypatch.setattr(PluginCalls, "perform", hanging)
     monkeypatch.setattr(operation_executor, "REMOVAL_PATIENCE", 0.5)
     hung = [f"hung-{number}" for number in range(LONG)]
     async with node.volume():
@@ -207,14 +208,14 @@ async def test_a_mistake_in_the_decision_for_one_pod_is_tried_again_and_stops_no
 async def test_a_mistake_in_an_operation_is_an_error_of_its_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    perform = Actions.perform
+    perform = PluginCalls.perform
 
-    def mistaken(actions: Actions, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def mistaken(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         if operation.uid == "bad" and isinstance(operation, MountVolume):
             raise IndexError("of a shape that is not known")
-        return perform(actions, operation, gathered, removed)
+        return perform(calls, operation, gathered, removed)
 
-    monkeypatch.setattr(Actions, "perform", mistaken)
+    monkeypatch.setattr(PluginCalls, "perform", mistaken)
     node.admit("bad", "cache")
     async with node.volume():
         node.admit("good", "cache")
@@ -228,12 +229,12 @@ async def test_a_mistake_in_an_operation_is_an_error_of_its_pod(
 async def test_a_volume_that_cannot_be_understood_is_refused_and_the_rest_is_mounted(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mistaken(pod: Object, name: str, on: Any) -> VolumeSource:
+    def mistaken(pod: Object, name: str, on: Any) -> VolumeSpec | Refused:
         if name == "key":
             raise AttributeError("of a shape that is not known")
-        return volume_source(pod, name, on)
+        return volume_spec(pod, name, on)
 
-    monkeypatch.setattr(service, "volume_source", mistaken)
+    monkeypatch.setattr(service, "volume_spec", mistaken)
     node.admit("u", "key", "cache")
     async with node.volume():
         state = await node.mounted.until(lambda state: "u" in state and bool(state["u"].volumes["cache"].host_path))
@@ -243,16 +244,16 @@ async def test_a_volume_that_cannot_be_understood_is_refused_and_the_rest_is_mou
 async def test_a_directory_that_cannot_be_read_at_the_start_keeps_no_other_pod_waiting(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = Actions.found
+    found = PluginCalls.found
 
-    def unreadable(actions: Actions, uid: str) -> object:
+    def unreadable(calls: PluginCalls, uid: str) -> object:
         if uid == "bad":
             raise OSError(5, "Input/output error", uid)
-        return found(actions, uid)
+        return found(calls, uid)
 
     for uid in ("bad", "good"):
         node.empty_dir(uid, "cache").mkdir(parents=True)
-    monkeypatch.setattr(Actions, "found", unreadable)
+    monkeypatch.setattr(PluginCalls, "found", unreadable)
     caplog.set_level(logging.ERROR)
     async with node.volume():
         await node.mounted.until_complete()

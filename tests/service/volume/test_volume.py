@@ -14,7 +14,7 @@ from services.volume.controllers import operation_executor
 from services.volume.core import reconciler
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import Gathered
-from services.volume.plugins.plugin_calls import Actions
+from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import Removed
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
@@ -123,13 +123,13 @@ class Gate:
 
     def __init__(self) -> None:
         self.entered, self.opened = threading.Event(), threading.Event()
-        self._perform = Actions.perform
+        self._perform = PluginCalls.perform
 
-    def perform(self, actions: Actions, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+    def perform(self, calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         if operation.uid == "hung" and not isinstance(operation, MountVolume):
             self.entered.set()
             assert self.opened.wait(PATIENCE)
-        return self._perform(actions, operation, gathered, removed)
+        return self._perform(calls, operation, gathered, removed)
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """One operation of each kind at a time."""
     gate = Gate()
     monkeypatch.setattr(operation_executor, "PLACES", dict.fromkeys(Kind, 1))
-    monkeypatch.setattr(Actions, "perform", lambda *arguments: gate.perform(*arguments))  # noqa: PLW0108 - bound to the actions, not to the gate
+    monkeypatch.setattr(PluginCalls, "perform", lambda *arguments: gate.perform(*arguments))  # noqa: PLW0108 - bound to the calls, not to the gate
     yield gate
     gate.opened.set()
 

@@ -12,7 +12,8 @@ from services.podsync.core.cri import container_mounts, environment, hosts_file,
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.container_config import container_config
 from services.podsync.core.cri.container_mounts import MountedVolume
-from services.volume.core.volume_spec import Node, Refused, volume_source
+from services.volume.core.volume_spec import Node, Refused
+from services.volume.plugins.registry import volume_spec
 from shared.cri.interface import ImageStatus
 from shared.model.objects import Object
 from shared.podspec.defaults import apply_defaults
@@ -60,7 +61,7 @@ def run(pod: Object, path: Path) -> None:
         assert error.message
     names = [volume.get("name") for volume in pod["spec"].get("volumes") or ()]
     for name in names:
-        source = volume_source(pod, str(name), Node(memory=1 << 30))
+        source = volume_spec(pod, str(name), Node(memory=1 << 30))
         assert not isinstance(source, Refused) or source.reason
     images = {v["name"]: "sha256:1" for v in pod["spec"].get("volumes") or () if "image" in v and v.get("name")}
     kind = path[1] if path[2:] and path[1] in ("initContainers", "containers") else "containers"

@@ -8,7 +8,8 @@ from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operations import Operation
 from services.volume.core.outcome import Outcome
 from services.volume.core.reconciler import Reconciler
-from services.volume.core.volume_spec import Node, volume_source
+from services.volume.core.volume_spec import Node
+from services.volume.plugins.registry import volume_spec
 
 VOLUMES = [
     {"name": "cache", "emptyDir": {}},
@@ -24,7 +25,7 @@ class World:
     """A reconciler, the time, and the pods it hears of."""
 
     def __init__(self) -> None:
-        desired = DesiredStateOfWorld(lambda pod, name: volume_source(pod, name, Node()))
+        desired = DesiredStateOfWorld(lambda pod, name: volume_spec(pod, name, Node()))
         self.reconciler = Reconciler(desired, ActualStateOfWorld())
         self.now = 100.0
         self.heard()

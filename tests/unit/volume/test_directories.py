@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from services.volume.adapters import pod_directories
-from services.volume.adapters.backing_directory import EmptyDirs
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.volume_spec import EmptyDir, HostPath
-from services.volume.plugins import host_path
+from services.volume.core.payload import Gathered
+from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
+from services.volume.plugins.host_path import HostPath, check_host_path
+from shared.clock import SystemClock
 from shared.tree_removal import Removed, remove_tree
 
 
@@ -33,7 +34,7 @@ def mode(path: Path) -> int:
 
 @pytest.mark.usefixtures("narrow_umask")
 def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(directories: PodDirectories) -> None:
-    path = Path(EmptyDirs(directories).set_up("u", "cache", EmptyDir()))
+    path = Path(EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), Gathered()))
     assert path == directories.pods / "u" / "volumes" / "kubernetes.io~empty-dir" / "cache"
     marker = directories.pods / "u" / "plugins" / "kubernetes.io~empty-dir" / "cache"
     assert [mode(p) for p in (path, directories.pod("u"), path.parent.parent, marker)] == [0o777, 0o750, 0o750, 0o750]
@@ -41,11 +42,11 @@ def test_pod_directories_and_an_empty_dir_have_their_modes_whatever_the_umask(di
 
 
 def test_setting_up_again_keeps_the_content(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
     (path / "data").write_text("kept")
     path.chmod(0o700)
-    assert volumes.set_up("u", "cache", EmptyDir()) == str(path)
+    assert volumes.set_up("u", "cache", EmptyDir(), Gathered()) == str(path)
     assert ((path / "data").read_text(), mode(path)) == ("kept", 0o700)
 
 
@@ -53,26 +54,26 @@ def test_a_kill_before_the_marker_is_mended_by_setting_up_again(directories: Pod
     path = directories.empty_dir("u", "cache")
     path.mkdir(parents=True)
     path.chmod(0o700)
-    EmptyDirs(directories).set_up("u", "cache", EmptyDir())
+    EmptyDirPlugin(directories, SystemClock()).set_up("u", "cache", EmptyDir(), Gathered())
     assert mode(path) == 0o777
 
 
 def test_a_directory_that_somebody_removed_is_made_again(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
     path.rmdir()
-    volumes.set_up("u", "cache", EmptyDir())
+    volumes.set_up("u", "cache", EmptyDir(), Gathered())
     assert mode(path) == 0o777
 
 
 def test_tearing_down_takes_content_and_marker_and_may_be_repeated(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    path = Path(volumes.set_up("u", "cache", EmptyDir()))
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
     (path / "deep" / "er").mkdir(parents=True)
     (path / "deep" / "er" / "file").write_text("x")
     assert directories.empty_dirs("u") == ["cache"]
     for _ in range(2):
-        volumes.tear_down("u", "cache")
+        volumes.tear_down("u", "cache", Removed())
         assert directories.empty_dirs("u") == []
     directories.remove("u")
     directories.remove("u")
@@ -80,19 +81,19 @@ def test_tearing_down_takes_content_and_marker_and_may_be_repeated(directories: 
 
 
 def test_a_marker_left_by_a_killed_teardown_is_found_again(directories: PodDirectories) -> None:
-    volumes = EmptyDirs(directories)
-    Path(volumes.set_up("u", "cache", EmptyDir())).rmdir()
+    volumes = EmptyDirPlugin(directories, SystemClock())
+    Path(volumes.set_up("u", "cache", EmptyDir(), Gathered())).rmdir()
     assert directories.empty_dirs("u") == ["cache"]
-    volumes.tear_down("u", "cache")
+    volumes.tear_down("u", "cache", Removed())
     assert directories.empty_dirs("u") == []
 
 
 @pytest.mark.parametrize("name", ["..", ".", "", "a/b", "../../etc"])
 def test_no_name_leads_out_of_its_directory(directories: PodDirectories, name: str) -> None:
     with pytest.raises(OSError, match="cannot be the name of a directory"):
-        EmptyDirs(directories).set_up(name, "v", EmptyDir())
+        EmptyDirPlugin(directories, SystemClock()).set_up(name, "v", EmptyDir(), Gathered())
     with pytest.raises(OSError, match="cannot be the name of a directory"):
-        EmptyDirs(directories).tear_down("u", name)
+        EmptyDirPlugin(directories, SystemClock()).tear_down("u", name, Removed())
     with pytest.raises(OSError, match="cannot be the name of a directory"):
         directories.remove(name)
 
@@ -167,7 +168,7 @@ def test_each_host_path_type_accepts_what_it_names(tmp_path: Path) -> None:
         (Path("/dev/null"), "CharDevice"),
         (tmp_path / "absent", ""),
     ]:
-        assert host_path.set_up(HostPath(str(path), kind)) == str(path)
+        assert check_host_path(HostPath(str(path), kind)) == str(path)
     assert not (tmp_path / "absent").exists()
 
 
@@ -188,28 +189,28 @@ def test_a_file_where_something_else_should_be_is_refused_in_the_kubelets_words(
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(OSError) as refused:
-        host_path.set_up(HostPath(str(file), kind))
+        check_host_path(HostPath(str(file), kind))
     assert refused.value.strerror == text.format(file)
 
 
 def test_a_directory_or_nothing_is_no_file(tmp_path: Path) -> None:
     for path, kind in [(tmp_path, "File"), (tmp_path, "FileOrCreate"), (tmp_path / "absent", "File")]:
         with pytest.raises(OSError) as refused:
-            host_path.set_up(HostPath(str(path), kind))
+            check_host_path(HostPath(str(path), kind))
         assert refused.value.strerror == f"hostPath type check failed: {path} is not a file"
 
 
 @pytest.mark.usefixtures("narrow_umask")
 def test_what_is_to_be_created_is_created_with_the_kubelets_modes(tmp_path: Path) -> None:
     directory, file = tmp_path / "a" / "b", tmp_path / "file"
-    host_path.set_up(HostPath(str(directory), "DirectoryOrCreate"))
-    host_path.set_up(HostPath(str(file), "FileOrCreate"))
+    check_host_path(HostPath(str(directory), "DirectoryOrCreate"))
+    check_host_path(HostPath(str(file), "FileOrCreate"))
     assert [mode(path) for path in (directory, directory.parent, file)] == [0o755, 0o755, 0o644]
     with pytest.raises(FileNotFoundError):
-        host_path.set_up(HostPath(str(tmp_path / "no" / "file"), "FileOrCreate"))
+        check_host_path(HostPath(str(tmp_path / "no" / "file"), "FileOrCreate"))
 
 
 def test_a_host_path_with_backsteps_is_refused() -> None:
     with pytest.raises(OSError) as refused:
-        host_path.set_up(HostPath("/var/../etc"))
+        check_host_path(HostPath("/var/../etc"))
     assert refused.value.strerror == "invalid HostPath `/var/../etc`: must not contain '..'"

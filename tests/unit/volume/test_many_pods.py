@@ -1,14 +1,16 @@
 """What one pod or one object costs the reconciler does not grow with the number of the other pods."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import AdmittedPod, PodState
-from services.volume.core.files_source import Files
+from services.volume.core import desired_state_of_world
+from services.volume.core.desired_state_of_world import DesiredVolumes
 from services.volume.core.operations import MountVolume
 from services.volume.core.outcome import Outcome
-from services.volume.core.volume_spec import EmptyDir
+from services.volume.core.volume_spec import VolumeSpec
 from tests.unit.volume.reconciling import World
 
 PODS = 100
@@ -52,18 +54,20 @@ def mounted_world() -> World:
 
 def test_a_changed_object_looks_only_at_the_volumes_that_show_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world, looked_at = mounted_world(), 0
-    objects = Files.objects.fget  # type: ignore[attr-defined]
+    shown = desired_state_of_world._shown
 
-    def counted(files: Files) -> object:
+    def counted(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
         nonlocal looked_at
         looked_at += 1
-        return objects(files)
+        return shown(pod)
 
-    monkeypatch.setattr(Files, "objects", property(counted))
+    monkeypatch.setattr(desired_state_of_world, "_shown", counted)
+    monkeypatch.setattr(world.reconciler.desired, "pods", {})
     for number in range(PODS):
         world.reconciler.object_changed(f"ConfigMap/default/u{number:03}", "1")
     world.reconciler.object_changed("ConfigMap/default/none", "1")
     assert looked_at == 0
+    monkeypatch.undo()
     assert world.started() == ["MountVolume own"] * PODS
 
 
@@ -92,7 +96,7 @@ def test_the_volumes_and_operations_of_one_pod_are_found_without_a_look_at_the_o
     Uid.compared = 0
     uid = Uid("u042")
     assert [name for name, _ in world.reconciler.actual.of(uid)] == ["own", "all", "cache"]
-    again = MountVolume(uid, "cache", EmptyDir())
+    again = MountVolume(uid, "cache", VolumeSpec(plugin="kubernetes.io/empty-dir", source=None))
     assert world.reconciler._backoff.may_start(again, world.now)
     assert Uid.compared < 10
     for operation in under_way:

@@ -10,7 +10,9 @@ from services.volume.core.operations import (
     UnmountVolume,
     kind_of,
 )
-from services.volume.core.volume_spec import EmptyDir, HostPath
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.registry import volume_spec
+from shared.model.objects import Object
 from shared.pod_failures import RETRIES, PodFailures
 from tests.unit.volume.reconciling import World
 
@@ -77,11 +79,17 @@ def test_a_pod_that_ends_or_is_gone_waits_for_nothing() -> None:
     assert world.reconciler.next_attempt(world.now) is None
 
 
+def spec(volume: Object) -> VolumeSpec:
+    read = volume_spec({"spec": {"volumes": [{"name": "v", **volume}]}}, "v", Node())
+    assert isinstance(read, VolumeSpec)
+    return read
+
+
 def test_what_may_hang_or_take_long_has_places_of_its_own() -> None:
     kinds: dict[Operation, Kind] = {
-        MountVolume("u", "v", HostPath("/srv", "Directory")): Kind.HOST_PATH,
-        MountVolume("u", "v", HostPath("/srv")): Kind.LOCAL,
-        MountVolume("u", "v", EmptyDir()): Kind.LOCAL,
+        MountVolume("u", "v", spec({"hostPath": {"path": "/srv", "type": "Directory"}})): Kind.HOST_PATH,
+        MountVolume("u", "v", spec({"hostPath": {"path": "/srv"}})): Kind.LOCAL,
+        MountVolume("u", "v", spec({"emptyDir": {}})): Kind.LOCAL,
         MakePodDirectories("u"): Kind.LOCAL,
         UnmountVolume("u", "v"): Kind.REMOVAL,
         RemovePodDirectory("u"): Kind.REMOVAL,

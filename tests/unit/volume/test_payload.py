@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.volume.core.files_source import Files, ObjectKey, files_source
+from services.volume.core.files_source import Files
+from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import (
     ContentError,
     FoundObject,
@@ -20,7 +21,8 @@ from services.volume.core.payload import (
 )
 from services.volume.core.payload_paths import checked, path_error
 from services.volume.core.token_cache import TokenKey
-from services.volume.core.volume_spec import Node, Refused, volume_source
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.registry import volume_spec
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -50,10 +52,16 @@ FOUND = Gathered(
 )
 
 
+def read(volume: dict[str, Any], node: Node, **spec: Any) -> VolumeSpec:
+    pod = {**POD, "spec": {**POD["spec"], "volumes": [{"name": "v", **volume}], **spec}}
+    found = volume_spec(pod, "v", node)
+    assert isinstance(found, VolumeSpec)
+    return found
+
+
 def files(volume: dict[str, Any], **spec: Any) -> Files:
-    pod = {**POD, "spec": {**POD["spec"], **spec}}
-    source = files_source(pod, {"name": "v", **volume}, allocatable={"cpu": "4", "memory": "1Gi"})
-    assert source is not None
+    source = read(volume, Node(allocatable={"cpu": "4", "memory": "1Gi"}), **spec).source
+    assert isinstance(source, Files)
     return source
 
 
@@ -146,9 +154,7 @@ def test_downward_fields_are_quoted_sorted_and_rounded_up() -> None:
 def test_only_what_rests_on_the_node_is_provisional() -> None:
     limit = downward({"path": "m", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory"}})
     for volume, expected in ((limit, True), (secret(), False)):
-        source = files_source(POD, {"name": "v", **volume}, allocatable={}, provisional=True)
-        assert source is not None
-        assert source.provisional is expected
+        assert read(volume, Node(provisional=True)).provisional is expected
 
 
 ACCESS = projected(
@@ -230,12 +236,12 @@ def test_a_value_the_api_could_not_have_taken_is_an_error_without_the_value(valu
 )
 def test_a_node_that_runs_alone_refuses_what_needs_an_api_server(volume: dict[str, Any], reason: str) -> None:
     pod = {"spec": {"volumes": [{"name": "v", **volume}]}}
-    assert volume_source(pod, "v", Node(alone=True)) == Refused(reason)
+    assert volume_spec(pod, "v", Node(alone=True)) == Refused(reason)
 
 
 def test_a_node_that_runs_alone_has_downward_volumes() -> None:
     pod = {**POD, "spec": {"volumes": [{"name": "v", **downward()}]}}
-    assert isinstance(volume_source(pod, "v", Node(alone=True)), Files)
+    assert isinstance(volume_spec(pod, "v", Node(alone=True)), VolumeSpec)
 
 
 @pytest.mark.parametrize(
@@ -276,11 +282,12 @@ ODD = st.recursive(
 
 @given(st.sampled_from(["secret", "configMap", "downwardAPI", "projected"]), ODD, ODD)
 def test_odd_objects_are_errors_and_never_crashes(kind: str, source: Any, data: Any) -> None:
-    asked = files_source(POD, {"name": "v", kind: source}, allocatable={})
-    if asked is None:
+    found = volume_spec({**POD, "spec": {"volumes": [{"name": "v", kind: source}]}}, "v", Node())
+    if isinstance(found, Refused):
         return
-    gathered = Gathered(objects={key: FoundObject({"data": data}) for key in asked.objects})
+    gathered = Gathered(objects={key: FoundObject({"data": data}) for key in found.objects})
+    assert isinstance(found.source, Files)
     try:
-        checked(make_payload(asked, gathered))
+        checked(make_payload(found.source, gathered))
     except ContentError as error:
         assert str(error)

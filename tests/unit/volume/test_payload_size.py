@@ -5,18 +5,22 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.files_source import Files, ObjectKey, files_source
+from services.volume.core.files_source import Files
+from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import LARGEST_PAYLOAD, ContentError, FoundObject, Gathered, make_payload
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.registry import volume_spec
 
 LARGE = Gathered(objects={ObjectKey("ConfigMap", "n", "c"): FoundObject({"data": {"a": "x" * 1_000_000}})})
 TOO_LARGE = f"the files of the volume have more than {LARGEST_PAYLOAD} bytes"
 
 
 def files(volume: dict[str, Any], annotations: dict[str, str] | None = None) -> Files:
-    pod = {"metadata": {"name": "p", "namespace": "n", "annotations": annotations or {}}, "spec": {"containers": []}}
-    source = files_source(pod, {"name": "v", **volume}, allocatable={})
-    assert source is not None
-    return source
+    metadata = {"name": "p", "namespace": "n", "annotations": annotations or {}}
+    spec = {"containers": [], "volumes": [{"name": "v", **volume}]}
+    read = volume_spec({"metadata": metadata, "spec": spec}, "v", Node())
+    assert isinstance(read, VolumeSpec) and isinstance(read.source, Files)
+    return read.source
 
 
 def configmaps(number: int) -> dict[str, Any]:

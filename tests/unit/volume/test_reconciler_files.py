@@ -107,7 +107,7 @@ def test_a_failure_that_is_expected_to_pass_is_told_only_after_a_while(world: Wo
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_files_found_at_start_are_mounted_if_they_are_whole_and_brought_up_to_date(world: World, whole: bool) -> None:
-    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", whole=whole)])
+    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", complete=whole)])
     world.admit("cfg")
     assert world.view() == {"cfg": ("mounted", "/p/cfg") if whole else ("pending", "")}
     assert world.started() == ["MountVolume cfg"]

@@ -1,0 +1,22 @@
+"""configMap: keys of a ConfigMap of the pod's namespace as files on the disk (volumes.md 9.1)."""
+
+from services.volume.core.files_source import Part, PartReader
+from services.volume.plugins.files import FilesPlugin
+from shared.model.objects import Object
+
+
+class ConfigMapPlugin(FilesPlugin):
+    """The only one of its kind that is not on a tmpfs."""
+
+    name = "kubernetes.io/configmap"
+    in_memory = False
+
+    @classmethod
+    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+        """Return the one ConfigMap."""
+        return (reader.object("ConfigMap", source, "name"),)
+
+    @classmethod
+    def needs_api_server(cls, volume: str) -> str:
+        """As the kubelet words it."""
+        return "not supported due to running kubelet in standalone mode"

@@ -1,0 +1,38 @@
+"""image: an image that the runtime itself mounts into the containers (volumes.md 13.8)."""
+
+from dataclasses import dataclass
+
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.plugin import VolumePlugin
+from shared.model.objects import Object
+from shared.tree_removal import Removed
+
+
+@dataclass(frozen=True)
+class Image:
+    """podsync pulls it and names it to the runtime: nothing of it is set up here."""
+
+
+class ImagePlugin(VolumePlugin[Image]):
+    """It is mounted for the core as soon as the pod has its directories."""
+
+    name = "kubernetes.io/image"
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
+        """See VolumePlugin."""
+        return VolumeSpec(plugin=cls.name, source=Image(), has_directory=False, read_only=True)
+
+    def set_up(self, uid: str, volume: str, source: Image, gathered: Gathered) -> str:
+        """Return "": the volume has no path on the node."""
+        self._directories.make(uid)
+        return ""
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """Do nothing."""
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return nothing: it is not on disk."""
+        return []

@@ -1,0 +1,54 @@
+"""The protocol of a volume plugin: what a type of volume asks for, and how it is set up, torn down and found again.
+
+The deciding half is `read` and `needs_api_server`, class methods without I/O, clock or randomness. The acting half
+blocks and runs in a thread. It may be killed at any line: every method finds its own work done when it is called again,
+and what a teardown needs is on disk or in the mount table, never only in memory.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from shared.clock import Clock
+from shared.model.objects import Object
+from shared.tree_removal import Removed
+
+Source = TypeVar("Source")
+
+
+class VolumePlugin(ABC, Generic[Source]):
+    """One type of volume; `Source` is its own frozen value, `VolumeSpec.source`. The acting methods raise OSError; its
+    text is that of the FailedMount message."""
+
+    name: ClassVar[str]  # as `kubernetes.io/secret`; with `~` for `/` it is the directory of its volumes
+
+    def __init__(self, directories: PodDirectories, clock: Clock) -> None:
+        self._directories, self._clock = directories, clock
+
+    @classmethod
+    @abstractmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
+        """Return what the volume of this name asks for. `source`: the value of the plugin's field in spec.volumes, of
+        any shape inside. Never raises for what a pod holds."""
+
+    @classmethod
+    def needs_api_server(cls, volume: str) -> str:
+        """Return why a node without an API server cannot give the volume; "" = it can."""
+        return ""
+
+    @abstractmethod
+    def set_up(self, uid: str, volume: str, source: Source, gathered: Gathered) -> str:
+        """Set the volume of the pod up, or bring it up to date; return its absolute host path, "" = it has none.
+        `gathered`: the objects and tokens of its VolumeSpec. Raises ContentError where files are missing."""
+
+    @abstractmethod
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """Take away what this plugin has of the volume; nothing is no error. `removed` counts the entries. Raises
+        RemovalPausedError."""
+
+    @abstractmethod
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return every volume of the pod of which something is on disk, after a restart."""

@@ -1,0 +1,41 @@
+"""projected: Secrets, ConfigMaps, fields of the pod and service account tokens in one tmpfs (volumes.md 9.4)."""
+
+from services.volume.core.files_source import Part, PartReader, RefusedPart
+from services.volume.core.pod_fields import dictionaries
+from services.volume.plugins.files import FilesPlugin
+from shared.model.objects import Object
+
+
+class ProjectedPlugin(FilesPlugin):
+    """The projections of service account tokens are among its sources."""
+
+    name = "kubernetes.io/projected"
+
+    @classmethod
+    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+        """Return one part for each source; one of a type that is not supported is an error of set-up."""
+        return tuple(_part(reader, part) for part in dictionaries(source.get("sources")))
+
+    @classmethod
+    def needs_api_server(cls, volume: str) -> str:
+        """As the kubelet words it."""
+        return f"cannot setup projected volume {volume} because kube client is not configured"
+
+
+def _part(reader: PartReader, source: Object) -> Part:
+    match source:
+        case {"secret": dict() as inner}:
+            return reader.object("Secret", inner, "name")
+        case {"configMap": dict() as inner}:
+            return reader.object("ConfigMap", inner, "name")
+        case {"downwardAPI": dict() as inner}:
+            return reader.downward(inner)
+        case {"serviceAccountToken": dict() as inner}:
+            return reader.token(inner)
+        case {"clusterTrustBundle": dict() as inner}:
+            if inner.get("name") is None and inner.get("signerName") is None:
+                return RefusedPart("ClusterTrustBundle projection requires either name or signerName to be set")
+            return RefusedPart("ClusterTrustBundle projection is not supported in static kubelet mode")
+        case {"podCertificate": _}:
+            return RefusedPart("unimplemented")
+    return RefusedPart(f"projection of {', '.join(sorted(map(str, source))) or 'nothing'} is not supported")

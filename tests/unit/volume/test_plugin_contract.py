@@ -1,0 +1,232 @@
+"""What every registered volume plugin keeps: a deciding half without side effects, set-up and teardown that may be
+killed before any system call, and a reconstruction that finds on disk what there is."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.volume.adapters import backing_directory
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.core.object_key import ObjectKey
+from services.volume.core.payload import FoundObject, FoundToken, Gathered
+from services.volume.core.token_cache import TokenKey
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.plugin import VolumePlugin
+from services.volume.plugins.registry import PLUGINS, volume_spec
+from shared.clock import SystemClock
+from shared.tree_removal import Removed
+
+EXAMPLES: dict[str, Any] = {
+    "emptyDir": {"medium": "Memory"},
+    "hostPath": {"path": "/", "type": "Directory"},
+    "image": {"reference": "registry/image"},
+    "secret": {"secretName": "s", "defaultMode": 0o640},
+    "configMap": {"name": "c", "defaultMode": 0o644},
+    "downwardAPI": {
+        "defaultMode": 0o644,
+        "items": [{"path": "deep/name", "fieldRef": {"fieldPath": "metadata.name"}}],
+    },
+    "projected": {
+        "defaultMode": 0o644,
+        "sources": [
+            {"secret": {"name": "s", "items": [{"key": "key", "path": "of/secret"}]}},
+            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+        ],
+    },
+}
+GATHERED = Gathered(
+    objects={
+        ObjectKey("Secret", "shop", "s"): FoundObject({"data": {"key": "aw=="}}),
+        ObjectKey("ConfigMap", "shop", "c"): FoundObject({"data": {"a": "1", "b": "2"}}),
+    },
+    tokens={TokenKey("shop", "builder", (), 3607, "web", "u"): FoundToken("jwt")},
+)
+CHANGING = {
+    "chmod", "chown", "fchmod", "fchown", "lchown", "link", "mkdir", "open", "rename", "replace", "rmdir", "symlink",
+    "unlink",
+}  # fmt: skip
+STEPS = 200  # more system calls than any plugin needs
+
+
+class KilledError(BaseException):
+    """In place of SIGKILL: no handler for Exception runs."""
+
+
+def pod(field: str, source: object) -> dict[str, Any]:
+    """A pod with one volume `v`."""
+    return {
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u"},
+        "spec": {
+            "securityContext": {"fsGroup": os.getegid()},
+            "serviceAccountName": "builder",
+            "containers": [{"name": "c"}],
+            "volumes": [{"name": "v", field: source}],
+        },
+    }
+
+
+def read(field: str) -> VolumeSpec:
+    found = volume_spec(pod(field, EXAMPLES[field]), "v", Node(memory=1 << 30))
+    assert isinstance(found, VolumeSpec)
+    return found
+
+
+class Machine:
+    """A root directory on which one process after the other works; mounts are played."""
+
+    def __init__(self, root: Path, field: str) -> None:
+        self.directories = PodDirectories(str(root))
+        self._plugin, self.spec = PLUGINS[field], read(field)
+
+    @property
+    def plugin(self) -> VolumePlugin[Any]:
+        """As a new process has it."""
+        return self._plugin(self.directories, SystemClock())
+
+    def set_up(self) -> str:
+        return self.plugin.set_up("u", "v", self.spec.source, GATHERED)
+
+    def tear_down(self) -> None:
+        self.plugin.tear_down("u", "v", Removed())
+
+    def found(self) -> list[tuple[str, str]]:
+        return [(volume.name, volume.plugin) for volume in self.plugin.reconstruct("u")]
+
+    def tree(self) -> dict[str, tuple[str, str]]:
+        """Path -> mode and content, as containers see them."""
+        top, seen = self.directories.pod("u"), dict[str, tuple[str, str]]()
+        for directory, directories, files in os.walk(top, followlinks=True):
+            directories[:] = [name for name in directories if not name.startswith("..")]
+            for path in [Path(directory), *(Path(directory) / name for name in files)]:
+                content = path.read_text() if path.is_file() else ""
+                seen[str(path.relative_to(top))] = (oct(path.stat().st_mode), content)
+        return seen
+
+
+@pytest.fixture(params=sorted(PLUGINS))
+def field(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Iterator[Iterator[Machine]]:
+    """Any number of new machines."""
+    mounts: set[str] = set()
+
+    def mount_tmpfs(path: Path, *, size: int) -> None:
+        mounts.add(str(path))
+
+    monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
+    yield (Machine(tmp_path / str(number), field) for number in range(3 * STEPS))
+
+
+def killed(step: int, act: Callable[[], object]) -> bool:
+    """Whether it was killed before the system call of this number, of those that change something."""
+    seen = 0
+
+    def count(frame: object, event: str, called: Any) -> None:
+        nonlocal seen
+        if event == "c_call" and getattr(called, "__module__", "") == "posix" and called.__name__ in CHANGING:
+            seen += 1
+            if seen == step:
+                raise KilledError
+
+    sys.setprofile(count)
+    try:
+        act()
+    except KilledError:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+def test_every_registered_plugin_has_an_example_and_a_name_of_its_own() -> None:
+    assert EXAMPLES.keys() == PLUGINS.keys()
+    names = {plugin.name for plugin in PLUGINS.values()}
+    assert len(names) == len(PLUGINS)
+    assert all(name.startswith("kubernetes.io/") and name.count("/") == 1 for name in names)
+
+
+def test_the_deciding_half_gives_equal_specs_for_equal_pods(field: str) -> None:
+    first, second = read(field), read(field)
+    assert (first, hash(first)) == (second, hash(second))
+    assert first.plugin == PLUGINS[field].name
+
+
+@pytest.mark.parametrize("source", [{}, {"type": 1, "path": None, "items": "x", "sources": [None, 1, {}]}])
+def test_a_source_of_an_odd_shape_is_read_without_an_exception(field: str, source: object) -> None:
+    assert isinstance(volume_spec(pod(field, source), "v", Node()), VolumeSpec | Refused)
+
+
+def test_set_up_again_finds_its_own_work_done(machines: Iterator[Machine]) -> None:
+    machine = next(machines)
+    path, tree = machine.set_up(), machine.tree()
+    assert (machine.set_up(), machine.tree()) == (path, tree)
+
+
+def test_a_volume_is_found_again_if_and_only_if_it_has_a_directory(machines: Iterator[Machine]) -> None:
+    machine = next(machines)
+    assert machine.found() == []
+    path, directory = machine.set_up(), machine.directories.volume("u", machine.spec.plugin, "v")
+    assert machine.found() == ([("v", machine.spec.plugin)] if machine.spec.has_directory else [])
+    assert (path == str(directory)) is machine.spec.has_directory
+    assert directory.exists() is machine.spec.has_directory
+
+
+def test_a_teardown_takes_everything_and_may_be_repeated(machines: Iterator[Machine]) -> None:
+    machine = next(machines)
+    machine.tear_down()
+    machine.set_up()
+    for _ in range(2):
+        machine.tear_down()
+        assert machine.found() == []
+    machine.directories.remove("u")
+    assert machine.directories.uids() == []
+
+
+def test_a_set_up_killed_before_any_system_call_is_completed_by_the_next_process(machines: Iterator[Machine]) -> None:
+    undisturbed = next(machines)
+    undisturbed.set_up()
+    for step in range(1, STEPS):
+        machine = next(machines)
+        if not killed(step, machine.set_up):
+            break
+        machine.set_up()
+        assert machine.tree() == undisturbed.tree()
+        machine.tear_down()
+        assert machine.found() == []
+    assert 4 < step < STEPS
+
+
+def test_what_a_killed_set_up_leaves_is_found_and_torn_down(machines: Iterator[Machine]) -> None:
+    for step in range(1, STEPS):
+        machine = next(machines)
+        if not killed(step, machine.set_up):
+            break
+        volumes = machine.directories.pod("u") / "volumes"
+        if any(volumes.glob("*/*")):
+            assert machine.found() == [("v", machine.spec.plugin)]
+        machine.tear_down()
+        machine.directories.remove("u")
+        assert machine.directories.uids() == []
+
+
+def test_a_teardown_killed_before_any_system_call_is_completed_by_the_next_process(
+    machines: Iterator[Machine],
+) -> None:
+    for step in range(1, STEPS):
+        machine = next(machines)
+        machine.set_up()
+        if not killed(step, machine.tear_down):
+            break
+        if machine.found():
+            machine.tear_down()
+        machine.directories.remove("u")
+        assert machine.directories.uids() == []
+    assert (step > 1) is machine.spec.has_directory
