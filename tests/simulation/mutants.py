@@ -33,7 +33,7 @@ def unmounts_early(service: str, made: Any) -> None:
     """volume that takes a pod's volumes away as soon as the pod begins to end."""
     if service != "volume":
         return
-    desired = made._reconciler.desired
+    desired = made.reconciler.desired
     admit = desired.admit
 
     def early(admitted: Any) -> None:

@@ -32,7 +32,7 @@ from tests.simulation.pidfds import SimulationPidfds
 from tests.simulation.runtime import SimulationRuntime
 from tests.simulation.story import Story
 from tests.simulation.users import NAME, Users
-from tests.simulation.volumes import Directories, SimulatedCalls, Volumes
+from tests.simulation.volumes import SimulatedCalls, Volumes
 from tests.simulation.workload import IMAGES, Workload
 
 USER = f"system:node:{NAME}"
@@ -159,9 +159,7 @@ class Node:
                     machine=lambda nodefs, imagefs: READING,
                 )
             case "volume":
-                service = Volume(context)
-                service._directories = Directories(self.volumes)
-                service._executor.calls = SimulatedCalls(self.volumes, self.story, self.oracle)
+                service = Volume(context, calls=SimulatedCalls(self.volumes, self.story, self.oracle))
             case _:
                 clients = StatusClients(*(self.api.client(USER) for _ in range(6)))
                 service = Status(context, clients, host=self.host, generation="g", chance=lambda: 0.5)

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.files_source import Files
 from services.volume.core.operations import (
     MakePodDirectories,
@@ -11,8 +12,9 @@ from services.volume.core.operations import (
     RemovePodDirectory,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered, make_payload
+from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import Removed
 from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
@@ -28,26 +30,8 @@ class Volumes:
         self.mounted: dict[str, dict[str, tuple[str, Shown]]] = {}
         self.bound: dict[str, set[tuple[str, str, int]]] = {}  # uid -> volume, container, index of each subpath
 
-    def uids(self) -> list[str]:
-        """Every pod that has a directory."""
-        pods = self.root / "pods"
-        on_disk = [path.name for path in pods.iterdir()] if pods.is_dir() else []
-        return sorted({*on_disk, *self.mounted})
 
-
-class Directories:
-    """In place of volume's PodDirectories."""
-
-    def __init__(self, volumes: Volumes) -> None:
-        self._volumes = volumes
-        self.pods = volumes.root / "pods"
-
-    def uids(self) -> list[str]:
-        """Every pod that has a directory."""
-        return self._volumes.uids()
-
-
-class Subpaths:
+class SimulatedSubpaths(Subpaths):
     """In place of volume's Subpaths."""
 
     def __init__(self, volumes: Volumes) -> None:
@@ -63,12 +47,12 @@ class Subpaths:
         self._volumes.bound[uid] = {bound for bound in self._volumes.bound.get(uid, set()) if bound[1] != container}
 
 
-class SimulatedCalls:
+class SimulatedCalls(PluginCalls):
     """In place of volume's PluginCalls."""
 
     def __init__(self, volumes: Volumes, story: Story, oracle: Oracle) -> None:
         self._volumes, self._story, self._oracle = volumes, story, oracle
-        self.subpaths = Subpaths(volumes)
+        self.subpaths = SimulatedSubpaths(volumes)
 
     def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         """As the real one; the host path."""
@@ -102,6 +86,16 @@ class SimulatedCalls:
                 self._volumes.bound.pop(uid, None)
                 shutil.rmtree(self._volumes.root / "pods" / uid, ignore_errors=True)
         return ""
+
+    def uids(self) -> list[str]:
+        """Every pod that has a directory."""
+        pods = self._volumes.root / "pods"
+        on_disk = [path.name for path in pods.iterdir()] if pods.is_dir() else []
+        return sorted({*on_disk, *self._volumes.mounted})
+
+    def found_devices(self) -> list[FoundDevice]:
+        """None: the simulated pods have no such volumes."""
+        return []
 
     def directory(self, uid: str) -> str:
         """As the real one."""

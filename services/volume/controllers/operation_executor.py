@@ -6,14 +6,22 @@ the pod whose operation raised it a retry, and no other pod anything.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 
 from bus.messages.event import KubeEvent
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
-from services.volume.core.operations import Kind, MountVolume, Operation, UnmountVolume, kind_of
+from services.volume.core.operations import (
+    Kind,
+    MountDevice,
+    MountVolume,
+    Operation,
+    UnmountVolume,
+    kind_of,
+    needs_content,
+)
 from services.volume.core.outcome import Outcome
 from services.volume.core.payload import ContentError, Gathered
 from services.volume.core.reconciler import Reconciler
@@ -29,7 +37,7 @@ log = logging.getLogger(__name__)
 
 # Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
 # (core/mount_shares.py), so as many mounts may hang as have shares together.
-PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.REMOVAL: 4}
+PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 HOST_PATH_PATIENCE = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
 REMOVAL_PATIENCE = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
@@ -44,7 +52,7 @@ _COUNT = 100_000  # removed entries are reported in steps of so many, or each re
 
 
 class OperationExecutor:
-    """`on_end` is called after each with the event to record, if there is one."""
+    """`on_end` is called after each operation with the events to record."""
 
     def __init__(
         self,
@@ -56,7 +64,7 @@ class OperationExecutor:
         deadlines: Deadlines,
     ) -> None:
         self.calls, self._deadlines = calls, deadlines
-        self.on_end: Callable[[KubeEvent | None], None] = lambda _: None
+        self.on_end: Callable[[Iterable[KubeEvent]], None] = lambda _: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
         # then.
@@ -72,7 +80,7 @@ class OperationExecutor:
         self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_PATIENCE)
         self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._gathering: dict[MountVolume, asyncio.Task[Gathered]] = {}
+        self._gathering: dict[MountVolume | MountDevice, asyncio.Task[Gathered]] = {}
         self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
 
     def start(self, operation: Operation) -> None:
@@ -123,28 +131,28 @@ class OperationExecutor:
             return False
 
     async def _run(self, operation: Operation) -> None:
-        event = None
+        events: Iterable[KubeEvent] = ()
         work = self._deadlines.begin(f"{_what(operation)} of pod {operation.uid}")
         work_on(work)
         try:
-            event = await self._attempt(operation)
+            events = await self._attempt(operation)
         except Exception as error:  # one pod must not take the others down, nor wait for ever for this operation
             self._note(operation, error)
             self._reconciler.abandoned(operation)
         finally:
             work.ended()
-        self.on_end(event)
+        self.on_end(events)
 
-    async def _attempt(self, operation: Operation) -> KubeEvent | None:
+    async def _attempt(self, operation: Operation) -> Iterable[KubeEvent]:
         gathered: Gathered | None = Gathered()
-        if isinstance(operation, MountVolume) and operation.spec.requires_remount:
+        if isinstance(operation, MountVolume | MountDevice) and needs_content(operation):
             gathered = await self._gather(operation, operation.spec)
         try:
             done = await self._in_turns(operation, gathered)
             if done is None:
                 log.info("%s is not wanted any more", _name(operation))
                 self._reconciler.abandoned(operation)
-                return None
+                return ()
             outcome = done
         except HungError as hung:
             outcome = Outcome(error=f"{_check(operation)}{hung}")
@@ -185,10 +193,12 @@ class OperationExecutor:
             case Kind.HOST_PATH:
                 path = _path(operation)
                 return threads.turn(path, self._mounts.share(path))
+            case Kind.DEVICE:
+                return threads.turn(_unique_name(operation))
             case Kind.REMOVAL:
                 return threads.turn(self.calls.directory(operation.uid))
 
-    async def _gather(self, operation: MountVolume, spec: VolumeSpec) -> Gathered | None:
+    async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> Gathered | None:
         """What others know of the content, asked without a turn: it may take long. None = given up."""
         gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(spec))
         try:
@@ -224,15 +234,15 @@ class OperationExecutor:
     def _returned(self, operation: Operation) -> None:
         """A call that hung has returned, after its operation was given up."""
         self._reconciler.host_path_returned(_path(operation))
-        self.on_end(None)
+        self.on_end(())
 
-    def _ended(self, operation: Operation, outcome: Outcome) -> KubeEvent | None:
+    def _ended(self, operation: Operation, outcome: Outcome) -> Iterable[KubeEvent]:
         if isinstance(operation, UnmountVolume):
             self._content.forget(operation.uid)
         done = self._reconciler.done(operation, self._clock.monotonic(), outcome)
         if not outcome.error:
             log.info("%s done", _name(operation))
-            return done.event
+            return done.events
         log.log(
             logging.INFO if done.quiet else logging.WARNING,
             "Operation for %s failed. Next retry in %.1f s. Error: %s",
@@ -240,7 +250,7 @@ class OperationExecutor:
             done.retry_in,
             outcome.error,
         )
-        return done.event
+        return done.events
 
     def _note(self, operation: Operation, error: Exception) -> None:
         """A programming error."""
@@ -253,11 +263,16 @@ class OperationExecutor:
 
 
 def _name(operation: Operation) -> str:
-    return f"{type(operation).__name__} {operation.uid}{operation.volume and '/'}{operation.volume}"
+    of = "/".join(part for part in (operation.uid, operation.volume) if part)
+    return f"{type(operation).__name__} {of}"
 
 
 def _what(operation: Operation) -> str:
     return f"{type(operation).__name__}{operation.volume and ' '}{operation.volume}"
+
+
+def _unique_name(operation: Operation) -> str:
+    return operation.spec.unique_name if isinstance(operation, MountVolume) else operation.volume
 
 
 def _path(operation: Operation) -> str:

@@ -27,6 +27,7 @@ class ActualVolume:
     plugin: str = ""  # the name of the plugin that set it up; "" = only subpaths of it were found
     requires_remount: bool = False  # it is mounted and its content may change; the old one is used until then
     subpaths: bool = False  # something of it may be bound for a container, which goes first
+    unique_name: str = ""  # of its device; "" = it has none
 
     @property
     def to_tear_down(self) -> bool:
@@ -35,10 +36,23 @@ class ActualVolume:
 
 
 @dataclass
+class ActualDevice:
+    """The device below the volumes of one unique name."""
+
+    plugin: str
+    volume_name: str
+    state: MountState
+    path: str = ""  # where it is mounted
+    error: str = ""  # of the last MountDevice
+
+
+@dataclass
 class ActualStateOfWorld:
-    """Volumes by pod and name, and the pods whose directory may be on disk."""
+    """Volumes by pod and name, devices by unique name, and the pods whose directory may be on disk."""
 
     _volumes: dict[str, dict[str, ActualVolume]] = field(default_factory=dict)  # pod UID -> name -> volume; none empty
+    _users: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # unique name -> pod UID, name; none empty
+    devices: dict[str, ActualDevice] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)  # pods/<uid> exists, or may
     prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
 
@@ -48,14 +62,26 @@ class ActualStateOfWorld:
 
     def put(self, uid: str, name: str, volume: ActualVolume) -> None:
         """From now on the volume is as given."""
+        self.drop(uid, name)
         self._volumes.setdefault(uid, {})[name] = volume
+        if volume.unique_name:
+            self._users.setdefault(volume.unique_name, set()).add((uid, name))
 
     def drop(self, uid: str, name: str) -> None:
         """Nothing of the volume is there any more."""
         volumes = self._volumes.get(uid, {})
-        volumes.pop(name, None)
+        volume = volumes.pop(name, None)
         if not volumes:
             self._volumes.pop(uid, None)
+        if volume is not None and volume.unique_name:
+            users = self._users[volume.unique_name]
+            users.discard((uid, name))
+            if not users:
+                del self._users[volume.unique_name]
+
+    def is_used(self, unique_name: str) -> bool:
+        """Return whether a volume of a pod is, or may be, mounted on this device."""
+        return unique_name in self._users
 
     def of(self, uid: str) -> list[tuple[str, ActualVolume]]:
         """The volumes of one pod, by name."""

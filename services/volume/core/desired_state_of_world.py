@@ -1,6 +1,6 @@
 """What podsync wants mounted, by pod; and whether what we know of it may be used to take something away."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import AdmittedPod, PodState
@@ -31,8 +31,10 @@ class DesiredStateOfWorld:
     taken_away: set[str] = field(default_factory=set)
     complete: bool = False
     stale: bool = True
+    hold_until: float = 0.0  # monotonic seconds: a provisional volume is not set up before
     _admitted: dict[str, AdmittedPod] = field(default_factory=dict)
     _showing: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)  # see `showing`; none empty
+    _sharing: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)  # see `sharing`; none empty
 
     @property
     def exhaustive(self) -> bool:
@@ -55,10 +57,20 @@ class DesiredStateOfWorld:
         self.pods[admitted.uid] = pod
         for changed, volume in _shown(pod):
             self._showing.setdefault(changed, {})[volume] = None
+        for unique_name, volume in _shared(pod):
+            self._sharing.setdefault(unique_name, {})[volume] = None
 
     def showing(self, changed: str) -> list[tuple[str, str]]:
         """The volumes, by pod UID and name, that show the object with this key in `objects.changed`."""
         return list(self._showing.get(changed, ()))
+
+    def sharing(self, unique_name: str) -> list[tuple[str, str]]:
+        """Return the volumes, by pod UID and name, whose device has this unique name."""
+        return list(self._sharing.get(unique_name, ()))
+
+    def unique_names(self) -> list[str]:
+        """Return the unique name of each device that some pod's volume has."""
+        return list(self._sharing)
 
     def read_again(self) -> None:
         """What `spec_of` rests on beside the pods has changed."""
@@ -74,15 +86,13 @@ class DesiredStateOfWorld:
     def _drop(self, uid: str) -> bool:
         """Whether there was such a pod."""
         pod = self.pods.pop(uid, None)
-        for changed, volume in _shown(pod) if pod is not None else ():
-            showing = self._showing[changed]
-            del showing[volume]
-            if not showing:
-                del self._showing[changed]
+        if pod is not None:
+            _remove(self._showing, _shown(pod))
+            _remove(self._sharing, _shared(pod))
         return pod is not None
 
-    def heard(self, *, complete: bool, stale: bool) -> None:
-        """The standing of `pods.admitted`."""
+    def set_freshness(self, *, complete: bool, stale: bool) -> None:
+        """The list of `pods.admitted` is complete, or is not; what we have of it is stale, or is not."""
         self.complete, self.stale = complete, stale
         if not complete:
             self.taken_away.clear()
@@ -93,3 +103,17 @@ def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
     for name, spec in pod.volumes.items():
         if isinstance(spec, VolumeSpec):
             yield from ((str(key), (pod.uid, name)) for key in spec.objects)
+
+
+def _shared(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The unique name of the device of each of its volumes that has one."""
+    for name, spec in pod.volumes.items():
+        if isinstance(spec, VolumeSpec) and spec.unique_name:
+            yield spec.unique_name, (pod.uid, name)
+
+
+def _remove(index: dict[str, dict[tuple[str, str], None]], entries: Iterable[tuple[str, tuple[str, str]]]) -> None:
+    for key, volume in entries:
+        del index[key][volume]
+        if not index[key]:
+            del index[key]

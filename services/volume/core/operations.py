@@ -1,38 +1,55 @@
-"""What volume can do to the outside world, and when a failed operation may run again (volumes.md 2.1, 5.1)."""
+"""What volume can do to the outside world, as values; and which kind of calls an operation makes; pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from services.volume.core.volume_spec import VolumeSpec
-from shared.backoff import Backoff
-
-RETRIES = Backoff(initial=0.5, cap=122.0)
 
 
 @dataclass(frozen=True)
 class MakePodDirectories:
-    """`pods/<uid>` with `volumes` and `plugins`, 0750."""
+    """Make `pods/<uid>` with `volumes` and `plugins`, 0750."""
 
     uid: str
     volume: str = ""
 
 
 @dataclass(frozen=True)
+class MountDevice:
+    """Mount the device of the volumes with this unique name, once for all pods; gives its path. It is of no pod."""
+
+    volume: str  # the unique name
+    spec: VolumeSpec  # of one of the volumes
+    uid: str = ""
+
+
+@dataclass(frozen=True)
 class MountVolume:
-    """Set the volume up, or bring its files up to date; finds its own work done when it is repeated. Gives the host
-    path."""
+    """Set the volume up, or bring its content up to date; gives the host path. `device_path`: where its device is
+    mounted, "" = it has none."""
 
     uid: str
     volume: str
     spec: VolumeSpec
+    device_path: str = ""
 
 
 @dataclass(frozen=True)
 class UnmountVolume:
-    """Tear a volume down that has a directory of its own, its content included; before that, what is bound of it."""
+    """Tear a volume down with its directory and content; before that, the subpaths that are bound of it."""
 
     uid: str
     volume: str
+
+
+@dataclass(frozen=True)
+class UnmountDevice:
+    """Unmount a device that no pod uses. It is of no pod."""
+
+    volume: str  # the unique name
+    plugin: str
+    volume_name: str
+    uid: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,96 +60,36 @@ class RemovePodDirectory:
     volume: str = ""
 
 
-Operation = MakePodDirectories | MountVolume | UnmountVolume | RemovePodDirectory
+DeviceOperation = MountDevice | UnmountDevice
+Operation = MakePodDirectories | MountVolume | UnmountVolume | RemovePodDirectory | DeviceOperation
 
 
 class Kind(StrEnum):
-    """What may hold an operation up; those of one kind take turns, and wait for none of another."""
+    """What may delay an operation. Operations of one kind take turns; none waits for one of another kind."""
 
     LOCAL = "local"  # writes below the root directory
     HOST_PATH = "hostPath"  # looks at a path that may be on a network file system whose server is away
+    DEVICE = "device"  # calls a driver or a server, for one device at a time
     REMOVAL = "removal"  # takes as long as there are files
 
 
 def kind_of(operation: Operation) -> Kind:
-    """The kind of an operation."""
+    """Return the kind of an operation."""
     match operation:
+        case MountDevice() | UnmountDevice():
+            return Kind.DEVICE
         case MountVolume(spec=spec) if spec.node_check:
             return Kind.HOST_PATH
+        case MountVolume(spec=spec) if spec.unique_name:
+            return Kind.DEVICE
         case UnmountVolume() | RemovePodDirectory():
             return Kind.REMOVAL
         case _:
             return Kind.LOCAL
 
 
-@dataclass
-class _Attempts:
-    kind: str
-    failures: int
-    not_before: float
-
-
-@dataclass
-class OperationBackoff:
-    """One operation at a time per (pod, volume), and a doubling wait after failures; another operation on the same
-    volume starts over. Times are seconds of one monotonic clock."""
-
-    _running: dict[str, dict[str, Operation]] = field(
-        default_factory=dict
-    )  # pod UID -> volume -> operation; none empty
-    _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
-
-    def may_start(self, operation: Operation, now: float) -> bool:
-        """Nothing of this pod's volume is running and the wait is over; pod-wide operations exclude all others."""
-        running = self._running.get(operation.uid, {})
-        if operation.volume in running or (running and (operation.volume == "" or "" in running)):
-            return False
-        attempts = self._attempts.get((operation.uid, operation.volume))
-        return attempts is None or attempts.kind != type(operation).__name__ or attempts.not_before <= now
-
-    def start(self, operation: Operation) -> None:
-        """It runs from now on."""
-        self._running.setdefault(operation.uid, {})[operation.volume] = operation
-
-    def abandoned(self, operation: Operation) -> None:
-        """It was not performed; what was known of its failures stays."""
-        self._ended(operation)
-
-    def running(self, uid: str, volume: str) -> Operation | None:
-        """What is under way for this volume."""
-        return self._running.get(uid, {}).get(volume)
-
-    def succeeded(self, operation: Operation) -> None:
-        """It is done; its failures are forgotten."""
-        self._ended(operation)
-        self._attempts.pop((operation.uid, operation.volume), None)
-
-    def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
-        """It failed; seconds until it may run again. `growing` False: it waited long enough while it was running."""
-        key = (operation.uid, operation.volume)
-        self._ended(operation)
-        kind = type(operation).__name__
-        before = self._attempts.get(key)
-        failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
-        wait = RETRIES.delay(failures)
-        self._attempts[key] = _Attempts(kind, failures, now + wait)
-        return wait
-
-    def _ended(self, operation: Operation) -> None:
-        running = self._running.get(operation.uid, {})
-        running.pop(operation.volume, None)
-        if not running:
-            self._running.pop(operation.uid, None)
-
-    def hurry(self, uid: str, volume: str) -> None:
-        """What it failed for may have changed: it need not wait any more."""
-        if attempts := self._attempts.get((uid, volume)):
-            attempts.not_before = 0.0
-
-    def forget(self, uid: str) -> None:
-        """Nothing of this pod is left."""
-        self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}
-
-    def next_attempt(self, now: float) -> float | None:
-        """When the next wait ends; None when nothing waits."""
-        return min((a.not_before for a in self._attempts.values() if a.not_before > now), default=None)
+def needs_content(operation: Operation) -> bool:
+    """Return whether Secrets, ConfigMaps or tokens are requested before the operation is performed."""
+    if not isinstance(operation, MountVolume | MountDevice):
+        return False
+    return operation.spec.requires_remount or bool(operation.spec.objects or operation.spec.tokens)

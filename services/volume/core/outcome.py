@@ -11,7 +11,7 @@ from services.volume.core.payload import Patience
 class FoundVolume:
     """A volume as its plugin found it at start. `plugin`: the plugin's name; `host_path`: absolute, "" = not known;
     `complete`: its content has been complete once, so it is used as it is until it is set up again; `on_disk` False:
-    only subpaths of it were found."""
+    only subpaths of it were found; `unique_name`: of the device that it is mounted on."""
 
     name: str
     plugin: str = ""
@@ -19,6 +19,15 @@ class FoundVolume:
     complete: bool = False
     on_disk: bool = True
     subpaths: bool = False
+    unique_name: str = ""
+
+
+@dataclass(frozen=True)
+class FoundDevice:
+    """A device of which its plugin found something at start, mounted or half-way."""
+
+    plugin: str
+    volume_name: str
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Done:
-    """What follows from the end of an operation: seconds until it may run again, an event to record, and whether it is
+    """What follows from the end of an operation: seconds until it may run again, events to record, and whether it is
     too early to speak of it."""
 
     retry_in: float
-    event: KubeEvent | None
+    events: tuple[KubeEvent, ...] = ()
     quiet: bool = False

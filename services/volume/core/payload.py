@@ -88,11 +88,13 @@ class FoundToken:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All that one volume asked for. `refresh_at`: the monotonic moment its first token is to be renewed."""
+    """All that set-up gets beside the volume's source. `refresh_at`: the monotonic moment to renew its first token at;
+    `device_path`: where its device is mounted, "" = it has none."""
 
     objects: Mapping[ObjectKey, FoundObject] = field(default_factory=dict)
     tokens: Mapping[TokenKey, FoundToken] = field(default_factory=dict)
     refresh_at: float | None = None
+    device_path: str = ""
 
     @property
     def versions(self) -> dict[str, str]:

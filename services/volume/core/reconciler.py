@@ -4,26 +4,30 @@ Knows no paths and no kernel: it says what to do, is told how it went, and says 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumeState
-from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
+from services.volume.core import devices
+from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.mount_waits import MountWaits
+from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import (
+    DeviceOperation,
     MakePodDirectories,
+    MountDevice,
     MountVolume,
     Operation,
-    OperationBackoff,
     RemovePodDirectory,
+    UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import Done, FoundVolume, Outcome
+from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import Patience
 from services.volume.core.refreshes import Key, Refreshes
-from services.volume.core.view import message, settling, usable, view
+from services.volume.core.view import DEVICE_STEP, message, settling, usable, view
 from services.volume.core.volume_spec import Refused, VolumeSpec
 
 # A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
@@ -48,7 +52,7 @@ class Reconciler:
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
     _waits: MountWaits = field(default_factory=MountWaits)
-    hold_until: float = 0.0  # monotonic; see HOLD
+    found_all: bool = True  # False: some pod's directory could not be read yet, so its volumes are not known
     _preparing: Counter[Key] = field(default_factory=Counter)  # subpaths that are being bound, by volume
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
@@ -64,8 +68,15 @@ class Reconciler:
                     plugin=volume.plugin,
                     requires_remount=volume.complete,
                     subpaths=volume.subpaths,
+                    unique_name=volume.unique_name,
                 )
                 self.actual.put(uid, volume.name, found)
+
+    def found_devices(self, found: Iterable[FoundDevice]) -> None:
+        """At start something of these devices was found on disk or in the mount table."""
+        for device in found:
+            state = ActualDevice(device.plugin, device.volume_name, MountState.UNCERTAIN)
+            self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", state)
 
     def begin_subpath(self, uid: str, volume: str) -> str:
         """A part of this volume is to be bound: where the volume is, "" = it is not mounted for a pod that wants it.
@@ -118,11 +129,21 @@ class Reconciler:
                 self._backoff.start(operation)
                 if isinstance(operation, MountVolume):
                     self.refreshes.begin((uid, operation.volume))
+                    self._use_device(operation)
                 started.append(operation)
         return started
 
+    def device_operations(self, now: float) -> list[DeviceOperation]:
+        """Return what to start now for devices; each runs until `done` is called."""
+        started = [operation for operation in self._due_devices() if self._backoff.may_start(operation, now)]
+        for operation in started:
+            self._backoff.start(operation)
+        return started
+
     def still_due(self, operation: Operation, now: float) -> bool:
-        """Whether an operation that has waited for its turn would be started now: the pod may be back, or be gone."""
+        """Return whether an operation that waited for its turn would still be started: the pod may be back or gone."""
+        if isinstance(operation, MountDevice | UnmountDevice):
+            return operation in self._due_devices()
         return operation in self._due(operation.uid, now)
 
     def abandoned(self, operation: Operation) -> None:
@@ -182,11 +203,26 @@ class Reconciler:
                     self._unknown_since.pop(uid, None)
                     self._backoff.forget(uid)
                     self.refreshes.forget_pod(uid)
-        pod = self.desired.pods.get(operation.uid)
-        event = None
-        if error and not quiet and isinstance(operation, MountVolume) and pod is not None:
-            event = _failed_mount(pod, message(operation.volume, error))
-        return Done(retry_in=wait, event=event, quiet=quiet)
+            case MountDevice(unique_name, spec):
+                state = MountState.UNCERTAIN if error else MountState.MOUNTED
+                shown = "" if quiet else error
+                device = ActualDevice(spec.plugin, spec.volume_name, state, outcome.host_path, shown)
+                self.actual.devices[unique_name] = device
+            case UnmountDevice(unique_name):
+                if not error:
+                    del self.actual.devices[unique_name]
+                else:
+                    self.actual.devices[unique_name].state = MountState.UNCERTAIN
+        events = self._failures(operation, error) if error and not quiet else ()
+        return Done(retry_in=wait, events=tuple(events), quiet=quiet)
+
+    def _failures(self, operation: Operation, error: str) -> Iterator[KubeEvent]:
+        """The events of a failed mount; a device is one of each pod that waits for it."""
+        if isinstance(operation, MountVolume) and (pod := self.desired.pods.get(operation.uid)) is not None:
+            yield _failed_mount(pod, message(operation.volume, error))
+        if isinstance(operation, MountDevice):
+            for uid, name in self.desired.sharing(operation.volume):
+                yield _failed_mount(self.desired.pods[uid], message(name, error, step=DEVICE_STEP))
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
         """A failure that is expected to pass is told only when it has not passed for a while."""
@@ -212,6 +248,7 @@ class Reconciler:
             plugin=spec.plugin,
             requires_remount=spec.requires_remount,
             subpaths=before is not None and before.subpaths,
+            unique_name=spec.unique_name,
         )
         self.actual.put(*key, volume)
 
@@ -221,7 +258,7 @@ class Reconciler:
 
     def settling(self, uid: str) -> bool:
         """The outcome of a first attempt is awaited before followers are told."""
-        return settling(uid, self.view(uid), self._backoff)
+        return settling(self.desired.pods.get(uid), self.view(uid), self._backoff)
 
     def next_attempt(self, now: float) -> float | None:
         """When `operations` is to be asked again though nothing changed."""
@@ -230,7 +267,7 @@ class Reconciler:
             self._backoff.next_attempt(now),
             self.refreshes.next_at(now),
             self._waits.next_at(now),
-            self.hold_until,
+            self.desired.hold_until,
         )
         moments = [*orphans, *(moment for moment in known if moment is not None and moment > now)]
         return min(moments, default=None)
@@ -251,14 +288,28 @@ class Reconciler:
             volume = self.actual.get(uid, name)
             if usable(volume, spec) and not desired.mounting:
                 continue  # a pod that ends keeps what it has
-            if spec.provisional and now < self.hold_until:
+            if spec.provisional and now < self.desired.hold_until:
                 continue
             mounted = volume is not None and volume.state is MountState.MOUNTED and volume.spec == spec
-            if self.refreshes.due((uid, name), now):
+            if spec.requires_remount and self.refreshes.due((uid, name), now):
                 mounted = False
-            if not mounted and (desired.mounting or volume is not None):
-                operations.append(MountVolume(uid, name, spec))
+            device_path = devices.path_for(spec, self.actual, self._backoff)
+            if not mounted and device_path is not None and (desired.mounting or volume is not None):
+                operations.append(MountVolume(uid, name, spec, device_path))
         return operations
+
+    def _use_device(self, operation: MountVolume) -> None:
+        """From its start on, a volume may be mounted on its device, which stays until the volume is unmounted."""
+        spec, key = operation.spec, (operation.uid, operation.volume)
+        if spec.unique_name and self.actual.get(*key) is None:
+            volume = ActualVolume(
+                MountState.UNCERTAIN, spec.has_directory, plugin=spec.plugin, unique_name=spec.unique_name
+            )
+            self.actual.put(*key, volume)
+
+    def _due_devices(self) -> list[DeviceOperation]:
+        may_unmount = self.desired.exhaustive and self.found_all
+        return devices.due(self.desired, self.actual, may_unmount=may_unmount)
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if not self._may_take_from(uid, desired, now):

@@ -2,9 +2,12 @@
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
-from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.operations import MountVolume, OperationBackoff, UnmountVolume
+from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from services.volume.core.operation_backoff import OperationBackoff
+from services.volume.core.operations import MountDevice, MountVolume, UnmountVolume
 from services.volume.core.volume_spec import Refused, VolumeSpec
+
+DEVICE_STEP = "MountVolume.MountDevice"
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
@@ -48,7 +51,9 @@ def _wanted(
     if volume is not None and usable(volume, spec):
         return _mounted(volume, spec)
     if volume is None or (volume.spec != spec and not volume.error):
-        return MountedVolume(state=VolumeState.PENDING)
+        device = actual.devices.get(spec.unique_name)
+        error = message(name, device.error, step=DEVICE_STEP) if device is not None and device.error else ""
+        return MountedVolume(state=VolumeState.ERROR if error else VolumeState.PENDING, error=error)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)
     return _mounted(volume, spec)
@@ -63,10 +68,18 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
     )
 
 
-def settling(uid: str, seen: MountedVolumes | None, running: OperationBackoff) -> bool:
-    """A first attempt is under way and no error is known yet: its outcome is awaited before followers are told."""
+def settling(pod: DesiredVolumes | None, seen: MountedVolumes | None, running: OperationBackoff) -> bool:
+    """Return whether a first attempt runs and no error is known yet: followers then receive its outcome and no earlier
+    state."""
     states = {name: volume.state for name, volume in seen.volumes.items()} if seen is not None else {}
     return VolumeState.ERROR not in states.values() and any(
-        state is VolumeState.PENDING and isinstance(running.running(uid, name), MountVolume)
+        state is VolumeState.PENDING and pod is not None and _is_being_mounted(pod, name, running)
         for name, state in states.items()
     )
+
+
+def _is_being_mounted(pod: DesiredVolumes, name: str, running: OperationBackoff) -> bool:
+    if isinstance(running.running(pod.uid, name), MountVolume):
+        return True
+    spec = pod.volumes.get(name)
+    return isinstance(spec, VolumeSpec) and isinstance(running.running("", spec.unique_name), MountDevice)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from shared.clock import Clock
@@ -52,3 +52,20 @@ class VolumePlugin(ABC, Generic[Source]):
     @abstractmethod
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """Return every volume of the pod of which something is on disk, after a restart."""
+
+
+class DeviceMountableVolumePlugin(VolumePlugin[Source]):
+    """A type of volume with a device layer. Its VolumeSpec has a `volume_name`; set-up receives the path of the device
+    as `gathered.device_path` and mounts it for one pod. `FoundVolume.unique_name` of `reconstruct` names the device."""
+
+    @abstractmethod
+    def mount_device(self, volume_name: str, source: Source, gathered: Gathered) -> str:
+        """Mount the device once for all pods; return its absolute path. `source`: of one of the volumes."""
+
+    @abstractmethod
+    def unmount_device(self, volume_name: str) -> None:
+        """Unmount the device, on which no pod's volume is mounted any more; nothing is no error."""
+
+    @abstractmethod
+    def reconstruct_devices(self) -> list[FoundDevice]:
+        """Return every device of which something is on disk or mounted, after a restart."""

@@ -7,14 +7,16 @@ from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.operations import (
     MakePodDirectories,
+    MountDevice,
     MountVolume,
     Operation,
     RemovePodDirectory,
+    UnmountDevice,
     UnmountVolume,
 )
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
-from services.volume.plugins.plugin import VolumePlugin
+from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.clock import Clock
 from shared.tree_removal import Removed
@@ -28,23 +30,35 @@ class PluginCalls:
         self._plugins: dict[str, VolumePlugin[Any]] = {
             plugin.name: plugin(directories, clock) for plugin in plugins.values()
         }
+        self._devices: dict[str, DeviceMountableVolumePlugin[Any]] = {
+            name: plugin for name, plugin in self._plugins.items() if isinstance(plugin, DeviceMountableVolumePlugin)
+        }
         self.subpaths = Subpaths(directories)
 
     def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
-        """Return the host path of what was mounted, else "". `removed` counts the entries of a removal. Raises also
+        """Return the path of what was mounted, else "". `removed` counts the entries of a removal. Raises also
         ContentError where files are missing, and RemovalPausedError."""
         match operation:
             case MakePodDirectories(uid):
                 self._directories.make(uid)
-            case MountVolume(uid, volume, spec):
+            case MountDevice(_, spec):
+                return self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered)
+            case MountVolume(uid, volume, spec, device_path):
+                gathered = replace(gathered, device_path=device_path)
                 return self._plugins[spec.plugin].set_up(uid, volume, spec.source, gathered)
             case UnmountVolume(uid, volume):
                 self.subpaths.clean(uid, volume)
                 for plugin in self._plugins.values():  # a pod that kept its UID may have had a volume of another type
                     plugin.tear_down(uid, volume, removed)
+            case UnmountDevice(_, plugin_name, volume_name):
+                self._devices[plugin_name].unmount_device(volume_name)
             case RemovePodDirectory(uid):
                 self._directories.remove(uid, removed)
         return ""
+
+    def uids(self) -> list[str]:
+        """Return the UID of every pod that has a directory, or whose directory's removal was interrupted."""
+        return self._directories.uids()
 
     def directory(self, uid: str) -> str:
         """Return `pods/<uid>`. Raises OSError for a name that leads elsewhere."""
@@ -57,6 +71,10 @@ class PluginCalls:
         for name in self.subpaths.volumes(uid):
             found[name] = replace(found.get(name, FoundVolume(name, on_disk=False)), subpaths=True)
         return list(found.values())
+
+    def found_devices(self) -> list[FoundDevice]:
+        """Return every device of which something is on disk or mounted, after a restart."""
+        return [device for plugin in self._devices.values() for device in plugin.reconstruct_devices()]
 
 
 def error_text(error: OSError) -> str:

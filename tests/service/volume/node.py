@@ -15,7 +15,8 @@ from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.core import reconciler
-from services.volume.service import build
+from services.volume.plugins.registry import PLUGINS
+from services.volume.service import Volume
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
@@ -36,6 +37,7 @@ class Node:
         self.network = MemoryNetwork()
         self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
         self.host = tmp_path / "host"
+        self.plugins = PLUGINS
         self.deadlines = Deadlines()  # of the newest volume
         self._next_podsync()
 
@@ -85,7 +87,8 @@ class Node:
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
         self.deadlines = Deadlines()
-        volume = build(Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines))
+        context = Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines)
+        volume = Volume(context, self.plugins)
         await bus.start()
         running = asyncio.create_task(volume.run())
         try:

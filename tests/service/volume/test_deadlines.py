@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.volume import service
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.threads import Threads
+from services.volume.controllers import reconciliation
 from shared.deadlines import SECONDS, Deadlines
 from tests.fakes.heard import PATIENCE
 from tests.service.volume.node import Node, started_node
@@ -56,7 +56,7 @@ async def test_a_directory_that_is_listed_slowly_is_waited_for(
         return uids(directories)
 
     monkeypatch.setattr(PodDirectories, "uids", slow)
-    monkeypatch.setattr(service, "SWEEP", 0.0)
+    monkeypatch.setattr(reconciliation, "SWEEP", 0.0)
     async with node.volume():
         assert await asyncio.to_thread(entered.wait, PATIENCE)
         pass_time(node.deadlines, 10 * SECONDS)

@@ -11,9 +11,9 @@ from bus.interface import Freshness
 from bus.messages.podsync import NodeResources, PodState
 from bus.messages.status import IssuedToken
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume import service
 from services.volume.adapters import backing_directory, cluster_content, root_dir
-from services.volume.core import operations, reconciler, token_cache
+from services.volume.controllers import reconciliation
+from services.volume.core import operation_backoff, reconciler, token_cache
 from shared.backoff import Backoff
 from tests.service.volume.cluster import Cluster
 
@@ -83,7 +83,7 @@ async def test_news_of_the_version_that_is_shown_asks_nobody(cluster: Cluster) -
 async def test_a_missing_object_is_told_and_found_as_soon_as_it_is_there(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "RETRIES", Backoff(initial=3600.0))
+    monkeypatch.setattr(operation_backoff, "RETRIES", Backoff(initial=3600.0))
     cluster.admit("u", "cfg")
     text = 'MountVolume.SetUp failed for volume "cfg" : configmap "x" not found'
     async with cluster.volume():
@@ -247,7 +247,7 @@ async def test_one_ask_for_all_that_want_the_same(cluster: Cluster) -> None:
 async def test_the_safety_net_finds_a_change_that_nobody_told_of(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "TURN", 0.01)
+    monkeypatch.setattr(reconciliation, "TURN", 0.01)
     cluster.admit("u", "key")
     async with cluster.volume(sync_frequency=0.02):
         await cluster.until_mounted("u", "key")

@@ -11,9 +11,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.volume import service
 from services.volume.adapters import backing_directory
-from services.volume.controllers import operation_executor
+from services.volume.controllers import operation_executor, populator
 from services.volume.core.operations import MountVolume, Operation, UnmountVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
@@ -229,12 +228,12 @@ async def test_a_mistake_in_an_operation_is_an_error_of_its_pod(
 async def test_a_volume_that_cannot_be_understood_is_refused_and_the_rest_is_mounted(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mistaken(pod: Object, name: str, on: Any) -> VolumeSpec | Refused:
+    def mistaken(pod: Object, name: str, *rest: Any) -> VolumeSpec | Refused:
         if name == "key":
             raise AttributeError("of a shape that is not known")
-        return volume_spec(pod, name, on)
+        return volume_spec(pod, name, *rest)
 
-    monkeypatch.setattr(service, "volume_spec", mistaken)
+    monkeypatch.setattr(populator, "volume_spec", mistaken)
     node.admit("u", "key", "cache")
     async with node.volume():
         state = await node.mounted.until(lambda state: "u" in state and bool(state["u"].volumes["cache"].host_path))

@@ -9,8 +9,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume import service
-from services.volume.controllers import operation_executor
+from services.volume.controllers import operation_executor, reconciliation
 from services.volume.core import reconciler
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import Gathered
@@ -194,7 +193,7 @@ async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_t
 async def test_neither_news_nor_the_look_at_directories_waits_for_operations_that_hang(
     node: Node, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "SWEEP", 0.0)  # a look in every turn of the loop
+    monkeypatch.setattr(reconciliation, "SWEEP", 0.0)  # a look in every turn of the loop
     node.admitted.mark_complete()
     node.admit("hung", "cache")
     async with node.volume():

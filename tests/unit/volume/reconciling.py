@@ -31,7 +31,7 @@ class World:
         self.heard()
 
     def heard(self, *, complete: bool = True, stale: bool = False) -> None:
-        self.reconciler.desired.heard(complete=complete, stale=stale)
+        self.reconciler.desired.set_freshness(complete=complete, stale=stale)
 
     def admit(self, *volumes: str, state: PodState = PodState.SYNC, spec: list[dict[str, Any]] | None = None) -> None:
         metadata = {"name": "web", "namespace": "default", "uid": "u"}
@@ -51,7 +51,7 @@ class World:
     def finish(self, operation: Operation, error: str = "") -> list[str]:
         outcome = Outcome(host_path="" if error else f"/p/{operation.volume}", error=error)
         done = self.reconciler.done(operation, self.now, outcome)
-        return [] if done.event is None else [done.event.message]
+        return [event.message for event in done.events]
 
     def finish_all(self) -> None:
         """Perform everything there is to do, successfully."""

@@ -1,9 +1,9 @@
-"""What every registered volume plugin keeps: a deciding half without side effects, set-up and teardown that may be
-killed before any system call, and a reconstruction that finds on disk what there is."""
+"""What every volume plugin guarantees, the registered ones and one with a device layer: a deciding half without side
+effects, set-up and teardown that may be killed before any system call, a reconstruction that finds what is on disk."""
 
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FoundObject, FoundToken, Gathered
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins.plugin import VolumePlugin
+from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, volume_spec
 from shared.clock import SystemClock
 from shared.tree_removal import Removed
+from tests.fakes.disk_plugin import WITH_DISKS
+from tests.unit.volume.killing import STEPS, killed
 
 EXAMPLES: dict[str, Any] = {
     "emptyDir": {"medium": "Memory"},
@@ -30,6 +32,7 @@ EXAMPLES: dict[str, Any] = {
         "defaultMode": 0o644,
         "items": [{"path": "deep/name", "fieldRef": {"fieldPath": "metadata.name"}}],
     },
+    "disk": {"name": "data"},
     "projected": {
         "defaultMode": 0o644,
         "sources": [
@@ -45,15 +48,6 @@ GATHERED = Gathered(
     },
     tokens={TokenKey("shop", "builder", (), 3607, "web", "u"): FoundToken("jwt")},
 )
-CHANGING = {
-    "chmod", "chown", "fchmod", "fchown", "lchown", "link", "mkdir", "open", "rename", "replace", "rmdir", "symlink",
-    "unlink",
-}  # fmt: skip
-STEPS = 200  # more system calls than any plugin needs
-
-
-class KilledError(BaseException):
-    """In place of SIGKILL: no handler for Exception runs."""
 
 
 def pod(field: str, source: object) -> dict[str, Any]:
@@ -70,7 +64,7 @@ def pod(field: str, source: object) -> dict[str, Any]:
 
 
 def read(field: str) -> VolumeSpec:
-    found = volume_spec(pod(field, EXAMPLES[field]), "v", Node(memory=1 << 30))
+    found = volume_spec(pod(field, EXAMPLES[field]), "v", Node(memory=1 << 30), WITH_DISKS)
     assert isinstance(found, VolumeSpec)
     return found
 
@@ -79,16 +73,24 @@ class Machine:
     """A root directory on which one process after the other works; mounts are played."""
 
     def __init__(self, root: Path, field: str) -> None:
+        (root / "disks" / "data").mkdir(parents=True)
         self.directories = PodDirectories(str(root))
-        self._plugin, self.spec = PLUGINS[field], read(field)
+        self._plugin, self.spec = WITH_DISKS[field], read(field)
 
     @property
     def plugin(self) -> VolumePlugin[Any]:
         """As a new process has it."""
         return self._plugin(self.directories, SystemClock())
 
+    def mount_device(self) -> str:
+        plugin = self.plugin
+        if not isinstance(plugin, DeviceMountableVolumePlugin):
+            return ""
+        return plugin.mount_device(self.spec.volume_name, self.spec.source, GATHERED)
+
     def set_up(self) -> str:
-        return self.plugin.set_up("u", "v", self.spec.source, GATHERED)
+        gathered = replace(GATHERED, device_path=self.mount_device())
+        return self.plugin.set_up("u", "v", self.spec.source, gathered)
 
     def tear_down(self) -> None:
         self.plugin.tear_down("u", "v", Removed())
@@ -107,7 +109,7 @@ class Machine:
         return seen
 
 
-@pytest.fixture(params=sorted(PLUGINS))
+@pytest.fixture(params=sorted(WITH_DISKS))
 def field(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -125,43 +127,22 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     yield (Machine(tmp_path / str(number), field) for number in range(3 * STEPS))
 
 
-def killed(step: int, act: Callable[[], object]) -> bool:
-    """Whether it was killed before the system call of this number, of those that change something."""
-    seen = 0
-
-    def count(frame: object, event: str, called: Any) -> None:
-        nonlocal seen
-        if event == "c_call" and getattr(called, "__module__", "") == "posix" and called.__name__ in CHANGING:
-            seen += 1
-            if seen == step:
-                raise KilledError
-
-    sys.setprofile(count)
-    try:
-        act()
-    except KilledError:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
-
-
 def test_every_registered_plugin_has_an_example_and_a_name_of_its_own() -> None:
-    assert EXAMPLES.keys() == PLUGINS.keys()
-    names = {plugin.name for plugin in PLUGINS.values()}
-    assert len(names) == len(PLUGINS)
+    assert EXAMPLES.keys() == WITH_DISKS.keys() > PLUGINS.keys()
+    names = {plugin.name for plugin in WITH_DISKS.values()}
+    assert len(names) == len(WITH_DISKS)
     assert all(name.startswith("kubernetes.io/") and name.count("/") == 1 for name in names)
 
 
 def test_the_deciding_half_gives_equal_specs_for_equal_pods(field: str) -> None:
     first, second = read(field), read(field)
     assert (first, hash(first)) == (second, hash(second))
-    assert first.plugin == PLUGINS[field].name
+    assert first.plugin == WITH_DISKS[field].name
 
 
 @pytest.mark.parametrize("source", [{}, {"type": 1, "path": None, "items": "x", "sources": [None, 1, {}]}])
 def test_a_source_of_an_odd_shape_is_read_without_an_exception(field: str, source: object) -> None:
-    assert isinstance(volume_spec(pod(field, source), "v", Node()), VolumeSpec | Refused)
+    assert isinstance(volume_spec(pod(field, source), "v", Node(), WITH_DISKS), VolumeSpec | Refused)
 
 
 def test_set_up_again_finds_its_own_work_done(machines: Iterator[Machine]) -> None:
@@ -175,7 +156,7 @@ def test_a_volume_is_found_again_if_and_only_if_it_has_a_directory(machines: Ite
     assert machine.found() == []
     path, directory = machine.set_up(), machine.directories.volume("u", machine.spec.plugin, "v")
     assert machine.found() == ([("v", machine.spec.plugin)] if machine.spec.has_directory else [])
-    assert (path == str(directory)) is machine.spec.has_directory
+    assert path.startswith(str(directory)) is machine.spec.has_directory
     assert directory.exists() is machine.spec.has_directory
 
 

@@ -1,0 +1,218 @@
+"""Volume's loop: reconstructs what is mounted, then starts what the reconciler decides and publishes what is mounted.
+
+It turns whenever something changed, when a retry or refresh is due, and at least every `TURN` seconds.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Iterable
+
+from bus.event_recorder import EventRecorder
+from bus.interface import Bus, Change, OwnedStream, Put
+from bus.messages.event import KubeEvent
+from bus.messages.sources import ChangedObject
+from bus.messages.volume import MountedVolumes
+from services.volume.adapters import root_dir
+from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.controllers.operation_executor import OperationExecutor
+from services.volume.controllers.subpath_requests import SubpathRequests
+from services.volume.core.reconciler import HOLD, Reconciler
+from services.volume.plugins.plugin_calls import error_text
+from shared.clock import Clock
+from shared.deadlines import Deadlines, work_on
+from shared.pod_failures import PodFailures
+
+log = logging.getLogger(__name__)
+
+LOOP = "volume"
+RECONCILE = "reconciliation"
+LOOK = "look at the directory"
+DEVICES = "(devices)"  # in place of a pod UID
+TURN = 5.0  # seconds: an idle loop turns at least this often
+SWEEP = 60.0  # seconds between looks for pod directories of which no stream has an entry
+_SHOWN = 5  # slow calls that the beat names
+
+
+class Reconciliation:
+    """`run` is the loop; `changed` makes it turn at once. `sync_period`: seconds after which the content of every
+    mounted volume is compared with its objects."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        deadlines: Deadlines,
+        failures: PodFailures,
+        reconciler: Reconciler,
+        executor: OperationExecutor,
+        content: ClusterContent,
+        subpaths: SubpathRequests,
+        mounted: OwnedStream[MountedVolumes],
+        events: EventRecorder,
+        root_dir: str,
+        sync_period: float,
+        changed: asyncio.Event,
+    ) -> None:
+        self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
+        self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
+        self._mounted, self._events, self._root_dir = mounted, events, root_dir
+        self._sync_period, self._changed = sync_period, changed
+        self._next_sweep = self._next_refresh = 0.0
+        self._not_looked_at: set[str] = set()  # pods whose directory could not be read at the start
+
+    async def run(self) -> None:
+        """Reconcile until cancelled; mounts are left as they are."""
+        try:
+            self._reconciler.desired.hold_until = self._clock.monotonic() + HOLD
+            turns = self._deadlines.begin("reconciliation")
+            work_on(turns)
+            await self._reconstruct()
+            while True:
+                turns.progressed()
+                self._changed.clear()
+                if self._deadlines.overdue() is None:
+                    self._bus.progress(LOOP)
+                await self._sweep()
+                self._refresh()
+                self._reconcile()
+                await self._turn_or_change()
+        finally:
+            await self._executor.close()
+
+    def on_object(self, change: Change[ChangedObject]) -> None:
+        """Follow `objects.changed`."""
+        if isinstance(change, Put):
+            self._content.changed(change.key)
+            self._reconciler.object_changed(change.key, change.value.resource_version)
+            self._changed.set()
+
+    def on_operation_end(self, events: Iterable[KubeEvent]) -> None:
+        """Record the events of an operation and decide again."""
+        for event in events:
+            self._events.record(event)
+        self._changed.set()
+
+    async def _reconstruct(self) -> None:
+        """Prepare the root directory and find what is on disk; only then is what is published complete."""
+        while True:
+            try:
+                line = await self._executor.looks.call(root_dir.prepare, self._root_dir)
+                devices = await self._executor.looks.call(self._executor.calls.found_devices)
+                uids = await self._executor.looks.call(self._executor.calls.uids)
+            except OSError as error:
+                self._bus.trouble("root directory", f"{self._root_dir}: {error_text(error)}")
+                log.error(
+                    "%s: cannot be used as the root directory, trying again: %s", self._root_dir, error_text(error)
+                )
+                await self._turn_or_change()
+                continue
+            break
+        self._bus.trouble("root directory", line)
+        if line is not None:
+            log.warning("%s", line)
+        self._reconciler.found_devices(devices)
+        for uid in uids:
+            await self._look(uid)
+        self._next_sweep = self._clock.monotonic() + SWEEP
+        self._plan_refresh()
+        self._mounted.mark_complete()
+
+    async def _look(self, uid: str) -> None:
+        """Find the volumes of one pod on disk. A pod for which that fails is left alone until it can be done, and so is
+        every device: the pod's volumes may be mounted on it."""
+        try:
+            found = await self._executor.looks.call(self._executor.calls.found, uid)
+            self._reconciler.found(uid, found)
+            self._publish(uid, "found on disk")
+        except Exception as error:
+            self._not_looked_at.add(uid)
+            self._note(uid, LOOK, error)
+        else:
+            self._not_looked_at.discard(uid)
+            self._failures.ended(uid, LOOK)
+        self._reconciler.found_all = not self._not_looked_at
+
+    def _refresh(self) -> None:
+        """The safety net below `objects.changed`."""
+        if self._clock.monotonic() >= self._next_refresh:
+            self._plan_refresh()
+            self._reconciler.refresh_all()
+
+    def _plan_refresh(self) -> None:
+        self._next_refresh = self._clock.monotonic() + self._sync_period * random.uniform(1.0, 1.5)
+
+    async def _sweep(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP
+        try:
+            for uid in await self._executor.looks.call(self._executor.calls.uids):
+                if uid in self._not_looked_at:
+                    await self._look(uid)
+                else:
+                    self._reconciler.found_directory(uid)
+        except OSError as error:
+            log.warning("the pods below %s cannot be listed: %s", self._root_dir, error_text(error))
+
+    def _reconcile(self) -> None:
+        now = self._clock.monotonic()
+        uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
+        self._failures.keep({*uids, *self._not_looked_at, DEVICES})
+        self._content.keep({*uids})
+        if self._failures.may_try(DEVICES, RECONCILE, now):
+            self._reconcile_devices(now)
+        for uid in uids:
+            if self._failures.may_try(uid, RECONCILE, now):
+                self._reconcile_pod(uid, now)
+        self._executor.give_up_what_is_not_due()
+        self._subpaths.turned()
+        self._bus.trouble("pods", self._failures.line)
+        slow = self._executor.slow()
+        more = [f"{len(slow) - _SHOWN} more"] if len(slow) > _SHOWN else []
+        self._bus.trouble("slow", "; ".join([*slow[:_SHOWN], *more]) or None)
+
+    def _reconcile_pod(self, uid: str, now: float) -> None:
+        """A programming error in it leads to a retry, and costs the other pods nothing."""
+        try:
+            for operation in self._reconciler.operations(uid, now):
+                self._executor.start(operation)
+            for event in self._reconciler.events(uid, now):
+                log.warning("pod %s_%s(%s): %s", event.name, event.namespace, event.uid, event.message)
+                self._events.record(event)
+            self._publish(uid, "reconciled")
+        except Exception as error:
+            self._note(uid, RECONCILE, error)
+        else:
+            self._failures.ended(uid, RECONCILE)
+
+    def _reconcile_devices(self, now: float) -> None:
+        try:
+            for operation in self._reconciler.device_operations(now):
+                self._executor.start(operation)
+        except Exception as error:
+            self._note(DEVICES, RECONCILE, error)
+        else:
+            self._failures.ended(DEVICES, RECONCILE)
+
+    def _note(self, uid: str, what: str, error: Exception) -> None:
+        """A programming error costs this pod a retry."""
+        if self._failures.failed(uid, what, error, self._clock.monotonic()):
+            log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
+
+    def _publish(self, uid: str, cause: str) -> None:
+        view = self._reconciler.view(uid)
+        if view is None:
+            self._mounted.delete(uid, cause)
+        elif view != self._mounted.get(uid) and not self._reconciler.settling(uid):
+            self._mounted.put(uid, view, cause)
+
+    async def _turn_or_change(self) -> None:
+        now = self._clock.monotonic()
+        attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now), now + TURN)
+        wait = min(attempt for attempt in attempts if attempt is not None) - now
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):  # wait_for may swallow a cancellation before Python 3.12
+                await self._changed.wait()

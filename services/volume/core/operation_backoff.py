@@ -1,0 +1,84 @@
+"""One operation at a time for each volume of a pod, and when a failed one may run again (volumes.md 2.1, 5.1); pure.
+
+Times are seconds of one monotonic clock. A device is a volume of the pod "".
+"""
+
+from dataclasses import dataclass, field
+
+from services.volume.core.operations import Operation
+from shared.backoff import Backoff
+
+RETRIES = Backoff(initial=0.5, cap=122.0)
+
+
+@dataclass
+class _Attempts:
+    kind: str
+    failures: int
+    not_before: float
+
+
+@dataclass
+class OperationBackoff:
+    """One operation at a time per (pod, volume), and a doubling wait after failures; another operation on the same
+    volume starts over. Times are seconds of one monotonic clock."""
+
+    _running: dict[str, dict[str, Operation]] = field(
+        default_factory=dict
+    )  # pod UID -> volume -> operation; none empty
+    _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
+
+    def may_start(self, operation: Operation, now: float) -> bool:
+        """Nothing of this pod's volume is running and the wait is over; pod-wide operations exclude all others."""
+        running = self._running.get(operation.uid, {})
+        if operation.volume in running or (running and (operation.volume == "" or "" in running)):
+            return False
+        attempts = self._attempts.get((operation.uid, operation.volume))
+        return attempts is None or attempts.kind != type(operation).__name__ or attempts.not_before <= now
+
+    def start(self, operation: Operation) -> None:
+        """It runs from now on."""
+        self._running.setdefault(operation.uid, {})[operation.volume] = operation
+
+    def abandoned(self, operation: Operation) -> None:
+        """It was not performed; what was known of its failures stays."""
+        self._ended(operation)
+
+    def running(self, uid: str, volume: str) -> Operation | None:
+        """What is under way for this volume."""
+        return self._running.get(uid, {}).get(volume)
+
+    def succeeded(self, operation: Operation) -> None:
+        """It is done; its failures are forgotten."""
+        self._ended(operation)
+        self._attempts.pop((operation.uid, operation.volume), None)
+
+    def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
+        """It failed; seconds until it may run again. `growing` False: it waited long enough while it was running."""
+        key = (operation.uid, operation.volume)
+        self._ended(operation)
+        kind = type(operation).__name__
+        before = self._attempts.get(key)
+        failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
+        wait = RETRIES.delay(failures)
+        self._attempts[key] = _Attempts(kind, failures, now + wait)
+        return wait
+
+    def _ended(self, operation: Operation) -> None:
+        running = self._running.get(operation.uid, {})
+        running.pop(operation.volume, None)
+        if not running:
+            self._running.pop(operation.uid, None)
+
+    def hurry(self, uid: str, volume: str) -> None:
+        """What it failed for may have changed: it need not wait any more."""
+        if attempts := self._attempts.get((uid, volume)):
+            attempts.not_before = 0.0
+
+    def forget(self, uid: str) -> None:
+        """Nothing of this pod is left."""
+        self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}
+
+    def next_attempt(self, now: float) -> float | None:
+        """When the next wait ends; None when nothing waits."""
+        return min((a.not_before for a in self._attempts.values() if a.not_before > now), default=None)

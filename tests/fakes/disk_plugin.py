@@ -1,0 +1,108 @@
+"""A volume plugin with a device layer, for tests: disks that pods share. A mount is a symlink, made and removed in one
+system call as a mount is; it refuses what the order between devices and volumes forbids."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.volume_spec import Node, VolumeSpec
+from services.volume.plugins.plugin import DeviceMountableVolumePlugin
+from services.volume.plugins.registry import PLUGINS, Plugins
+from shared.model.objects import Object
+from shared.tree_removal import Removed
+
+_RECORD = "vol_data.json"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A directory `<root>/disks/<name>`."""
+
+    name: str
+
+
+class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
+    """`{"disk": {"name": …}}` in spec.volumes."""
+
+    name = "kubernetes.io/disk"
+
+    @property
+    def root(self) -> Path:
+        """The root directory."""
+        return self._directories.pods.parent
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
+        """See VolumePlugin."""
+        name = str(source.get("name") or "none")
+        return VolumeSpec(plugin=cls.name, source=Disk(name), volume_name=name)
+
+    def mount_device(self, volume_name: str, source: Disk, gathered: Gathered) -> str:
+        """Link the disk. It fails while there is no such disk."""
+        device = self._device(volume_name)
+        device.mkdir(parents=True, exist_ok=True)
+        _link(device / "globalmount", (self.root / "disks" / source.name).resolve(strict=True))
+        self._log(f"mount device {volume_name}")
+        return str(device / "globalmount")
+
+    def unmount_device(self, volume_name: str) -> None:
+        """Unlink the disk. No volume may be mounted on it."""
+        device = self._device(volume_name)
+        mounts = self._directories.pods.glob(f"*/volumes/{self.name.replace('/', '~')}/*/mount")
+        users = [str(mount) for mount in mounts if mount.readlink() == device / "globalmount"]
+        assert not users, f"unmounted below {users}"
+        (device / "globalmount").unlink(missing_ok=True)
+        if device.is_dir():
+            device.rmdir()
+        self._log(f"unmount device {volume_name}")
+
+    def reconstruct_devices(self) -> list[FoundDevice]:
+        """See DeviceMountableVolumePlugin."""
+        return [FoundDevice(self.name, device.name) for device in self._device("any").parent.glob("*")]
+
+    def set_up(self, uid: str, volume: str, source: Disk, gathered: Gathered) -> str:
+        """Link the device, which must be mounted."""
+        self._directories.make(uid)
+        directory = self._directories.volume(uid, self.name, volume)
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / _RECORD).write_text(json.dumps({"volumeName": source.name}))
+        assert Path(gathered.device_path).is_symlink(), "mounted on no device"
+        _link(directory / "mount", Path(gathered.device_path))
+        self._log(f"mount {volume} of {uid}")
+        return str(directory / "mount")
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """Unlink the device."""
+        directory = self._directories.volume(uid, self.name, volume)
+        if directory.is_dir():
+            (directory / "mount").unlink(missing_ok=True)
+            (directory / _RECORD).unlink(missing_ok=True)
+            directory.rmdir()
+            self._log(f"unmount {volume} of {uid}")
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """See VolumePlugin; a directory without a record never had a mount."""
+        return [self._found(uid, name) for name in self._directories.volumes_of(uid, self.name)]
+
+    def _found(self, uid: str, volume: str) -> FoundVolume:
+        record = self._directories.volume(uid, self.name, volume) / _RECORD
+        text = record.read_text() if record.exists() else ""
+        unique_name = f"{self.name}/{json.loads(text)['volumeName']}" if text else ""
+        return FoundVolume(volume, self.name, unique_name=unique_name)
+
+    def _device(self, volume_name: str) -> Path:
+        return self.root / "plugins" / self.name / volume_name
+
+    def _log(self, line: str) -> None:
+        with (self.root / "log").open("a") as log:
+            log.write(f"{line}\n")
+
+
+def _link(link: Path, target: Path) -> None:
+    if not link.is_symlink():
+        link.symlink_to(target)
+
+
+WITH_DISKS: Plugins = {**PLUGINS, "disk": DiskPlugin}
