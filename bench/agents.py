@@ -47,6 +47,7 @@ class Agent:
     ) -> None:
         self.node = node
         self.home = home or Path(tempfile.mkdtemp(prefix="bb", dir="/tmp"))
+        self.environment: dict[str, str] = {}  # what the agent is given besides
         self.port, healthz_port = free_ports(2)
         config = self.home / "kubelet.yaml"
         document = kubelet_configuration(
@@ -120,7 +121,7 @@ class Agent:
 
     def _environment(self) -> dict[str, str]:
         left_out = ("BULKHEAD", "KUBELET", "NOTIFY", "WATCHDOG", "CRASH_AT")
-        return {key: value for key, value in os.environ.items() if not key.startswith(left_out)}
+        return {key: value for key, value in os.environ.items() if not key.startswith(left_out)} | self.environment
 
 
 class Bulkhead(Agent):
