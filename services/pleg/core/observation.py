@@ -64,8 +64,7 @@ class Observation:
     @property
     def relist_period(self) -> float:
         """Seconds from the end of one full list to the next."""
-        hinted = self.event_stream or all(self._processes.holds(pod) for pod in self._pods.values())
-        return RELIST_SECONDS if hinted else UNHINTED_RELIST_SECONDS
+        return RELIST_SECONDS if self.event_stream or self._processes.all_watched else UNHINTED_RELIST_SECONDS
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """What is to be done about an event; `now` is CLOCK_MONOTONIC seconds."""

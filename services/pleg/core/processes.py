@@ -39,6 +39,7 @@ class Processes:
         self._watches: dict[str, _Watch] = {}
         self._doubts: dict[str, _Doubt] = {}
         self._refused: dict[str, str] = {}  # what the kernel would not let us watch -> pod UID
+        self._unwatched: dict[str, str] = {}  # what was observed running and is not watched -> pod UID
 
     @property
     def next_look(self) -> float:
@@ -48,6 +49,7 @@ class Processes:
     def shown(self, pod: RuntimePod, observed_at: float, now: float) -> list[UnwatchProcess | WatchProcess]:
         """An observation shows these running: watch exactly those; think again about those said to have ended."""
         running = dict(_running(pod))
+        self._unwatched = {i: uid for i, uid in self._unwatched.items() if uid != pod.uid}
         instructions: list[UnwatchProcess | WatchProcess] = []
         for entry_id, watch in list(self._watches.items()):
             if watch.uid == pod.uid and running.get(entry_id) != watch.pid:
@@ -61,6 +63,8 @@ class Processes:
             elif pid and entry_id not in self._watches and entry_id not in self._refused:
                 self._watches[entry_id] = _Watch(pod.uid, pid)
                 instructions.append(WatchProcess(entry_id, pid))
+            if entry_id not in self._watches:
+                self._unwatched[entry_id] = pod.uid
         return instructions
 
     def withdrawn(self, uid: str) -> list[UnwatchProcess]:
@@ -70,6 +74,7 @@ class Processes:
             del self._watches[entry_id]
         self._doubts = {i: doubt for i, doubt in self._doubts.items() if doubt.uid != uid}
         self._refused = {i: owner for i, owner in self._refused.items() if owner != uid}
+        self._unwatched = {i: owner for i, owner in self._unwatched.items() if owner != uid}
         return [UnwatchProcess(entry_id) for entry_id in ended]
 
     def exited(self, entry_id: str, now: float) -> str:
@@ -77,6 +82,7 @@ class Processes:
         watch = self._watches.pop(entry_id, None)
         if watch is None:
             return ""
+        self._unwatched[entry_id] = watch.uid
         self._doubts[entry_id] = _Doubt(watch.uid, heard_at=now)
         return watch.uid
 
@@ -84,7 +90,7 @@ class Processes:
         """The kernel would not let us watch it."""
         watch = self._watches.pop(entry_id, None)
         if watch is not None:
-            self._refused[entry_id] = watch.uid
+            self._refused[entry_id] = self._unwatched[entry_id] = watch.uid
 
     def retry_refused(self) -> None:
         """Forget who was refused: a full list is the occasion to try once more."""
@@ -97,9 +103,10 @@ class Processes:
             self._doubts[entry_id] = replace(self._doubts[entry_id], due=inf)
         return list(dict.fromkeys(self._doubts[entry_id].uid for entry_id in due))
 
-    def holds(self, pod: RuntimePod) -> bool:
-        """Whether the end of every running process of the pod will be told."""
-        return all(entry_id in self._watches for entry_id, _ in _running(pod))
+    @property
+    def all_watched(self) -> bool:
+        """The kernel reports the end of every process that was observed running."""
+        return not self._unwatched
 
     def validate(self, pods: Iterable[RuntimePod]) -> None:
         """The invariants; AssertionError names the one that broke."""
@@ -107,6 +114,7 @@ class Processes:
         assert not self._watches.keys() & self._doubts.keys(), "watched although its process ended"
         assert not self._watches.keys() & self._refused.keys(), "watched although refused"
         assert {*self._watches, *self._doubts, *self._refused} <= running, "minded but not running"
+        assert self._unwatched.keys() == running - self._watches.keys(), "not known as unwatched"
 
     def _still_shown_running(self, entry_id: str, observed_at: float, now: float) -> None:
         """An ended process is still shown running: look again soon, a bounded number of times.

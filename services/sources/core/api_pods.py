@@ -111,15 +111,18 @@ class ApiPods:
         if pod is None:
             self._forget(name, objects.uid(item))
             return
-        places = [index for index, known in enumerate(self._pods) if identity(known) == name]
-        if places and objects.uid(self._pods[places[0]]) == objects.uid(pod):
-            self._pods[places[0]] = pod
+        place = self._place(name)
+        if place is not None and objects.uid(self._pods[place]) == objects.uid(pod):
+            self._pods[place] = pod
         else:  # a name has one pod in the API: another UID under it replaces what was there
-            self._pods = [known for known in self._pods if identity(known) != name] + [pod]
+            self._pods = [known for known in self._pods if not _has_name(known, name)] + [pod]
+
+    def _place(self, name: str) -> int | None:
+        return next((index for index, known in enumerate(self._pods) if _has_name(known, name)), None)
 
     def _forget(self, name: str, uid: str) -> None:
         self._unreadable.pop(name, None)
-        self._pods = [pod for pod in self._pods if identity(pod) != name or uid not in ("", objects.uid(pod))]
+        self._pods = [pod for pod in self._pods if not _has_name(pod, name) or uid not in ("", objects.uid(pod))]
 
     def _read(self, item: Any) -> Object | None:
         """The pod, defaulted; None when it is bound to another node. Raises UnreadablePod."""
@@ -129,6 +132,12 @@ class ApiPods:
             return pod
         self.notices.append(f"pod {objects.describe(pod)} is bound to node {node} and not to this one")
         return None
+
+
+def _has_name(pod: Object, name: str) -> bool:
+    """Whether a pod that was read has this `<name>_<namespace>`."""
+    metadata = pod["metadata"]
+    return name.startswith(metadata["name"]) and name == f"{metadata['name']}_{metadata['namespace']}"
 
 
 def identity(item: Any) -> str:

@@ -6,6 +6,8 @@ Only what the server has to change is said, so that what others write to the sam
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from shared.model.objects import Object
 
 Schema = Mapping[str, str]
@@ -29,11 +31,20 @@ def two_way_patch(old: Object, new: Object, schema: Schema) -> Object:
 
 
 def without_nulls(value: Any) -> Any:
-    """A copy in which no field of any object, however deep, is null."""
+    """The value without the fields, at any depth, that are null; the value itself where there is none."""
+    try:
+        if b"null" not in orjson.dumps(value):  # most have none, and this costs a fiftieth of a copy
+            return value
+    except TypeError:  # a number or text that orjson does not encode
+        pass
+    return _copy_without_nulls(value)
+
+
+def _copy_without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+        return {key: _copy_without_nulls(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list | tuple):
-        return [without_nulls(inner) for inner in value]
+        return [_copy_without_nulls(inner) for inner in value]
     return value
 
 
