@@ -14,12 +14,12 @@ Owns
 
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
-    the API server: pods only after the node was read, one watch for each Secret or ConfigMap whoever names it, for at
-    most a hundred of them. The rest is read when it is first asked for, with one read for each pod in turn, and, if a
-    volume shows it, again every half minute or more, at most with half of the rate limit; immutable objects take no
-    watch and are not read again. Of a pod at most 2000 are read. Node and pods have a rate limit of their own. Watches
-    resume from their last version, also after an outage; a list follows only where that version expired or the API
-    server's store went back.
+    the API server: pods only after the node was read, one watch for each Secret or ConfigMap that pods name, for at
+    most 400 of them (100 if the API server speaks no HTTP/2). The rest is read when it is first asked for, with one
+    read for each pod in turn, and, if a volume shows it, again every half minute or more, at most with half of the rate
+    limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read. Node and pods have a
+    rate limit of their own. Watches resume from their last version, also after an outage; a list follows only where
+    that version expired or the API server's store went back.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.

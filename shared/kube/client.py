@@ -108,6 +108,11 @@ class KubeClient:
         other._current, other.refused = self._current, self.refused
         return other
 
+    @property
+    def shares_watches(self) -> bool:
+        """Watches share connections; False as long as none was opened."""
+        return self._current.shares_watches
+
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
         """GET one object or a list."""
         return await self._call("GET", path, query=query, timeout=timeout)

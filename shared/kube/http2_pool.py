@@ -46,6 +46,7 @@ class Http2Pool:
         self._dialing: asyncio.Task[None] | None = None
         self._without_until = float("-inf")  # by the loop's clock: the server spoke no HTTP/2
         self._closed = False
+        self.is_agreed: bool | None = None  # the server speaks HTTP/2; None = it was not dialed
 
     async def get(self, target: str, connected: Callable[[], None]) -> StreamAnswer | None:
         """Send a GET for path and query, escaped, and wait for the head of its answer; None = the server speaks no
@@ -101,10 +102,12 @@ class Http2Pool:
             async with asyncio.timeout(dialing.CONNECT):
                 await connection.ready
             if not connection.speaks_http2 or not connection.permitted:
+                self.is_agreed = False
                 self._without_until = asyncio.get_running_loop().time() + _ASK_AGAIN
             elif not connection.has_room:
                 raise BrokenStreamError(_NO_ROOM, again=False)
             else:
+                self.is_agreed = True
                 self._connections.append(connection)
                 return
         except BaseException:

@@ -112,6 +112,11 @@ class ApiClient(Protocol):
     A 429, or a 5xx with Retry-After, is tried again after that time, at most ten times and within `timeout`.
     """
 
+    @property
+    def shares_watches(self) -> bool:
+        """Watches share connections; False as long as none was opened."""
+        ...
+
     async def get(
         self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None
     ) -> Object: ...

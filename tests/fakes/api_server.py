@@ -63,6 +63,7 @@ class FakeApiServer:
         self._running.set()
         self._refusals: list[_Refusal] = []
         self._answers_lost = 0
+        self.speaks_http2 = True
         for name in _NAMESPACES:
             self.put(f"/api/v1/namespaces/{name}", {})
         self.put("/api/v1/namespaces/default/serviceaccounts/default", {})
@@ -268,6 +269,10 @@ class FakeClient:
             yield stream
         finally:
             stream.close()
+
+    @property
+    def shares_watches(self) -> bool:
+        return self._server.speaks_http2
 
     async def drop_connections(self) -> None:
         self.connections_dropped += 1

@@ -53,7 +53,7 @@ class ReferencedObjects:
                     is_shown=is_shown,
                     refreshing=Refreshing(REFRESH_SHARE * effective_qps(config.kube_api_qps), REFRESH_PERIOD),
                 )
-                self._store = BoundedObjects(watched, fetched)
+                self._store = BoundedObjects(watched, fetched, lambda: api.clients.objects.shares_watches)
 
     def tell(self, change: MergeChange) -> None:
         """A pod from the API is about to be published, or taken away."""

@@ -53,6 +53,27 @@ async def test_who_waits_for_a_read_gets_its_answer_when_a_watch_becomes_free(tm
 
 
 @on_virtual_time
+async def test_without_http2_fewer_objects_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_objects, "WATCHED_WITHOUT_HTTP2", 4)
+    async with cluster_node(tmp_path) as node:
+        node.api.speaks_http2 = False
+        for name in NAMES[:11]:
+            put_secret(node, name)
+        node.api.bind(showing("web", *NAMES[:11]), NODE)
+        await node.start()
+        await node.pass_time(10.0)
+        assert len(secrets_watched(node)) == 4
+        node.api.speaks_http2 = True
+        await node.pass_time(60.0)
+        assert len(secrets_watched(node)) == 10, "those that were read are watched after their next read"
+
+
+def secrets_watched(node: ClusterNode) -> set[str]:
+    watches = [received for received in node.api.received if received.method == "WATCH"]
+    return {one.query["fieldSelector"] for one in watches if one.path.endswith("/secrets")}
+
+
+@on_virtual_time
 async def test_while_a_watch_begins_what_was_read_is_the_answer_but_not_for_a_pod_that_comes(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         for name in NAMES[:11]:

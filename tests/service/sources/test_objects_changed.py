@@ -98,6 +98,8 @@ async def test_an_object_that_cannot_be_read_is_waited_for_once(tmp_path: Path) 
         node.api.bind(showing("web", "s"), NODE)
 
         class Refused:
+            shares_watches = True
+
             async def get(self, path: str, query: Any = None, *, timeout: float) -> Any:
                 raise ApiStatusError(403, "Forbidden", "no relationship found")
 

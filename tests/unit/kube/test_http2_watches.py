@@ -66,8 +66,10 @@ async def test_all_watches_of_a_process_share_a_connection_that_is_dialled_once(
     async with serving_http2(tmp_path) as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url, ca_file=CA.pem, token_file=b"secret")
         other = client.beside(qps=-1, burst=1)
+        shared = [client.shares_watches]
         watches = [Watch(client if number % 2 else other, f"w{number}") for number in range(60)]
         await asyncio.gather(*(watch.opened.wait() for watch in watches))
+        assert [*shared, client.shares_watches, other.shares_watches] == [False, True, True]
         assert await client.get("/x") == {}
         assert (len(server.connections), len(server.http1)) == (1, 1)
         assert {asked.headers["authorization"] for asked in server.asked} == {"Bearer secret"}
@@ -290,7 +292,7 @@ async def test_a_server_without_http2_is_watched_over_http1_and_not_asked_each_t
                 watch = Watch(client)
                 await watch.task
                 assert len(watch.found) == 1
-            assert handshakes == 1
+            assert handshakes == 1 and not client.shares_watches
 
 
 async def test_new_credentials_get_a_new_connection_and_old_watches_end_on_theirs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from services.sources.controllers import bounded_objects
 from shared import http2_frames
 from shared.kube import http2_connection, http2_session
 from shared.kube.interface import LONGEST_RETRY_AFTER
@@ -18,7 +19,9 @@ def test_the_row_for_retry_after_is_what_the_code_has() -> None:
 def test_the_rows_for_watches_are_what_the_code_has() -> None:
     frames = f"{http2_frames.LARGEST_FRAME}; {http2_session._MOST_HEADERS >> 10} KiB"
     pings = f"{http2_connection.PING_AFTER:.0f}; {http2_connection.PONG_WITHIN:.0f}"
+    watched = f"{bounded_objects.WATCHED_AT_MOST}; {bounded_objects.WATCHED_WITHOUT_HTTP2}"
     rows = (
+        f"| Secrets and ConfigMaps that are watched; without HTTP/2 | {watched} |",
         f"| watches on one connection | as the API server permits; {http2_session.MOST_STREAMS} |",
         f"| bytes of a watch that were received and not read | {http2_session.STREAM_WINDOW} |",
         f"| bytes of a frame; of the header of an answer | {frames} |",
