@@ -12,7 +12,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeVar, runtime_checkable
@@ -161,14 +161,16 @@ class _Frame:
         signals.install()
         code = await self._run(signals)
         if signals.ending.is_set() and not signals.handing_over.is_set() and supervisord_runs(self._generation):
-            signal_orphans(self._others_to_end(), signal.SIGTERM)
+            await asyncio.to_thread(self._end_others)
         return code
 
-    def _others_to_end(self) -> Iterator[ServiceLock]:
-        """Yield the locks of processes of earlier supervisords that a stop of the agent ends."""
+    def _end_others(self) -> None:
+        """End processes of earlier supervisords at a stop of the agent. bootstrap ends them for all services, because a
+        service that hangs ends none."""
         if self._startup:
-            yield from (ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd"))
-        yield from draining.places(self._run_dir, self._service)
+            locks = [ServiceLock(self._run_dir, name) for name in (*SERVICES, "containerd")]
+            signal_orphans(locks, signal.SIGTERM)
+        draining.end_draining(self._run_dir, SERVICES if self._startup else (self._service,))
 
     async def _run(self, signals: Signals) -> int:
         prepare_run_dir(self._run_dir)

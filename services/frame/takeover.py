@@ -8,7 +8,9 @@ process whose own supervisord has ended takes over from none: the next superviso
 import asyncio
 import logging
 import os
+import select
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -87,6 +89,22 @@ def signal_orphans(locks: Iterable[ServiceLock], number: signal.Signals) -> list
         with suppress(OperatorError):  # another user's
             send_signal(orphan, number)
     return orphans
+
+
+def wait_for_end(processes: Iterable[Holder], seconds: float) -> None:
+    """Block until all have ended, so many seconds at most."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            continue  # it has ended
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll(max(deadline - time.monotonic(), 0.0) * 1000)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager

@@ -1,14 +1,10 @@
 """Ends what a killed kubelet left working, where the next one is stopped before its services have taken over."""
 
-import os
-import select
 import signal
-import time
 from pathlib import Path
 
 from bus.lock import ServiceLock
-from bus.lock_holder import Holder
-from services.frame.takeover import signal_orphans
+from services.frame.takeover import signal_orphans, wait_for_end
 
 _PATIENCE = 10.0  # seconds they get to end, as supervisord gives its own; a killed one gets a tenth
 
@@ -20,20 +16,4 @@ def end_orphans(run_dir: Path, patience: float = _PATIENCE) -> None:
     """
     for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, patience / 10)):
         locks = [ServiceLock(run_dir, path.stem) for path in run_dir.glob("locks/*.lock")]
-        orphans = signal_orphans(locks, number)
-        deadline = time.monotonic() + seconds
-        for orphan in orphans:
-            _wait(orphan, deadline - time.monotonic())
-
-
-def _wait(orphan: Holder, seconds: float) -> None:
-    try:
-        process = os.pidfd_open(orphan.pid)
-    except OSError:
-        return  # it has ended
-    try:
-        poll = select.poll()
-        poll.register(process, select.POLLIN)
-        poll.poll(max(seconds, 0.0) * 1000)
-    finally:
-        os.close(process)
+        wait_for_end(signal_orphans(locks, number), seconds)

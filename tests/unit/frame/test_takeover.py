@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from bus.lock import ServiceLock
 from bus.lock_holder import Holder
-from services.frame import takeover
+from services.frame import launch, takeover
 from services.frame.draining import places, take_place
 from services.frame.generation import generation_of
 from services.frame.signals import HAND_OVER
@@ -25,8 +26,8 @@ import os, signal, sys, time
 from pathlib import Path
 from bus.lock import ServiceLock
 from services.frame.signals import HAND_OVER
-run_dir, generation, answer = sys.argv[1:]
-lock = ServiceLock(Path(run_dir), "server", generation)
+run_dir, generation, answer, name = sys.argv[1:]
+lock = ServiceLock(Path(run_dir), name, generation)
 def release(*_):
     lock.release()
     os.write(1, b"released\\n")
@@ -34,6 +35,8 @@ if answer == "release":
     signal.signal(HAND_OVER, release)
 elif answer == "ignore":
     signal.signal(HAND_OVER, signal.SIG_IGN)
+elif answer == "hang":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 assert lock.try_acquire()
 os.write(1, b"held\\n")
 while True:
@@ -53,17 +56,17 @@ class Machine:
         self.processes.append(process)
         return process, generation_of(process.pid)
 
-    def holder(self, generation: str, answer: str = "end") -> "subprocess.Popen[str]":
-        """`answer` to HAND_OVER: `end`, `ignore`, or `release` the lock and go on."""
-        command = [sys.executable, "-c", _HOLDER, str(self.run_dir), generation, answer]
+    def holder(self, generation: str, answer: str = "end", name: str = "server") -> "subprocess.Popen[str]":
+        """`answer` to HAND_OVER: `end`, `ignore`, or `release` the lock and go on; `hang` ignores SIGTERM."""
+        command = [sys.executable, "-c", _HOLDER, str(self.run_dir), generation, answer, name]
         process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, cwd=Path(__file__).parents[3])
         self.processes.append(process)
         assert process.stdout is not None and process.stdout.readline() == "held\n"
         return process
 
-    def orphan(self, answer: str = "end") -> "subprocess.Popen[str]":
+    def orphan(self, answer: str = "end", name: str = "server") -> "subprocess.Popen[str]":
         supervisord, generation = self.supervisord()
-        holder = self.holder(generation, answer)
+        holder = self.holder(generation, answer, name)
         end(supervisord)
         return holder
 
@@ -232,3 +235,17 @@ def test_so_many_drain_at_once_and_a_stop_signals_the_orphans_among_them(machine
         if place is not None:
             place.release()
     assert signal_orphans(places(tmp_path, "server"), signal.SIGTERM) == []
+
+
+def test_bootstrap_ends_draining_servers_at_a_stop_and_kills_one_that_hangs(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the present server hangs and ends none."""
+    monkeypatch.setenv("BULKHEAD_RUN_DIR", str(tmp_path))
+    monkeypatch.setattr(launch, "start_log", lambda _: None)
+    prompt, hung = machine.orphan(name="server-draining-0"), machine.orphan("hang", name="server-draining-3")
+    present = machine.holder(machine.supervisord()[1])
+    frame = launch._Frame("bootstrap", cast(Any, None), cast(Any, object()))
+    frame._end_others()
+    assert (prompt.wait(20), hung.wait(20)) == (-signal.SIGTERM, -signal.SIGKILL)
+    assert present.poll() is None
