@@ -1,14 +1,14 @@
-# The commands of this project; `make help` lists them. Everything Python lives in .venv, everything the first run writes
-# in $BULKHEAD_HOME (default /var/lib/bulkhead).
+# The commands of this project; `make help` lists them. Python packages are in .venv, the files of the first run in
+# $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help venv lock deps test-deps assets check coverage test bench chaos simulate soak probe-load vm night house quick quick-unit quick-service run clean \
     test-unit test-service test-e2e test-behaviour-process test-behaviour test-process test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
-# A registry answers slowly now and then; a Python is never downloaded.
+# Allow for a slow package index; never download a Python.
 export UV_HTTP_TIMEOUT ?= 180
 export UV_PYTHON_DOWNLOADS := never
-# The certificates this machine trusts, under the names newer and older versions of uv know.
+# Use the machine's certificates; newer and older versions of uv have different names for this.
 export UV_SYSTEM_CERTS ?= true
 export UV_NATIVE_TLS ?= true
 
@@ -86,8 +86,8 @@ test: test-deps assets check coverage  ## check and every test
 	$$make test-alone || failed=1; \
 	exit $$failed
 
-# Two at once where each leaves a core idle or waits for a runtime; what measures how soon something comes runs alone.
-# Each has scratch folders of its own: one run must not clear another's away while its mounts stand.
+# Two lanes at a time when each leaves a core idle or waits for a runtime; tests that measure latencies run alone.
+# Each lane has its own scratch directories: one must not remove those of another with its mounts.
 PYTEST = $(BIN)/pytest --basetemp=$$(mktemp -d -t bulkhead-XXXXXX)/t
 PYTEST_REAL = KUBEBUILDER_ASSETS=$$(tools/control-plane --existing) $(PYTEST)
 test-unit:
@@ -140,7 +140,7 @@ night: test  ## every test, then what takes hours: thousands of seeds, pairs of 
 quick: check  ## check and the tests that need neither root nor a runtime
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-unit quick-service
 
-quick-unit quick-service:  # two halves at once: each is a single process that leaves the other core idle
+quick-unit quick-service:  # two halves at once: each is a single process on one core
 	$(BIN)/pytest $(if $(filter quick-unit,$@),tests/unit,tests/service tests/architecture tests/simulation) \
 	    -m "not root and not long" --hypothesis-profile=quick
 

@@ -1,6 +1,6 @@
 """Writes docs/configuration.md from the tables of configuration keys and flags: `python -m tools.configuration_page`.
 
-A test holds the page to the tables, so nothing in it is written by hand. Knows no value but the defaults.
+A test compares the page with the tables. Reads no values but the defaults.
 """
 
 from collections.abc import Iterable
@@ -18,42 +18,42 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 _HEAD = f"""\
 # Configuration
 
-Everything the kubelet of Kubernetes {KUBERNETES_VERSION} can be told, and what this one does with it. This page is made
-from the tables the agent itself reads (`shared/config/field_table.py`, `shared/config/flag_table.py`), by
+All keys and flags of the kubelet of Kubernetes {KUBERNETES_VERSION}, and their effect in Bulkhead. This page is
+generated from the tables that the agent reads (`shared/config/field_table.py`, `shared/config/flag_table.py`), by
 `python -m tools.configuration_page`.
 
-What holds is, from weak to strong: the default, the file given with `--config`, the drop-ins below `--config-dir` in
-order of their names, the flags. `bulkhead config check` finds every mistake in them, `bulkhead config show` says what
-holds and where it comes from.
+In rising precedence: the default, the file of `--config`, the drop-ins below `--config-dir` in order of their names,
+the flags. `bulkhead config check` finds every mistake in them; `bulkhead config show` prints the effective values and
+their origin.
 
 - [Keys of KubeletConfiguration](#keys-of-kubeletconfiguration)
 - [Flags without a key](#flags-without-a-key)
-- [Flags that are gone](#flags-that-are-gone)
+- [Removed flags](#removed-flags)
 - [Accepted, but without effect](#accepted-but-without-effect)
 """
 _KEYS = """\
 ## Keys of KubeletConfiguration
 
 In a file of `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`. *flags alone* is the default
-where neither `--config` nor `--config-dir` is given.
+without `--config` and `--config-dir`.
 """
 _FLAGS = """\
 ## Flags without a key
 
-`_` counts as `-` in the name of a flag. A flag that is either true or false takes its value after `=` only.
+`_` equals `-` in the name of a flag. A boolean flag takes a value after `=` only.
 """
 _GONE = """\
-## Flags that are gone
+## Removed flags
 
-Flags of earlier releases. Those that mattered are refused, as every kubelet since has refused them, with a line that
-says what to do; those that kubeadm wrote into its own drop-ins, or that never had an effect, are accepted with a line
-on standard error.
+Flags of earlier releases. Those with an effect are refused, as by every later kubelet, with a line that names the
+remedy. Those that kubeadm wrote into its drop-ins, or that never had an effect, are accepted with a line on standard
+error.
 """
 _IDLE = """\
 ## Accepted, but without effect
 
-These are parsed, checked and shown, and nothing acts on them yet. `bulkhead config check` names those that a
-configuration sets.
+These are parsed, checked and shown, and have no effect yet. `bulkhead config check` names those that a configuration
+sets.
 """
 _TYPES = {
     Kind.BOOL: "bool",
@@ -69,20 +69,20 @@ _TYPES = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page."""
     parts = [
         _HEAD,
         _KEYS,
-        _table(("key", "type", "default", "flag", "what for"), (_key_row(field) for field in FIELDS)),
+        _table(("key", "type", "default", "flag", "meaning"), (_key_row(field) for field in FIELDS)),
         _FLAGS,
         _table(
-            ("flag", "type", "default", "what for"),
+            ("flag", "type", "default", "meaning"),
             (_flag_row(flag) for flag in FLAGS.values() if not flag.key and not _gone(flag)),
         ),
         _GONE,
-        _table(("flag", "what happens"), _gone_rows()),
+        _table(("flag", "behaviour"), _gone_rows()),
         _IDLE,
-        _table(("key or flag", "what for"), _idle_rows()),
+        _table(("key or flag", "meaning"), _idle_rows()),
     ]
     return "\n".join(parts)
 

@@ -21,7 +21,7 @@ class Flag:
     doc: str = ""
     deprecated: str = ""
     key: str = ""  # the dotted key of KubeletConfiguration it sets, "" = none
-    acts: bool = True  # something acts on it; otherwise it is parsed, shown, and said to be without effect
+    acts: bool = True  # it has an effect; otherwise it is parsed, shown and reported as without effect
     shorthand: str = ""
     choices: tuple[str, ...] = ()  # of a flag without a key
     secret: bool = False  # its value is never shown
@@ -43,27 +43,27 @@ class RemovedFlag:
 
 _B, _INT, _I32, _D = FlagKind.BOOL, FlagKind.INT, FlagKind.INT32, FlagKind.DURATION
 _GARBAGE = "dead containers go with their pods; set evictionHard in the file given with --config"
-_GOES = "it goes without a replacement"
-_CADVISOR = "it belongs to cAdvisor, which is no part of this agent, and has no effect"
+_GOES = "it will be removed without a replacement"
+_CADVISOR = "it belongs to cAdvisor, which this agent does not contain; no effect"
 _REMOTE = "the container runtime is always a remote one, and settles it itself; leave the flag out"
 
 _OWN: tuple[Flag, ...] = (
-    Flag("config", doc="KubeletConfiguration file; a flag wins over what it says"),
+    Flag("config", doc="KubeletConfiguration file; flags override it"),
     Flag("config-dir", doc="directory of drop-in files, *.conf, merged over the configuration file in order"),
-    Flag("kubeconfig", doc="kubeconfig of the API server; without it the node runs alone"),
-    Flag("bootstrap-kubeconfig", doc="kubeconfig that serves to obtain the first client certificate"),
+    Flag("kubeconfig", doc="kubeconfig of the API server; without it the node has no API server"),
+    Flag("bootstrap-kubeconfig", doc="kubeconfig with which the first client certificate is requested"),
     Flag("hostname-override", doc="name of the node, instead of the machine's host name"),
-    Flag("node-ip", doc="address of the node, or an IPv4 and an IPv6 one with a comma between"),
-    Flag("cert-dir", default="/var/lib/kubelet/pki", doc="directory of the certificates that are obtained or made"),
+    Flag("node-ip", doc="address of the node, or an IPv4 and an IPv6 address separated by a comma"),
+    Flag("cert-dir", default="/var/lib/kubelet/pki", doc="directory of issued and self-signed certificates"),
     Flag("cloud-provider", doc="external, or empty for none"),
     Flag("root-dir", default="/var/lib/kubelet", doc="directory of the agent's state, volumes and sockets"),
     Flag("node-labels", FlagKind.LABELS, {}, "labels the Node object is created with, as name=value,name=value"),
     Flag("runtime-cgroups", doc="cgroup of the container runtime, for statistics", acts=False),
     Flag("image-credential-provider-config", doc="file, or directory, naming the credential plugins"),
     Flag("image-credential-provider-bin-dir", doc="directory of the credential plugins for image pulls"),
-    Flag("seccomp-default", _B, False, "switch seccompDefault on, whatever the configuration file says"),
+    Flag("seccomp-default", _B, False, "switch seccompDefault on; overrides the configuration file"),
     Flag("lock-file", doc="file locked while the agent runs, so that a second one waits"),
-    Flag("exit-on-lock-contention", _B, False, "end as soon as somebody else wants the lock file"),
+    Flag("exit-on-lock-contention", _B, False, "exit when another process opens the lock file"),
     Flag("minimum-container-ttl-duration", _D, "0s", "how long a dead container is kept", _GARBAGE, acts=False),
     Flag("maximum-dead-containers-per-container", _I32, 1, "dead instances kept per container", _GARBAGE, acts=False),
     Flag("maximum-dead-containers", _I32, -1, "dead containers kept on the node", _GARBAGE, acts=False),
@@ -72,15 +72,15 @@ _OWN: tuple[Flag, ...] = (
         "experimental-allocatable-ignore-eviction", _B, False, "leave hard eviction out of Node Allocatable", _GOES,
         acts=False,
     ),
-    Flag("help", _B, False, "print this text and end", shorthand="h"),
-    Flag("version", FlagKind.VERSION, "false", "print the version and end; =raw prints all there is to say of it"),
-    Flag("run-dir", doc="directory of sockets and locks; must be the one supervisord has in BULKHEAD_RUN_DIR"),
+    Flag("help", _B, False, "print this text and exit", shorthand="h"),
+    Flag("version", FlagKind.VERSION, "false", "print the version and exit; =raw prints all version information"),
+    Flag("run-dir", doc="directory of sockets and locks; must equal supervisord's BULKHEAD_RUN_DIR"),
     Flag("log-dir", doc="directory where every service writes its log file"),
 )  # fmt: skip
 
 _CADVISORS: tuple[Flag, ...] = (
-    Flag("housekeeping-interval", _D, "10s", "time between two looks at a container's statistics", acts=False),
-    Flag("max-housekeeping-interval", _D, "15s", "longest time between two such looks", acts=False),
+    Flag("housekeeping-interval", _D, "10s", "time between two reads of a container's statistics", acts=False),
+    Flag("max-housekeeping-interval", _D, "15s", "longest time between two such reads", acts=False),
     Flag("application-metrics-count-limit", _INT, 100, "application metrics kept", _CADVISOR, acts=False),
     Flag(
         "boot-id-file", FlagKind.STRING, "/proc/sys/kernel/random/boot_id", "file with the boot id", _CADVISOR,
@@ -96,7 +96,7 @@ _CADVISORS: tuple[Flag, ...] = (
     Flag("event-storage-age-limit", FlagKind.STRING, "default=0", "age of events kept", _CADVISOR, acts=False),
     Flag("event-storage-event-limit", FlagKind.STRING, "default=0", "number of events kept", _CADVISOR, acts=False),
     Flag("global-housekeeping-interval", _D, "1m0s", "time between two clean-ups", _CADVISOR, acts=False),
-    Flag("log-cadvisor-usage", _B, False, "log cAdvisor's own use of resources", _CADVISOR, acts=False),
+    Flag("log-cadvisor-usage", _B, False, "log cAdvisor's use of resources", _CADVISOR, acts=False),
     Flag(
         "machine-id-file", FlagKind.STRING, "/etc/machine-id,/var/lib/dbus/machine-id", "files with the machine id",
         _CADVISOR, acts=False,

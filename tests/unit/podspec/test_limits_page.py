@@ -39,7 +39,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
             f"{LARGEST_PAYLOAD >> 20} MiB",
         ),
         (
-            "looks at hostPaths below one mount at once; of a local file system, or `/`",
+            "checks of hostPaths below one mount at once; of a local file system, or `/`",
             f"{AT_A_MOUNT}; {AT_A_LOCAL_MOUNT}",
         ),
         (
