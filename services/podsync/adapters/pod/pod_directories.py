@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 _LOG_FILE = re.compile(r"^(\d+)\.log(\..*)?$")
 _LONGEST_NAME = 255
+_SHORTEST_HEAD = 100  # characters of pod and namespace that the longest container name leaves to a link's name
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class PodDirectories:
         self._link(namespace, pod, container, container_id).unlink(missing_ok=True)
 
     def remove_pod_logs(self, namespace: str, name: str, uid: str) -> None:
-        """Delete the pod's log directory and every symlink into it."""
+        """Delete the pod's log directory and every symlink into it. Links whose name is of another pod are not read."""
         logs = self.log_dir(namespace, name, uid)
         if logs.is_dir() and not logs.is_symlink():
             try:
@@ -118,8 +119,11 @@ class PodDirectories:
             except OSError as error:  # the clean-up of logs finds what is left
                 log.warning("the logs %s stay for now: %s", logs, error)
         if self.log_links.is_dir():
-            for link in self.log_links.iterdir():
-                if link.is_symlink() and str(link.readlink()).startswith(f"{logs}/"):
+            head = f"{name}_{namespace}_"[:_SHORTEST_HEAD]
+            with os.scandir(self.log_links) as links:
+                ours = [Path(link.path) for link in links if link.name.startswith(head) and link.is_symlink()]
+            for link in ours:
+                if str(link.readlink()).startswith(f"{logs}/"):
                     link.unlink(missing_ok=True)
 
 

@@ -90,6 +90,24 @@ def test_log_links_fit_a_file_name_and_go_with_the_container_and_the_pod(tmp_pat
     assert not log.parent.exists() and not list(places.log_links.iterdir())
 
 
+def test_a_removed_pod_costs_no_read_of_the_links_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places, read = directories(tmp_path), list[str]()
+    long = "x" * 200
+    for uid, name in enumerate(("web", "web2", "other", long)):
+        places.prepare("ns", name, f"u{uid}", ["c" * 63])
+        log = tmp_path / f"log/pods/ns_{name}_u{uid}/{'c' * 63}/0.log"
+        log.touch()
+        places.link_log("ns", name, "c" * 63, f"{uid:064}", str(log))
+    readlink = os.readlink
+    monkeypatch.setattr(os, "readlink", lambda path: read.append(str(path)) or readlink(path))  # type: ignore[func-returns-value]
+    for uid, name in enumerate(("web", "web2", "other", long)):
+        places.remove_pod_logs("ns", name, f"u{uid}")
+        assert len(list(places.log_links.iterdir())) == 3 - uid
+    assert len(read) == 4
+
+
 def test_a_removed_container_costs_no_look_at_the_links_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
