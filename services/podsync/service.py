@@ -75,7 +75,7 @@ class PodSyncService:
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
         for r in self.core.records.values():
-            self.stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.source)
+            self.stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.saved.source)
         for uid, why in self.core.node_state.unreadable.items():
             log.error("the record of pod %s is of no use and the pod is taken on anew: %s", uid, why)
         self.pressure = Pressure(

@@ -37,7 +37,7 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodRecord
-from services.podsync.core.pod.saved_record import essential, must_be_saved, persisted
+from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
@@ -83,14 +83,7 @@ class PodSync:
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         for record in list(self.records.values()):
-            record.terminating_since = min(record.terminating_since, now)  # the clock may have been set back meanwhile
-            record.finished_at = min(record.finished_at, now)
-            record.active_since = min(record.active_since, now)
-            record.pre_stops = {instance: min(begun, now) for instance, begun in record.pre_stops.items()}
-            for restart in record.crash_backoff.values():
-                restart.updated = min(restart.updated, now)
-            for pull in record.image_backoff.values():
-                pull.updated = min(pull.updated, now)
+            record.saved = not_after(record.saved, now)  # the clock may have been set back meanwhile
             out += self._advance_alone(record, "podsync started", now)
         return out
 
@@ -122,7 +115,7 @@ class PodSync:
             assert uid == record.uid
             assert record.uid not in self.node_state.unclaimed
             if record.state is PodState.SYNC:
-                assert not record.deleted, f"{record.description} is deleted and not terminating"
+                assert not record.saved.deleted, f"{record.description} is deleted and not terminating"
             if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.observation_is_current:
                 assert not record.alive, f"{record.description} is {record.state} with running containers"
             if record.state is PodState.SYNC and record.instances and record.is_static:
@@ -147,15 +140,15 @@ class PodSync:
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
         out: list[Instruction] = []
-        until = lifecycle.deadline(record) if record.state is PodState.SYNC and not record.rejected else None
+        until = lifecycle.deadline(record) if record.state is PodState.SYNC and not record.saved.rejected else None
         if until is not None and until <= now:
             lifecycle.exceed_deadline(record, now)
         events = record.take_events()
         record.volumes = self.node_state.volumes.get(record.uid)
         if record.state is PodState.SYNC and record.observation_is_current and now >= record.resync_at > 0:
             record.observation_is_current = False  # the safety net under every event that may have been missed
-        if record.rejected and record.admitted is None:
-            events.append(("Warning", record.rejected, record.rejected_message, ""))
+        if record.saved.rejected and record.admitted is None:
+            events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
         self._refresh_status(record, now)
         shown_from = _shown_from(record)
         step, under_way, stopped = Step(), record.call is not None, False
@@ -163,7 +156,7 @@ class PodSync:
             record.given_up = True
             out.append(InterruptCall(cause=cause, uid=record.uid))
         while not under_way:
-            if record.state is PodState.SYNC and not record.rejected and lifecycle.has_ended(record):
+            if record.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
                 lifecycle.begin_termination(record, reason="the pod has run to its end", now=now)
             step = next_step(record, self._world(record, now))
             events += step.events
@@ -174,7 +167,7 @@ class PodSync:
                 stopped = True
             elif record.state is PodState.TERMINATED:
                 lifecycle.move(record, PodState.FINISHED)
-                record.finished_at = now
+                record.saved = replace(record.saved, finished_at=now)
             else:
                 return out + self._forget(record, cause, now)
         if not under_way:
@@ -202,7 +195,7 @@ class PodSync:
             out += self._wake_namesakes(record, now)
         if stopped:
             at_work = self.node_state.pods.at_work()
-            for other in [other for other in at_work if record.uid in other.victims and other.call is None]:
+            for other in [other for other in at_work if record.uid in other.saved.victims and other.call is None]:
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
@@ -233,25 +226,26 @@ class PodSync:
     def _patience_with_victims(self, record: PodRecord, now: float) -> float:
         """Return the latest time to wait for the pods preempted for this one (pods.md 3.5, 4.4)."""
         until = 0.0
-        for uid in list(record.victims):
+        for uid in record.saved.victims:
             victim = self.records.get(uid)
             if victim is None or victim.state not in (PodState.SYNC, PodState.TERMINATING):
                 continue
-            limit = victim.terminating_since + max(1.5 * victim.grace_seconds, 10.0)
+            limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
             if limit <= now:
-                record.victims.remove(uid)
+                record.saved = replace(record.saved, victims=tuple(v for v in record.saved.victims if v != uid))
                 text = "Container runtime did not kill the pod within specified grace period."
                 victim.note("Warning", "ExceededGracePeriod", text, "")
             until = max(until, limit)
-        return until if record.victims else 0.0
+        return until if record.saved.victims else 0.0
 
     def _refresh_status(self, record: PodRecord, now: float) -> None:
-        if not record.pod or not record.admission_decided:
+        if not record.pod or not record.saved.admission_decided:
             return
         wall = now + self.node_state.skew
         status = pod_status(record, now=wall, runtime_name=self.node_state.runtime_name, node_ips=self.node_ips)
-        if status["phase"] in TERMINAL_PHASES and not record.rejected:
-            record.outcome = status["phase"]
+        phase = status["phase"]
+        if phase in TERMINAL_PHASES and not record.saved.rejected and phase != record.saved.outcome:
+            record.saved = replace(record.saved, outcome=phase)
         record.status = withheld(record, status)
 
     def _show_reasons(self, record: PodRecord, step: Step, events: list[tuple[str, str, str, str]]) -> None:
@@ -267,15 +261,13 @@ class PodSync:
     def _save_and_publish(self, record: PodRecord, cause: str, call: Call | None) -> list[Instruction]:
         """What only we know is saved first; so is all the rest when what it came from is about to be removed."""
         out: list[Instruction] = []
-        essentials = essential(record)
         changed = record.status != record.published_status
-        if changed or essentials != record.saved:
-            urgent = must_be_saved(record, essentials) or isinstance(call, RemoveContainers | RemoveSandboxes)
-            record.saved = essentials
-            saved = essentials | {"status": record.status}
-            out.append(SavePod(cause=cause, uid=record.uid, record=saved, urgent=urgent))
+        if changed or record.last_saved != (record.saved, record.attempts):
+            urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
+            record.last_saved = record.saved, record.attempts
+            out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
         admitted = record.as_admitted()
-        if admitted != record.admitted and record.admission_decided:
+        if admitted != record.admitted and record.saved.admission_decided:
             record.admitted = admitted
             out.append(PublishAdmitted(cause=cause, admitted=admitted))
         running = container_ids(record)
@@ -298,7 +290,7 @@ class PodSync:
         self.node_state.forget(record)
         out: list[Instruction] = [ForgetPod(cause=cause, uid=record.uid)]
         desired = self.node_state.desired.get(record.uid)
-        if record.restart_requested and desired is not None:
+        if record.saved.restart_requested and desired is not None:
             out += self.handle(desired, now)
         return out + self._wake_namesakes(record, now)
 
@@ -325,8 +317,8 @@ class PodSync:
 
 def _shown_from(record: PodRecord) -> tuple[object, ...]:
     """What of the record a step may change that the status is made from."""
-    ways = (record.state, record.deleted, record.ending, record.outcome, record.restarting_all)
-    return (*ways, dict(record.reasons), dict(record.replacing))
+    ways = (record.state, record.saved.deleted, record.saved.ending, record.saved.outcome, record.saved.restarting_all)
+    return (*ways, dict(record.reasons), record.saved.replacing)
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:
@@ -344,5 +336,5 @@ def _is_kept_from_ending(record: PodRecord) -> bool:
     if record.state is not PodState.TERMINATING or record.given_up:
         return False
     if isinstance(record.call, KillPod):
-        return record.grace_seconds < record.call.grace_seconds
+        return record.saved.grace_seconds < record.call.grace_seconds
     return isinstance(record.call, PullImage | KillContainer | RunPostStartHook)

@@ -131,18 +131,18 @@ class NodeState:
         if record is None:
             record = self._take_on(event, now)
             if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
-                record.admission_decided = False
-        elif record.deleted and not _deletion_requested(event.pod):
-            record.restart_requested = True
+                record.saved = replace(record.saved, admission_decided=False)
+        elif record.saved.deleted and not _deletion_requested(event.pod):
+            record.saved = replace(record.saved, restart_requested=True)
         else:
             news = record.wanted_as(event.source, event.pod)
             if news and record.state is PodState.TERMINATING:
-                record.grace_seconds = lifecycle.effective_grace(record)
+                record.saved = replace(record.saved, grace_seconds=lifecycle.effective_grace(record))
         if record.deletion_requested and record.state is PodState.SYNC:
-            record.deleted, record.admission_decided = True, True
+            record.saved = replace(record.saved, deleted=True, admission_decided=True)
             lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
         elif record.deletion_requested:
-            record.deleted = True
+            record.saved = replace(record.saved, deleted=True)
         if first:
             touched += self._end_replaced(record, now)
         touched += self.admissions.on_listed(record, now, first=first)
@@ -150,8 +150,8 @@ class NodeState:
 
     def _take_on(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
-        if not record.start_time:
-            record.start_time, record.active_since = rfc3339(now + self.skew), now
+        if not record.saved.start_time:
+            record.saved = replace(record.saved, start_time=rfc3339(now + self.skew), active_since=now)
         self.pods.add(record)
         seen = self.unclaimed.pop(event.uid, None)
         record.unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
@@ -164,9 +164,9 @@ class NodeState:
         complete, so that an edit made while the API server is away takes effect. Returns what it changed."""
         touched: list[PodRecord] = []
         for other in self.pods.namesakes(record):
-            if other.source == record.source:
+            if other.saved.source == record.saved.source:
                 self.desired.pop(other.uid, None)
-                touched += [] if other.deleted else self._on_unwanted(other.uid, now)
+                touched += [] if other.saved.deleted else self._on_unwanted(other.uid, now)
         return touched
 
     def _on_probes(self, event: ProbesChanged) -> list[PodRecord]:
@@ -183,8 +183,8 @@ class NodeState:
         record = self.records.get(uid)
         if record is None:
             return []
-        record.restart_requested = False
-        record.deleted = record.admission_decided = True  # one that waits for its verdict needs none any more
+        # A pod that waits for its verdict needs none any more.
+        record.saved = replace(record.saved, restart_requested=False, deleted=True, admission_decided=True)
         if record.state is PodState.SYNC:
             lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
         return [record]
@@ -194,7 +194,7 @@ class NodeState:
         touched: list[PodRecord] = []
         if self.admissions.sources_complete:
             for uid in [u for u in self.records if u not in event.listed]:
-                if not self.records[uid].deleted:
+                if not self.records[uid].saved.deleted:
                     touched += self._on_unwanted(uid, now)
             touched += [*self._claim_orphans(now), *self.admissions.judge_waiting(now)]
         return touched
@@ -205,7 +205,7 @@ class NodeState:
         for uid, observation in list(self.unclaimed.items()):
             del self.unclaimed[uid]
             record = from_runtime(observation)
-            record.deleted = True
+            record.saved = replace(record.saved, deleted=True)
             self.pods.add(record)
             lifecycle.begin_termination(record, reason="in the runtime and wanted by no source", now=now)
             claimed.append(record)
@@ -250,7 +250,7 @@ class NodeState:
             return []
         record.call = None
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode):
-            if record.admission_decided:  # it was dropped meanwhile
+            if record.saved.admission_decided:  # it was dropped meanwhile
                 return [record]
             node = event.node or self.admissions.node
             return [*self.admissions.judge(record, now, node=node, last_word=True), record]

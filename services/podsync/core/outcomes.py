@@ -3,6 +3,7 @@
 Changes the record only; what follows from it is decided by `steps`.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from services.podsync.core.images.image_outcomes import (
@@ -31,6 +32,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import without
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import end_start
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
@@ -70,10 +72,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
                 record.retry_at = now + RETRY_SECONDS
         case PreparePod():
             record.prepared, record.cgroup_missing = not event.cgroup_missing, event.cgroup_missing
-            for container, attempt in event.log_attempts.items():
-                lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
-                if attempt or not lost:
-                    record.attempts.setdefault(container, attempt - lost)
+            _take_in_logs(record, event.log_attempts)
         case InspectImage():
             take_in_inspection(record, event.call, event)
         case PullImage():
@@ -86,7 +85,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case StartContainer(container=container):
             record.reasons.pop(container, None)
             record.start_retry_at.clear()
-            if record.hooks_owed.get(container) != event.call.container_id:
+            if record.saved.hooks_owed.get(container) != event.call.container_id:
                 end_start(record, container)
             record.observe(_seen(record, event), event.completed_at)
             record.note("Normal", "Started", "Container started", container)
@@ -97,6 +96,16 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
         case _:
             record.observe(event.observation, event.completed_at)
             record.prepared = record.prepared and not event.cgroup_missing
+
+
+def _take_in_logs(record: PodRecord, log_attempts: Mapping[str, int]) -> None:
+    """Count the attempts that the pod's log directories show, where the runtime has no newer ones."""
+    found = {}
+    for container, attempt in log_attempts.items():
+        lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
+        if attempt or not lost:
+            found[container] = attempt - lost
+    record.attempts = replace(record.attempts, containers={**found, **record.attempts.containers})
 
 
 def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> RuntimePod | None:
@@ -187,7 +196,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
             if isinstance(call, StartContainer):
                 record.start_retry_at[call.container_id] = retry_at
                 if event.code not in UNHEARD and not is_in_the_way(event):
-                    record.starting.pop(name, None)  # the runtime has told how the start went
+                    # The runtime has reported how the start went.
+                    record.saved = replace(record.saved, starting=without(record.saved.starting, name))
             else:
                 record.container_retry_at[name] = retry_at
             if is_in_the_way(event) and not _in_the_way_for_long(record):
@@ -207,7 +217,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
             record.removal_retry_at = now + _retry_after(record, event)
         case _:
             if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
-                record.held_back |= record.replacing
+                held_back = {**record.saved.held_back, **record.saved.replacing}
+                record.saved = replace(record.saved, held_back=held_back)
             _note_pod_failure(record, call, event)
             record.retry_at = now + _retry_after(record, event)
 
@@ -215,7 +226,8 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
 def _take_in_failed_hook(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> None:
     """The container goes: that is noted and saved, so that no death of ours makes the hook run again instead."""
     end_start(record, call.container)
-    record.hooks_failed[call.container] = call.container_id
+    hooks_failed = {**record.saved.hooks_failed, call.container: call.container_id}
+    record.saved = replace(record.saved, hooks_failed=hooks_failed)
     record.reasons[call.container] = ("PostStartHookError", event.text)
     record.note("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
 

@@ -150,9 +150,9 @@ async def opened(stage: HostileStage) -> None:
 def came_to_something(stage: HostileStage, uid: str) -> bool:
     """It was rejected, or each of its containers runs or says why it does not."""
     record = stage.record(uid)
-    if record is None or not record.admission_decided:
+    if record is None or not record.saved.admission_decided:
         return False
-    if record.rejected:
+    if record.saved.rejected:
         return True
     stage.mount(record)
     status = record.status

@@ -6,7 +6,7 @@ What the last release wrote, and how it reads, is kept in `tests/records/last_re
 import asyncio
 import copy
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from bus.memory import ManualClock
 from bus.messages.podsync import PodState
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.core.node.pressure import read_transitions
-from services.podsync.core.pod.record import CrashBackoff, ImageBackoff, PodRecord
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved
 from services.podsync.core.pod.saved_record import persisted, restore
 from services.sources.core import first_seen, manifest_records
 from services.status.adapters.agent_record import AGENT, AgentFacts, AgentRecord
@@ -51,17 +52,25 @@ def written(data: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
 
 def full_record() -> PodRecord:
     """A record in which no saved field has its default."""
-    record = PodRecord(uid="u1", name="web", namespace="shop")
-    samples: dict[type, Any] = {str: "text", bool: True, int: 3, float: 1.5, list: ["u2"], dict: {"c": "i1"}}
-    for name, default in persisted(record).items():
-        if name not in ("uid", "name", "namespace"):
-            setattr(record, name, copy.deepcopy(samples[type(default)]))
-    record.state, record.admission_decided, record.pod = PodState.TERMINATING, False, POD
-    record.attempts, record.planned = {"c": 3}, {"c": 4}
-    record.pre_stops = {"i1": 12.5}
-    record.crash_backoff = {"c": CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")}
-    record.image_backoff = {"busybox:1": ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")}
-    return record
+    backoff = CrashBackoff(key="k", seconds=20.0, updated=11.0, instance="i1")
+    pull = ImageBackoff(seconds=10.0, updated=9.0, message="ErrImagePull: no")
+    saved = replace(
+        Saved(**samples(Saved())),
+        state=PodState.TERMINATING,
+        admission_decided=False,
+        pod=POD,
+        pre_stops={"i1": 12.5},
+        crash_backoff={"c": backoff},
+        image_backoff={"busybox:1": pull},
+    )
+    attempts = Attempts(sandbox=3, containers={"c": 3}, planned={"c": 4})
+    return PodRecord(uid="u1", name="web", namespace="shop", saved=saved, attempts=attempts, status={"c": "i1"})
+
+
+def samples(part: Saved) -> dict[str, Any]:
+    """A value of its type for each field."""
+    of: dict[type, Any] = {str: "text", bool: True, int: 3, float: 1.5, tuple: ("u2",), dict: {"c": "i1"}}
+    return {field.name: of.get(type(getattr(part, field.name))) for field in fields(part)}
 
 
 def test_a_pod_of_the_last_release_is_the_same_here(tmp_path: Path) -> None:
@@ -132,7 +141,7 @@ def test_a_backoff_that_is_not_understood_begins_anew_and_the_pod_is_kept() -> N
     data = persisted(full_record())
     odd: list[Any] = [None, {}, {"key": "k"}, {"key": "k", "seconds": "soon", "updated": 1.0, "instance": "i"}]
     data["crash_backoff"] |= {f"odd{number}": entry for number, entry in enumerate(odd)}
-    assert list(restore(data).crash_backoff) == ["c"]
+    assert list(restore(data).saved.crash_backoff) == ["c"]
 
 
 def test_records_within_records_of_a_newer_version_count_as_far_as_they_are_understood() -> None:

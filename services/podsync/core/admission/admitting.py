@@ -4,6 +4,7 @@ Waits for the facts that a verdict rests on; the verdict itself is `admission`'s
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
@@ -35,7 +36,7 @@ class Admissions:
         if first and self._doubted:
             self._doubted = False
             return self.judge_waiting(now)
-        if record.admission_decided or record.asks_for_node or not self._may_judge(record):
+        if record.saved.admission_decided or record.asks_for_node or not self._may_judge(record):
             return []
         return [*self.judge(record, now, node=self.node, last_word=False), record]
 
@@ -49,7 +50,10 @@ class Admissions:
         waiting = [
             record
             for record in self._pods.at_work()
-            if not record.admission_decided and not record.asks_for_node and record.pod and self._may_judge(record)
+            if not record.saved.admission_decided
+            and not record.asks_for_node
+            and record.pod
+            and self._may_judge(record)
         ]
         touched: list[PodRecord] = []
         for record in sorted(waiting, key=lambda r: str((r.pod.get("metadata") or {}).get("creationTimestamp") or "")):
@@ -79,8 +83,14 @@ class Admissions:
         record.asks_for_node = verdict.ask_for_node and not last_word
         if record.asks_for_node:
             return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
-        record.admission_decided, record.decided_by = True, self._agent_start
-        record.rejected, record.rejected_message = verdict.reason, verdict.message
+        record.saved = replace(
+            record.saved,
+            admission_decided=True,
+            decided_by=self._agent_start,
+            rejected=verdict.reason,
+            rejected_message=verdict.message,
+            victims=verdict.victims,
+        )
         if verdict.reason:
             lifecycle.move(record, PodState.FINISHED)
         return self._preempt(record, verdict, now)
@@ -97,25 +107,31 @@ class Admissions:
     def _may_be_listed(self, record: PodRecord) -> bool:
         if record.uid in self._desired:
             return True
-        return not self.sources_complete and (not record.deleted or record.deletion_requested)
+        return not self.sources_complete and (not record.saved.deleted or record.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
         """At a new start of the agent its rejected static pods are admitted or rejected anew; the verdict on a pod of
         the API server is final, as its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
         for record in list(self._pods.by_uid.values()):
-            if record.rejected and record.is_static and not record.deleted and record.decided_by != self._agent_start:
-                again = from_desired(record.uid, record.source, record.pod)
-                again.start_time, again.active_since, again.admission_decided = rfc3339(now + skew), now, False
+            if (
+                record.saved.rejected
+                and record.is_static
+                and not record.saved.deleted
+                and record.saved.decided_by != self._agent_start
+            ):
+                again = from_desired(record.uid, record.saved.source, record.pod)
+                started = rfc3339(now + skew)
+                again.saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
                 self._pods.add(again)
 
     def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
-        record.victims = list(verdict.victims)
         victims = [self._pods.by_uid[uid] for uid in verdict.victims]
         for victim in victims:
             text = "Preempted in order to admit critical pod"
             victim.note("Warning", "Preempting", text, "")
             disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
-            victim.ending = {"reason": "Preempting", "message": text, "disruption": disruption}
+            ending = {"reason": "Preempting", "message": text, "disruption": disruption}
+            victim.saved = replace(victim.saved, ending=ending)
             if victim.state is PodState.SYNC:
                 lifecycle.begin_termination(victim, reason=f"preempted for {record.description}", now=now)
         return victims
@@ -123,7 +139,7 @@ class Admissions:
 
 def _is_active(record: PodRecord) -> bool:
     """Taken on, and its containers may run."""
-    taken_on = record.admission_decided and not record.rejected and bool(record.pod)
+    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.pod)
     if record.state is PodState.SYNC:
         return taken_on and not lifecycle.has_ended(record)
     return taken_on and record.state is PodState.TERMINATING

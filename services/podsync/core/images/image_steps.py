@@ -106,7 +106,7 @@ def find_image(record: PodRecord, need: ImageNeed, step: Step, world: World) -> 
 
 def _wait_for_pull(record: PodRecord, need: ImageNeed, image: str, until: float, step: Step, world: World) -> None:
     """Like the kubelet: why it failed first, that it waits afterwards."""
-    back_off = record.image_backoff[image]
+    back_off = record.saved.image_backoff[image]
     shown_until = until - back_off.seconds / 2
     if world.now < shown_until and _said(record, need) in PULL_ERRORS:
         until = shown_until

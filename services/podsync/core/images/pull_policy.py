@@ -1,9 +1,11 @@
 """Image names, pull policy and pull back-off of one pod's containers and image volumes (pods.md 7.1, 7.3)."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from services.podsync.core.pod.record import ImageBackoff, PodRecord
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import ImageBackoff
 from shared.backoff import Backoff
 from shared.podspec.image_name import default_pull_policy
 
@@ -63,15 +65,15 @@ def registry_error(image: str, text: str) -> tuple[str, str]:
 
 def pull_waits_until(record: PodRecord, image: str) -> float:
     """Steady seconds until which pulling this image for this pod waits, 0 when it need not."""
-    entry = record.image_backoff.get(image)
+    entry = record.saved.image_backoff.get(image)
     return entry.updated + entry.seconds if entry else 0.0
 
 
 def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> None:
     """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
-    known = record.image_backoff
-    # Also of images the pod names no more: the record must not grow with every edit of the spec.
-    record.image_backoff = {i: e for i, e in known.items() if not PULLS.is_reset(e.updated, now)}
-    entry = record.image_backoff.get(image)
+    # Without those of images that the pod no longer names: the record must not grow with every edit of the spec.
+    kept = {i: e for i, e in record.saved.image_backoff.items() if not PULLS.is_reset(e.updated, now)}
+    entry = kept.get(image)
     seconds = PULLS.next_delay(0.0 if entry is None else entry.seconds)
-    record.image_backoff[image] = ImageBackoff(seconds=seconds, updated=now, message=message)
+    kept[image] = ImageBackoff(seconds=seconds, updated=now, message=message)
+    record.saved = replace(record.saved, image_backoff=kept)

@@ -3,6 +3,7 @@
 pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
@@ -30,17 +31,17 @@ def move(record: PodRecord, to: PodState) -> None:
     """Take a legal edge; raises IllegalEdgeError for any other."""
     if (record.state, to) not in LEGAL_EDGES:
         raise IllegalEdgeError(f"{record.description}: {record.state} -> {to}")
-    record.state = to
+    record.saved = replace(record.saved, state=to)
 
 
 def has_ended(record: PodRecord) -> bool:
     """The pod has come to a terminal phase, by its containers or by what the API server says."""
-    return bool(record.outcome) or record.api_status.get("phase") in TERMINAL_PHASES
+    return bool(record.saved.outcome) or record.api_status.get("phase") in TERMINAL_PHASES
 
 
 def effective_grace(record: PodRecord, override: int | None = None) -> int:
     """Grace seconds of a termination: it can only shrink, and is at least one second (pods.md 4.4)."""
-    grace, given = record.grace_seconds, False
+    grace, given = record.saved.grace_seconds, False
     metadata: dict[str, Any] = record.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
         if isinstance(candidate, int) and not isinstance(candidate, bool) and (grace == 0 or candidate < grace):
@@ -52,21 +53,24 @@ def effective_grace(record: PodRecord, override: int | None = None) -> int:
 
 def begin_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> None:
     """Decide that the pod ends: from here on no container of it is started again."""
-    record.grace_seconds = effective_grace(record, override)
-    record.terminating_since = now
-    record.termination_cause = reason
     record.retry_at = 0.0
     record.failures = 0
-    record.restarting_all = False
-    record.replacing.clear()
-    record.held_back.clear()
+    record.saved = replace(
+        record.saved,
+        grace_seconds=effective_grace(record, override),
+        terminating_since=now,
+        termination_cause=reason,
+        restarting_all=False,
+        replacing={},
+        held_back={},
+    )
     move(record, PodState.TERMINATING)
 
 
 def deadline(record: PodRecord) -> float | None:
     """When spec.activeDeadlineSeconds is over, counted from status.startTime (pods.md 8.7)."""
     seconds = record.spec.get("activeDeadlineSeconds")
-    begun = record.active_since or parse_rfc3339(record.start_time)
+    begun = record.saved.active_since or parse_rfc3339(record.saved.start_time)
     if not isinstance(seconds, int) or isinstance(seconds, bool) or begun is None:
         return None
     return begun + seconds
@@ -76,11 +80,11 @@ def exceed_deadline(record: PodRecord, now: float) -> None:
     """The pod was active for longer than it may: it ends and has failed."""
     text = "Pod was active on the node longer than the specified deadline"
     record.note("Normal", "DeadlineExceeded", text, "")
-    record.ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}
+    record.saved = replace(record.saved, ending={"reason": "DeadlineExceeded", "message": text, "disruption": ""})
     begin_termination(record, reason="activeDeadlineSeconds is over", now=now)
 
 
 def grace_left(record: PodRecord, now: float) -> int:
     """Seconds left of the grace of a pod that ends: after a restart it goes on where it was. 0 = its time is over."""
-    spent = max(0.0, now - record.terminating_since) if record.terminating_since else 0.0
-    return max(0, record.grace_seconds - int(spent))
+    spent = max(0.0, now - record.saved.terminating_since) if record.saved.terminating_since else 0.0
+    return max(0, record.saved.grace_seconds - int(spent))

@@ -1,11 +1,12 @@
-"""What podsync remembers of one pod. The first half is saved (`saved_record`), the second is learnt again after a
-restart.
+"""What podsync has of one pod: `saved` and `attempts` are on disk with the status (`saved_record`), everything else is
+observed again after a restart.
 
 Moments are "steady seconds": the wall clock's as podsync first began since the machine started, not moved by anybody
 who sets it since.
 Knows what of it the admitted stream shows, and decides nothing.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.pod.api_baseline import sound_status
 from services.podsync.core.pod.instructions import Call
+from services.podsync.core.pod.saved import Attempts, Pod, Saved
 from shared.cri.interface import ImageStatus
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
@@ -26,31 +28,10 @@ from shared.podspec.containers import (
     init_containers,
 )
 
-Pod = dict[str, Any]
 Status = dict[str, Any]
 
-SANDBOX = ""  # the sandbox's key among the planned attempts
 NEVER = float("inf")
 TERMINAL_PHASES = ("Succeeded", "Failed")
-
-
-@dataclass(kw_only=True)
-class CrashBackoff:
-    """Crash-loop back-off of one container (pods.md 7.2): the runtime can't tell it, so it is saved."""
-
-    key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
-    seconds: float
-    updated: float  # steady seconds of the start that set it
-    instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
-
-
-@dataclass(kw_only=True)
-class ImageBackoff:
-    """Pull back-off of one image of this pod (pods.md 7.3)."""
-
-    seconds: float
-    updated: float  # steady seconds
-    message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
 
 
 @dataclass(kw_only=True)
@@ -60,41 +41,8 @@ class PodRecord:
     uid: str
     name: str
     namespace: str
-    source: str = ""
-    pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
-    state: PodState = PodState.SYNC
-    deleted: bool = False  # no source wants it any more
-    restart_requested: bool = False  # wanted again under the same UID while terminating
-    admission_decided: bool = True
-    decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
-    active_since: float = 0.0  # seconds of the steady clock of the life that took the pod on
-    rejected: str = ""
-    rejected_message: str = ""
-    victims: list[str] = field(default_factory=list)  # UIDs preempted for this pod: it starts once they have stopped
-    ending: dict[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
-    # The source lists other resources than the allocated ones in `pod`: the `generation` that does; {} = it does not.
-    refused_resize: dict[str, int] = field(default_factory=dict)
-    outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
-    start_time: str = ""  # status.startTime
-    terminating_since: float = 0.0  # steady seconds
-    grace_seconds: int = 0
-    termination_cause: str = ""
-    finished_at: float = 0.0  # steady seconds
-    sandbox_attempt: int = -1  # newest attempt known to have existed, -1 = none
-    attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
-    planned: dict[str, int] = field(default_factory=dict)  # container or SANDBOX -> attempt of the newest create call
-    starting: dict[str, str] = field(default_factory=dict)  # container -> instance we start or have started, by id or
-    # `#attempt`; it goes when the runtime tells that the start failed: one that never ran without that was cut short
-    # Container -> instance killed so that another one starts; the entry goes when that start is over.
-    replacing: dict[str, str] = field(default_factory=dict)
-    held_back: dict[str, str] = field(default_factory=dict)  # the same, where that one did not start with the kill: the
-    # kill counts for the crash-loop back-off like any other end
-    hooks_owed: dict[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended yet
-    hooks_failed: dict[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its postStart
-    pre_stops: dict[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop was begun
-    restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
-    crash_backoff: dict[str, CrashBackoff] = field(default_factory=dict)
-    image_backoff: dict[str, ImageBackoff] = field(default_factory=dict)
+    saved: Saved = field(default_factory=Saved)
+    attempts: Attempts = field(default_factory=Attempts)
     status: Status = field(default_factory=dict)
 
     # learnt again after a restart
@@ -138,10 +86,20 @@ class PodRecord:
     shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
     _by_name: tuple[Pod, dict[str, tuple[ContainerKind, dict[str, Any]]]] | None = None  # of this version of the pod
     _instances: tuple[tuple[Container, ...], dict[str, list[Container]]] | None = None  # of this observation
-    saved: dict[str, Any] = field(default_factory=dict)
+    last_saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds
     published_status: Status = field(default_factory=dict)
     published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
     admitted: AdmittedPod | None = None
+
+    @property
+    def state(self) -> PodState:
+        """The pod's state on this node."""
+        return self.saved.state
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as its source lists it, with the resources it was admitted with; {} = known only from the runtime."""
+        return self.saved.pod
 
     @property
     def full_name(self) -> str:
@@ -187,7 +145,7 @@ class PodRecord:
     @property
     def is_static(self) -> bool:
         """From any source but the API (pods.md 1.1)."""
-        return self.source not in ("", "api")
+        return self.saved.source not in ("", "api")
 
     @property
     def host_network(self) -> bool:
@@ -225,7 +183,11 @@ class PodRecord:
 
     def wanted_volumes(self) -> tuple[str, ...]:
         """Volumes some container mounts; none once the containers are gone (pods.md 5.1.10)."""
-        if self.rejected or not self.admission_decided or self.state not in (PodState.SYNC, PodState.TERMINATING):
+        if (
+            self.saved.rejected
+            or not self.saved.admission_decided
+            or self.state not in (PodState.SYNC, PodState.TERMINATING)
+        ):
             return ()
         every = [spec for _, spec in every_container(self.pod)]
         mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
@@ -242,42 +204,43 @@ class PodRecord:
             state=self.state,
             pod=self.pod,
             volumes=self.wanted_volumes(),
-            source=self.source,
-            rejected=self.rejected,
-            grace_seconds=None if self.state is PodState.SYNC else self.grace_seconds,
+            source=self.saved.source,
+            rejected=self.saved.rejected,
+            grace_seconds=None if self.state is PodState.SYNC else self.saved.grace_seconds,
         )
 
     def wanted_as(self, source: str, pod: Pod) -> bool:
         """Take over what the source says of the pod; whether that says anything new. What changes with every write of
         its status stands apart, so that our own writes coming back are no news."""
-        before = (self.source, self.pod, self.refused_resize, self._said_by_others())
+        before = (self.saved.source, self.pod, self.saved.refused_resize, self._said_by_others())
         metadata = dict(pod.get("metadata") or {})
         metadata.pop("managedFields", None)
         self.resource_version = str(metadata.pop("resourceVersion", "") or "")
         self.api_status = sound_status(pod.get("status")) if source == "api" else {}
-        self.source = source
         wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
-        wanted = self._as_allocated(wanted)
+        wanted, refused_resize = self._as_allocated(wanted)
         if wanted != self.pod:
             added = (wanted.get("spec") or {}).get("ephemeralContainers") != self.spec.get("ephemeralContainers")
             self.prepared = self.prepared and not added  # a container needs its log directory
             self._forget_images(wanted)
-            self.pod = wanted
-        return (self.source, self.pod, self.refused_resize, self._said_by_others()) != before
+        else:
+            wanted = self.pod
+        if (source, wanted, refused_resize) != (self.saved.source, self.pod, self.saved.refused_resize):
+            self.saved = replace(self.saved, source=source, pod=wanted, refused_resize=refused_resize)
+        return (self.saved.source, self.pod, self.saved.refused_resize, self._said_by_others()) != before
 
-    def _as_allocated(self, wanted: Pod) -> Pod:
-        """`wanted` with the resources the pod was admitted with. That the source lists others is shown in the status,
-        and is an Event once for each generation."""
-        if not self.pod or self.rejected or not (self.admission_decided or self.refused_resize):
-            return wanted
+    def _as_allocated(self, wanted: Pod) -> tuple[Pod, Mapping[str, int]]:
+        """`wanted` with the resources the pod was admitted with, and the resize refused with that. That the source
+        lists others is shown in the status, and is an Event once for each generation."""
+        if not self.pod or self.saved.rejected or not (self.saved.admission_decided or self.saved.refused_resize):
+            return wanted, self.saved.refused_resize
         allocated = with_allocated_resources(wanted, self.pod)
         generation = (wanted.get("metadata") or {}).get("generation")
         generation = generation if isinstance(generation, int) else 0
         refused = {} if allocated is wanted else {"generation": generation}
-        if refused and refused != self.refused_resize and self.state is PodState.SYNC:
+        if refused and refused != self.saved.refused_resize and self.state is PodState.SYNC:
             self.note(*resize_event(wanted, generation))
-        self.refused_resize = refused
-        return allocated
+        return allocated, refused
 
     def _forget_images(self, wanted: Pod) -> None:
         """What was found out about an image says nothing about the one that its container names now."""
@@ -310,10 +273,8 @@ class PodRecord:
         if observation is not None:
             observation = self._set_interrupted_apart(observation)
         self.observation, self.observed_at, self.observation_is_current = observation, at, True
-        for instance in observation.containers if observation else ():
-            self.attempts[instance.name] = max(self.attempts.get(instance.name, 0), instance.restart_count)
-        for sandbox in observation.sandboxes if observation else ():
-            self.sandbox_attempt = max(self.sandbox_attempt, sandbox.attempt)
+        if observation is not None:
+            self.attempts = attempts_observed(self.attempts, observation)
 
     def _set_interrupted_apart(self, observation: RuntimePod) -> RuntimePod:
         """A start cut short by our own death, or the runtime's, never was an attempt: the container goes, its number
@@ -322,18 +283,14 @@ class PodRecord:
         if not self.interrupted:
             return observation
         kept = tuple(c for c in observation.containers if c not in self.interrupted)
-        for lost in self.interrupted:
-            if self.attempts.get(lost.name) == lost.restart_count:
-                del self.attempts[lost.name]
-                if lost.restart_count:
-                    self.attempts[lost.name] = lost.restart_count - 1
+        self.attempts = attempts_without(self.attempts, self.interrupted)
         return replace(observation, containers=kept)
 
     def _was_interrupted(self, instance: Container) -> bool:
         """We asked for this start and never heard how it went, and the container is over without having run: the
         runtime undoes what it was doing when its caller is gone."""
         never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-        return never_ran and self.starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
+        return never_ran and self.saved.starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
 
     def note(self, kind: str, reason: str, message: str, container: str) -> None:
         """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
@@ -348,13 +305,35 @@ class PodRecord:
     def may_be_shown(self) -> bool:
         """The status rests on this life's own look, or on what nothing can change any more."""
         over = self.state in (PodState.TERMINATED, PodState.FINISHED)
-        return self.admission_decided and (
-            self.observed_since_start or over or bool(self.rejected) or not self.restored
+        return self.saved.admission_decided and (
+            self.observed_since_start or over or bool(self.saved.rejected) or not self.restored
         )
 
     def newest_creation(self) -> int:
         """When the newest known instance was created, in the runtime's nanoseconds."""
         return max((c.created_at for c in self.instances), default=0)
+
+
+def attempts_observed(attempts: Attempts, observation: RuntimePod) -> Attempts:
+    """The attempts, raised to those that the runtime has."""
+    newest = dict(attempts.containers)
+    for instance in observation.containers:
+        newest[instance.name] = max(newest.get(instance.name, 0), instance.restart_count)
+    sandbox = max((sandbox.attempt for sandbox in observation.sandboxes), default=-1)
+    if newest == attempts.containers and sandbox <= attempts.sandbox:
+        return attempts
+    return replace(attempts, containers=newest, sandbox=max(attempts.sandbox, sandbox))
+
+
+def attempts_without(attempts: Attempts, interrupted: tuple[Container, ...]) -> Attempts:
+    """The attempts without those of interrupted starts: their numbers are used again."""
+    newest = dict(attempts.containers)
+    for lost in interrupted:
+        if newest.get(lost.name) == lost.restart_count:
+            del newest[lost.name]
+            if lost.restart_count:
+                newest[lost.name] = lost.restart_count - 1
+    return replace(attempts, containers=newest)
 
 
 def start_mark(attempt: int) -> str:
@@ -374,7 +353,7 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
     record.status = dict(record.api_status)
     allocated = as_last_shown(record.pod, record.status)
     if allocated is not record.pod:
-        record.pod = allocated
+        record.saved = replace(record.saved, pod=allocated)
         record.wanted_as(source, pod)
-    record.start_time = str(record.status.get("startTime") or "")
+    record.saved = replace(record.saved, start_time=str(record.status.get("startTime") or ""))
     return record

@@ -1,94 +1,94 @@
-"""The checkpoint record of a pod: what of a `PodRecord` is saved, when that is urgent, and the way back.
+"""The checkpoint record of a pod: its identity, `Saved`, `Attempts` and the newest status as one flat object.
 
-Knows nothing of files.
+Decides when a change is urgent, and reads records of other versions. Knows nothing of files.
 """
 
-from dataclasses import fields as fields_of
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.record import CrashBackoff, ImageBackoff, PodRecord
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
+_Part = TypeVar("_Part", Saved, Attempts)
 
-_FIELDS = {"judged": "admission_decided", "judged_in": "decided_by"}  # name in the checkpoint -> field of the record
-TOLD_BY_RUNTIME = ("planned", "attempts", "sandbox_attempt")  # of the essential: as long as we remove nothing there
-
-
-def essential(record: PodRecord) -> dict[str, Any]:
-    """What must be on disk before it is published or acted on: ours alone, and not re-derivable."""
-    return {
-        "uid": record.uid,
-        "name": record.name,
-        "namespace": record.namespace,
-        "source": record.source,
-        "pod": record.pod,
-        "state": str(record.state),
-        "deleted": record.deleted,
-        "restart_requested": record.restart_requested,
-        "judged": record.admission_decided,
-        "judged_in": record.decided_by,
-        "active_since": record.active_since,
-        "rejected": record.rejected,
-        "rejected_message": record.rejected_message,
-        "victims": list(record.victims),
-        "ending": dict(record.ending),
-        "refused_resize": dict(record.refused_resize),
-        "outcome": record.outcome,
-        "start_time": record.start_time,
-        "terminating_since": record.terminating_since,
-        "grace_seconds": record.grace_seconds,
-        "termination_cause": record.termination_cause,
-        "finished_at": record.finished_at,
-        "sandbox_attempt": record.sandbox_attempt,
-        "attempts": dict(record.attempts),
-        "planned": dict(record.planned),
-        "starting": dict(record.starting),
-        "replacing": dict(record.replacing),
-        "held_back": dict(record.held_back),
-        "hooks_owed": dict(record.hooks_owed),
-        "hooks_failed": dict(record.hooks_failed),
-        "pre_stops": dict(record.pre_stops),
-        "restarting_all": record.restarting_all,
-        "crash_backoff": {name: vars(entry).copy() for name, entry in record.crash_backoff.items()},
-        "image_backoff": {name: vars(entry).copy() for name, entry in record.image_backoff.items()},
-    }
+# Field -> its name in the checkpoint, where that is another one.
+_NAMES: dict[type[Any], dict[str, str]] = {
+    Saved: {"admission_decided": "judged", "decided_by": "judged_in"},
+    Attempts: {"sandbox": "sandbox_attempt", "containers": "attempts"},
+}
+_FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
 
 
-def must_be_saved(record: PodRecord, essentials: dict[str, Any]) -> bool:
-    """Whether something changed that nobody else could tell the next life. What a finished pod looks like in the API
+def must_be_saved(record: PodRecord) -> bool:
+    """Whether what changed since the newest save is known to podsync alone. What a finished pod looks like in the API
     server is not of that kind."""
-    told_elsewhere = (*TOLD_BY_RUNTIME, "pod") if record.state is PodState.FINISHED else TOLD_BY_RUNTIME
-    return any(value != record.saved.get(name) for name, value in essentials.items() if name not in told_elsewhere)
+    if record.last_saved is None:
+        return True
+    before = record.last_saved[0]
+    if record.state is PodState.FINISHED:
+        before = replace(before, pod=record.pod)
+    return before != record.saved
 
 
 def persisted(record: PodRecord) -> dict[str, Any]:
-    """The checkpoint record: the essential and the newest status."""
-    return {**essential(record), "status": record.status}
+    """The checkpoint record."""
+    identity = {"uid": record.uid, "name": record.name, "namespace": record.namespace}
+    return identity | _plain(record.saved) | _plain(record.attempts) | {"status": record.status}
 
 
 def restore(data: dict[str, Any]) -> PodRecord:
     """The inverse of `persisted`, for records of older and newer versions too: what is unknown is left out, what is
     missing has its default. Raises KeyError, TypeError, ValueError or AttributeError for anything else."""
+    identity = {name: data[name] for name in ("uid", "name", "namespace")}
     known = persisted(PodRecord(uid="", name="", namespace=""))
-    fields = {"uid": data["uid"], "name": data["name"], "namespace": data["namespace"], "state": data["state"]}
-    fields |= {name: value for name, value in data.items() if name in known}
-    for name, value in fields.items():
+    found = {"state": data["state"]} | {name: value for name, value in data.items() if name in known}
+    for name, value in found.items():
         if not isinstance(value, float | int if isinstance(known[name], float) else type(known[name])):
             raise TypeError(f"{name} is a {type(value).__name__}")
-    fields["state"] = PodState(fields["state"])
-    fields["crash_backoff"] = _backoffs(CrashBackoff, fields.get("crash_backoff", {}))
-    fields["image_backoff"] = _backoffs(ImageBackoff, fields.get("image_backoff", {}))
-    fields["pre_stops"] = {name: at for name, at in fields.get("pre_stops", {}).items() if isinstance(at, float | int)}
-    record = PodRecord(**{_FIELDS.get(name, name): value for name, value in fields.items()})
-    record.restored = True
-    record.saved = essential(record)
-    return record
+    found["state"] = PodState(found["state"])
+    found["victims"] = tuple(found.get("victims", ()))
+    found["crash_backoff"] = _backoffs(CrashBackoff, found.get("crash_backoff", {}))
+    found["image_backoff"] = _backoffs(ImageBackoff, found.get("image_backoff", {}))
+    found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
+    saved, attempts = _part(Saved, found), _part(Attempts, found)
+    status = found.get("status", {})
+    return PodRecord(
+        **identity, saved=saved, attempts=attempts, status=status, last_saved=(saved, attempts), restored=True
+    )
+
+
+def not_after(saved: Saved, now: float) -> Saved:
+    """The same with no moment in the future; `now` is steady seconds."""
+    return replace(
+        saved,
+        terminating_since=min(saved.terminating_since, now),
+        finished_at=min(saved.finished_at, now),
+        active_since=min(saved.active_since, now),
+        pre_stops={instance: min(begun, now) for instance, begun in saved.pre_stops.items()},
+        crash_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.crash_backoff.items()},
+        image_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.image_backoff.items()},
+    )
+
+
+def _plain(part: Saved | Attempts) -> dict[str, Any]:
+    """The value's fields by their names in the checkpoint, as JSON has them."""
+    plain = {name: getattr(part, field) for field, name in _FIELDS[type(part)]}
+    if isinstance(part, Saved):
+        plain["state"], plain["victims"] = str(part.state), list(part.victims)
+        for name in ("crash_backoff", "image_backoff"):
+            plain[name] = {key: asdict(entry) for key, entry in plain[name].items()}
+    return plain
+
+
+def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:
+    return kind(**{field: found[name] for field, name in _FIELDS[kind] if name in found})
 
 
 def _backoffs(kind: type[_B], saved: dict[str, Any]) -> dict[str, _B]:
     """By name; an entry that is not understood is left out, and that back-off begins anew."""
-    types = {field.name: (float, int) if field.type is float else str for field in fields_of(kind)}
+    types = {field.name: (float, int) if field.type is float else str for field in fields(kind)}
     found: dict[str, _B] = {}
     for name, value in saved.items():
         known = {key: part for key, part in value.items() if key in types} if isinstance(value, dict) else {}

@@ -38,12 +38,12 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         "ContainersReady": containers_ready,
         "PodScheduled": Judgement(True),
     }
-    if record.refused_resize and phase not in TERMINAL_PHASES:
+    if record.saved.refused_resize and phase not in TERMINAL_PHASES:
         wanted[RESIZE_PENDING] = Judgement(True, "Infeasible", RESIZE_MESSAGE)
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
-    if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.ending.get("disruption"):
-        wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.ending["disruption"])
+    if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
+        wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.saved.ending["disruption"])
     before = {c["type"]: c for c in record.status.get("conditions") or ()}
     generation = (record.pod.get("metadata") or {}).get("generation")
     owned = []
@@ -125,7 +125,7 @@ def _ready(record: PodRecord, containers_ready: Judgement) -> Judgement:
 def _restarting_all(record: PodRecord, phase: str) -> Judgement:
     if phase in ("Succeeded", "Failed"):
         return Judgement(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
-    if record.restarting_all:
+    if record.saved.restarting_all:
         return Judgement(True, "RestartAllContainersStarted", "container exited with restart policy rule")
     return Judgement(False)
 

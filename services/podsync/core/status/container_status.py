@@ -144,18 +144,18 @@ class _One:
         state = (before or {}).get("state") or {}
         if before is not None and not record.observation_is_current:
             return dict(before)  # after a restart, before the first look, nothing new is known
-        if before is not None and record.restarting_all and before.get("containerID"):
+        if before is not None and record.saved.restarting_all and before.get("containerID"):
             return self._purged(before)
         if before is not None and "terminated" in state:
             return before | {"ready": self._ready_by_end(state)}
         status = self._base()
         if "running" in state:
             status["lastState"] = {"terminated": lost(DELETED)}
-            if not record.deleted:
+            if not record.saved.deleted:
                 status["restartCount"] += 1
-        elif record.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
+        elif record.saved.restarting_all and (state.get("waiting") or {}).get("reason") == RESTARTING_ALL_REASON:
             status["state"] = state
-        if self.kind is ContainerKind.INIT and not record.restarting_all and has_regular_instance(record):
+        if self.kind is ContainerKind.INIT and not record.saved.restarting_all and has_regular_instance(record):
             status["state"] = {"terminated": completed_unseen()}
             status["ready"] = True
         return status
@@ -218,7 +218,7 @@ class _One:
     def _leaves_an_end(self, state: Json, newest: Container) -> bool:
         """Ended by us for another instance to start where the policy allows no restart: an end once shown could never
         be left again (pods.md 9.5)."""
-        if "terminated" not in state or self.record.replacing.get(self.spec["name"]) != newest.id:
+        if "terminated" not in state or self.record.saved.replacing.get(self.spec["name"]) != newest.id:
             return False
         return not restarts_after(self.record, self.spec, newest.exit_code)
 

@@ -33,10 +33,10 @@ class _Counts:
 
 def pod_phase(record: PodRecord, shown: ContainerStatuses, *, over: bool) -> str:
     """`over`: nothing of the pod runs any more, or will. A terminal phase, once come to, is never left."""
-    for before in (record.api_status.get("phase"), record.outcome):
+    for before in (record.api_status.get("phase"), record.saved.outcome):
         if before in TERMINAL_PHASES:
             return str(before)
-    if record.ending:
+    if record.saved.ending:
         return "Failed"
     phase = _from_containers(record, shown, over=over)
     if over and not record.is_static and phase not in TERMINAL_PHASES:
@@ -116,7 +116,11 @@ def _succeeded(status: Json) -> bool:
 def _restarts(record: PodRecord, spec: Json, status: Json) -> bool:
     """Another instance is to come: by the rules, or because this one was ended for that, alone or with all others."""
     end = _end(status) or {}
-    if record.restarting_all or end.get("reason") == RESTARTING_ALL_REASON or _being_replaced(record, spec["name"]):
+    if (
+        record.saved.restarting_all
+        or end.get("reason") == RESTARTING_ALL_REASON
+        or _being_replaced(record, spec["name"])
+    ):
         return True
     return restarts_after(record, spec, int(end.get("exitCode", 1)))
 
@@ -125,7 +129,7 @@ def _being_replaced(record: PodRecord, container: str) -> bool:
     """We ended the newest instance, gone by now or not, to start another one, or that one's start is not over."""
     instances = record.instances_of(container)
     if not instances:
-        return container in record.replacing
+        return container in record.saved.replacing
     newest = instances[0]
     under_way = newest.state is ContainerState.CREATED or start_under_way(record, newest)
-    return under_way or record.replacing.get(container) == newest.id
+    return under_way or record.saved.replacing.get(container) == newest.id

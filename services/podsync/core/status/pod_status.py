@@ -25,10 +25,10 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
     generation = (record.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(record)
     base: Json = {"observedGeneration": generation} if generation else {}
-    base |= {"startTime": record.start_time, "qosClass": of_pod["qosClass"]}
-    if record.rejected:
-        message = f"Pod was rejected: {record.rejected_message}"
-        return base | {"phase": "Failed", "reason": record.rejected, "message": message}
+    base |= {"startTime": record.saved.start_time, "qosClass": of_pod["qosClass"]}
+    if record.saved.rejected:
+        message = f"Pod was rejected: {record.saved.rejected_message}"
+        return base | {"phase": "Failed", "reason": record.saved.rejected, "message": message}
     over = record.state in (PodState.TERMINATED, PodState.FINISHED)
     containers = container_statuses(record, runtime_name)
     phase = pod_phase(record, containers, over=over)
@@ -41,8 +41,8 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
     }
     if mismatch := family_mismatch(record, node_ips):
         record.note("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
-    if record.ending and phase == "Failed":
-        status |= {"reason": record.ending["reason"], "message": record.ending["message"]}
+    if record.saved.ending and phase == "Failed":
+        status |= {"reason": record.saved.ending["reason"], "message": record.saved.ending["message"]}
         return status
     for key in ("reason", "message"):
         if record.status.get(key) and record.status.get("phase") == phase:

@@ -20,7 +20,7 @@ _GUARDED = ("containerStatuses", "initContainerStatuses")
 def withheld(record: PodRecord, status: Json) -> Json:
     """What of the status may be shown: a terminal phase not before nothing of the pod can be running, and nothing at
     all while a container would come back from an end that it may not leave."""
-    if record.rejected:
+    if record.saved.rejected:
         return status
     if illegally_revived(record, status):
         return record.status

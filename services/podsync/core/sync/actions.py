@@ -40,10 +40,10 @@ class PodActions:
 def decide_sandbox(record: PodRecord) -> SandboxDecision:
     """The table of pods.md 5.2."""
     if not record.sandboxes:
-        return SandboxDecision(create=True, attempt=record.sandbox_attempt + 1)
+        return SandboxDecision(create=True, attempt=record.attempts.sandbox + 1)
     newest = record.sandboxes[0]
     ready = [s for s in record.sandboxes if s.state is SandboxState.READY]
-    following = max(newest.attempt, record.sandbox_attempt) + 1
+    following = max(newest.attempt, record.attempts.sandbox) + 1
     if len(ready) > 1 or newest.state is not SandboxState.READY:
         return SandboxDecision(create=True, attempt=following, changed=newest)
     if newest.host_network != record.host_network:
@@ -120,7 +120,7 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
     start = []
     for spec in record.containers:
         exited = newest_exited(record.instances_of(spec["name"]))
-        done = exited is not None and exited.exit_code == 0 and record.replacing.get(exited.name) != exited.id
+        done = exited is not None and exited.exit_code == 0 and record.saved.replacing.get(exited.name) != exited.id
         if done and restart_policy(record, spec) == "OnFailure":
             continue
         start.append(spec["name"])

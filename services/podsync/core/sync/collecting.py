@@ -34,8 +34,8 @@ def collect(record: PodRecord, world: World) -> Step:
         step = Step()
         remove_when_due(record, dead, step, world)
         return step
-    due = record.finished_at + GARBAGE_AFTER_SECONDS
-    if due > world.now and not record.restart_requested and record.sandboxes:
+    due = record.saved.finished_at + GARBAGE_AFTER_SECONDS
+    if due > world.now and not record.saved.restart_requested and record.sandboxes:
         return Step(wake_at=due, waits_for="garbage collection")
     sandboxes = dead_sandboxes(record, keep_newest=False)
     if sandboxes is not None:
@@ -44,7 +44,7 @@ def collect(record: PodRecord, world: World) -> Step:
         return step
     if not record.logs_removed:
         return Step(call=RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace))
-    if world.still_listed and not record.restart_requested:
+    if world.still_listed and not record.saved.restart_requested:
         return Step(waits_for="the API object to be deleted")
     return Step(done=True)
 

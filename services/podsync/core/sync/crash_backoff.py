@@ -11,7 +11,8 @@ away from ours.
 from dataclasses import replace
 from typing import Any
 
-from services.podsync.core.pod.record import CrashBackoff, PodRecord
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import CrashBackoff
 from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
@@ -36,7 +37,7 @@ def backoff_until(
         before = _before(exited, instances)
         if before is None or _ends_at(record, entry, before, now, skew) <= now:
             return 0.0
-        record.held_back[exited.name] = exited.id
+        record.saved = replace(record.saved, held_back={**record.saved.held_back, exited.name: exited.id})
     return _ends_at(record, entry, exited, now, skew)
 
 
@@ -48,12 +49,13 @@ def count_start(
     exited = newest_exited(instances)
     if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
         return
-    known, key = record.crash_backoff.get(spec["name"]), backoff_key(record.pod, spec)
+    known, key = record.saved.crash_backoff.get(spec["name"]), backoff_key(record.pod, spec)
     if known is not None and known.key == key and known.instance == exited.id:
         return
     entry = _entry(record, spec, now)
     seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
-    record.crash_backoff[spec["name"]] = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
+    counted = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
+    record.saved = replace(record.saved, crash_backoff={**record.saved.crash_backoff, spec["name"]: counted})
 
 
 def newest_exited(instances: list[Container]) -> Container | None:
@@ -63,7 +65,7 @@ def newest_exited(instances: list[Container]) -> Container | None:
 
 def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff | None:
     """What was counted for this container as its spec is now, unless that is forgotten."""
-    entry = record.crash_backoff.get(spec["name"])
+    entry = record.saved.crash_backoff.get(spec["name"])
     if entry is None or entry.key != backoff_key(record.pod, spec) or _forgotten_at(entry) <= now:
         return None
     return entry
@@ -76,7 +78,7 @@ def _forgotten_at(entry: CrashBackoff) -> float:
 def _starts_with_its_kill(record: PodRecord, exited: Container) -> bool:
     """We killed it for its successor, and that one has not been held back since."""
     name = exited.name
-    return record.replacing.get(name) == exited.id and record.held_back.get(name) != exited.id
+    return record.saved.replacing.get(name) == exited.id and record.saved.held_back.get(name) != exited.id
 
 
 def _before(exited: Container, instances: list[Container]) -> Container | None:

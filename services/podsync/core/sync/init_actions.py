@@ -76,7 +76,7 @@ def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container
     match newest.state:
         case ContainerState.CREATED:
             scan.start.append(index)
-        case ContainerState.EXITED if record.replacing.get(newest.name) == newest.id:
+        case ContainerState.EXITED if record.saved.replacing.get(newest.name) == newest.id:
             scan.start.append(index)
         case ContainerState.EXITED if not init_failed(newest):
             _go_on_after(record, scan, index)

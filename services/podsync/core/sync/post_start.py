@@ -3,8 +3,11 @@
 The kubelet reads the runtime again after the sync that ran the hook, so until then it shows the container as it was.
 """
 
+from dataclasses import replace
+
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import without
 from shared.model.runtime import Container, ContainerState
 
 
@@ -16,11 +19,16 @@ def start_under_way(record: PodRecord, instance: Container) -> bool:
     if instance.state is ContainerState.CREATED:
         found = record.container(instance.name)
         return found is not None and bool((found[1].get("lifecycle") or {}).get("postStart"))
-    return instance.id in (record.hooks_owed.get(instance.name), record.hooks_failed.get(instance.name))
+    return instance.id in (record.saved.hooks_owed.get(instance.name), record.saved.hooks_failed.get(instance.name))
 
 
 def end_start(record: PodRecord, container: str) -> None:
     """The newest start of the container is over. What it took the place of is not needed any more."""
-    record.hooks_owed.pop(container, None)
-    record.replacing.pop(container, None)
-    record.held_back.pop(container, None)
+    saved = record.saved
+    if container in saved.hooks_owed or container in saved.replacing or container in saved.held_back:
+        record.saved = replace(
+            saved,
+            hooks_owed=without(saved.hooks_owed, container),
+            replacing=without(saved.replacing, container),
+            held_back=without(saved.held_back, container),
+        )

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from services.podsync.core.pod.instructions import Call, ContainerStop, KillContainer, KillPod
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import without
 
 CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 
@@ -19,7 +20,7 @@ def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call |
     """The same call; its stops say which of their hooks were begun already."""
 
     def spent(stop: ContainerStop) -> ContainerStop:
-        begun = record.pre_stops.get(stop.container_id)
+        begun = record.saved.pre_stops.get(stop.container_id)
         if not stop.pre_stop or begun is None:
             return stop
         return replace(stop, hook_spent=max(0, int(now - begun)))
@@ -32,25 +33,16 @@ def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> None:
     if not isinstance(call, KillContainer | KillPod):
         return
     there = {instance.id for instance in record.instances}
-    record.pre_stops = {container_id: at for container_id, at in record.pre_stops.items() if container_id in there}
-
-    def note(stop: ContainerStop) -> ContainerStop:
-        if stop.pre_stop:
-            record.pre_stops.setdefault(stop.container_id, now)
-        return stop
-
-    _with_stops(call, note)
+    kept = {container_id: at for container_id, at in record.saved.pre_stops.items() if container_id in there}
+    begun = {stop.container_id: now for stop in _stops(call) if stop.pre_stop}
+    record.saved = replace(record.saved, pre_stops=begun | kept)
 
 
 def drop_unbegun_hooks(record: PodRecord, call: Call) -> None:
     """Forget the hooks that this call was to begin: it was never performed."""
-
-    def drop(stop: ContainerStop) -> ContainerStop:
-        if stop.pre_stop and stop.hook_spent < 0:
-            record.pre_stops.pop(stop.container_id, None)
-        return stop
-
-    _with_stops(call, drop)
+    unbegun = [stop.container_id for stop in _stops(call) if stop.pre_stop and stop.hook_spent < 0]
+    if unbegun:
+        record.saved = replace(record.saved, pre_stops=without(record.saved.pre_stops, *unbegun))
 
 
 def without_begun_hooks(call: Call) -> Call:
@@ -64,3 +56,9 @@ def _with_stops(call: CallOrNone, change: Callable[[ContainerStop], ContainerSto
     if isinstance(call, KillPod):
         return replace(call, containers=tuple(map(change, call.containers)))
     return call
+
+
+def _stops(call: Call) -> tuple[ContainerStop, ...]:
+    if isinstance(call, KillContainer):
+        return (call.stop,)
+    return call.containers if isinstance(call, KillPod) else ()

@@ -26,14 +26,16 @@ def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container 
         return False
     ephemeral = kind_of(record, spec) is ContainerKind.EPHEMERAL
     if instance is None:
-        return not (ephemeral and spec["name"] in record.attempts)  # it had its one start, wherever that has gone
+        return not (
+            ephemeral and spec["name"] in record.attempts.containers
+        )  # it had its one start, wherever that has gone
     if instance.state is ContainerState.CREATED:
         return True
     if instance.state is ContainerState.UNKNOWN:
         return not ephemeral
     if instance.state is ContainerState.RUNNING:
         return False
-    if record.replacing.get(spec["name"]) == instance.id:
+    if record.saved.replacing.get(spec["name"]) == instance.id:
         return True  # killed for the very purpose, whatever the policy says of containers that end by themselves
     if kind_of(record, spec) is ContainerKind.INIT:
         return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)

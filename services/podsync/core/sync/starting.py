@@ -3,6 +3,7 @@
 pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is decided by `actions`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
@@ -24,7 +25,7 @@ from shared.timestamps import go_duration
 def hook_owed(record: PodRecord) -> Call | None:
     """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
     alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
-    for name, owed in list(record.hooks_owed.items()):
+    for name, owed in list(record.saved.hooks_owed.items()):
         if owed not in alive:
             end_start(record, name)
         elif alive[owed].state is ContainerState.RUNNING:
@@ -87,15 +88,17 @@ def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) 
 def _start_created(record: PodRecord, spec: dict[str, Any], created: Container) -> StartContainer:
     """The start, and the hook that it owes from then on, are noted first: whoever finds it running runs the hook."""
     name = created.name
-    if record.starting.get(name) != start_mark(created.restart_count):
-        record.starting[name] = created.id
+    saved = record.saved
+    if saved.starting.get(name) != start_mark(created.restart_count):
+        saved = replace(saved, starting={**saved.starting, name: created.id})
     if (spec.get("lifecycle") or {}).get("postStart"):
-        record.hooks_owed[name] = created.id
+        saved = replace(saved, hooks_owed={**saved.hooks_owed, name: created.id})
+    record.saved = saved
     return StartContainer(uid=record.uid, container=name, container_id=created.id, attempt=created.attempt)
 
 
 def _wait_for_crash_backoff(record: PodRecord, name: str, until: float, step: Step) -> None:
-    seconds = record.crash_backoff[name].seconds
+    seconds = record.saved.crash_backoff[name].seconds
     message = f"back-off {go_duration(seconds)} restarting failed container={name} pod={record.description}"
     step.reasons[name] = ("CrashLoopBackOff", message)
     event = f"Back-off restarting failed container {name} in pod {record.description}"
@@ -122,10 +125,10 @@ def _create(
             return None
     attempt = max(
         newest.restart_count + 1 if newest is not None else 0,
-        record.attempts[name] + 1 if name in record.attempts else 0,
+        record.attempts.containers[name] + 1 if name in record.attempts.containers else 0,
     )
-    record.planned[name] = attempt
-    record.starting[name] = start_mark(attempt)
+    record.attempts = replace(record.attempts, planned={**record.attempts.planned, name: attempt})
+    record.saved = replace(record.saved, starting={**record.saved.starting, name: start_mark(attempt)})
     images = ((volume, record.images.get(volume_key(volume))) for volume in mounted)
     return CreateContainer(
         uid=record.uid,

@@ -4,10 +4,14 @@ Called after every event that touches the pod, on what is known then; nothing is
 between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
-from services.podsync.core.pod.record import SANDBOX, PodRecord, start_mark
+from services.podsync.core.pod.record import PodRecord, start_mark
+from services.podsync.core.pod.saved import SANDBOX
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
 from services.podsync.core.sync.collecting import (
@@ -38,9 +42,9 @@ def next_step(record: PodRecord, world: World) -> Step:
     """The next step of a pod with no call under way."""
     if record.retry_at > world.now:
         return Step(wake_at=record.retry_at, waits_for="retry of a failed call")
-    if record.state is PodState.FINISHED and (record.rejected or not record.deleted):
-        return Step(done=record.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
-    if not record.admission_decided:
+    if record.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
+        return Step(done=record.saved.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
+    if not record.saved.admission_decided:
         if record.asks_for_node:
             return Step(call=FetchNode(uid=record.uid))
         return Step(waits_for="news of the node, to be judged by")
@@ -62,7 +66,7 @@ def _look(record: PodRecord, world: World) -> Call:
     unheard_of = record.unheard_of and not record.observed_since_start and world.runtime_listed
     if unheard_of and record.state is PodState.SYNC:
         named = [spec["name"] for kind, spec in every_container(record.pod) if kind is not ContainerKind.EPHEMERAL]
-        record.starting = {str(name): start_mark(0) for name in named}
+        record.saved = replace(record.saved, starting={str(name): start_mark(0) for name in named})
     return LookAtPod(uid=record.uid, unheard_of=unheard_of)
 
 
@@ -132,17 +136,18 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
         return None
     # A container that cannot be stopped in time keeps its sandbox for some tries, not for ever.
     patient = record.failures < PATIENT_KILLS
-    call = kill_everything(record, (record.grace_seconds or spec_grace(record)) if patient else 0)
+    call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if patient else 0)
     if call is None:
         return None
     if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped
         names = {str(spec["name"]) for spec in (*record.init_containers, *record.containers)}
         replaced = {c.name: c.id for c in record.alive if c.name in names}
-        record.replacing |= replaced
+        held_back: Mapping[str, str] = record.saved.held_back
         if record.init_containers:
-            record.held_back |= replaced  # only the first of those starts at once
+            held_back = {**held_back, **replaced}  # only the first of those starts at once
         else:  # those that a kill before this one, which failed, has left alive are killed now
-            record.held_back = {name: c for name, c in record.held_back.items() if replaced.get(name) != c}
+            held_back = {name: c for name, c in held_back.items() if replaced.get(name) != c}
+        record.saved = replace(record.saved, replacing={**record.saved.replacing, **replaced}, held_back=held_back)
     changed = ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", "")
     events = [changed] if actions.sandbox_changed else []
     return Step(call=call, events=[*events, *killing_events(record)])
@@ -157,7 +162,8 @@ def _new_sandbox(record: PodRecord, actions: PodActions, world: World) -> Step |
         step = Step()
         remove_when_due(record, dead, step, world)
         return step
-    record.planned[SANDBOX] = actions.sandbox_attempt
+    planned = {**record.attempts.planned, SANDBOX: actions.sandbox_attempt}
+    record.attempts = replace(record.attempts, planned=planned)
     return Step(call=RunPodSandbox(uid=record.uid, attempt=actions.sandbox_attempt))
 
 

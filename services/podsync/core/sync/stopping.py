@@ -3,10 +3,13 @@
 pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
 """
 
+from dataclasses import replace
+
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
@@ -24,7 +27,7 @@ def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
     stops = stops_of_pod(record, grace)
     if not stops and not standing:
         return None
-    grace_of_pod = record.grace_seconds if record.state is PodState.TERMINATING else grace
+    grace_of_pod = record.saved.grace_seconds if record.state is PodState.TERMINATING else grace
     return KillPod(uid=record.uid, containers=stops, sandboxes=standing, grace_seconds=grace_of_pod)
 
 
@@ -44,8 +47,9 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
     """Stop one container; another instance may be meant to take its place."""
     instance = kill.instance
     if kill.restart:
-        record.replacing[instance.name] = instance.id
-        record.held_back.pop(instance.name, None)
+        saved = record.saved
+        replacing = {**saved.replacing, instance.name: instance.id}
+        record.saved = replace(saved, replacing=replacing, held_back=without(saved.held_back, instance.name))
     stop = container_stop(record, instance, spec_grace(record) if kill.grace is None else kill.grace)
     events = [("Normal", "Killing", kill.message, instance.name)]
     return Step(call=KillContainer(uid=record.uid, stop=stop), events=events)
@@ -54,8 +58,10 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
 def after_failed_hook(record: PodRecord) -> Step | None:
     """Stop the container whose postStart has failed; what its restart policy makes of that is as after any end."""
     running = {c.id: c for c in record.instances if c.state is ContainerState.RUNNING}
-    record.hooks_failed = {name: owed for name, owed in record.hooks_failed.items() if owed in running}
-    for failed in record.hooks_failed.values():
+    over = [name for name, owed in record.saved.hooks_failed.items() if owed not in running]
+    if over:
+        record.saved = replace(record.saved, hooks_failed=without(record.saved.hooks_failed, *over))
+    for failed in record.saved.hooks_failed.values():
         return kill_one(record, ContainerKill(instance=running[failed], message="FailedPostStartHook", restart=False))
     return None
 
@@ -64,8 +70,9 @@ def restart_all(record: PodRecord, world: World) -> Step | None:
     """A container has ended whose rule restarts all of them: every one is stopped and removed, those that asked for it
     last, and the logs stay. None when there is nothing of the kind to do. The wish is saved before anything goes."""
     triggers = _triggers(record)
-    record.restarting_all = record.restarting_all or bool(triggers)
-    if not record.restarting_all:
+    if triggers and not record.saved.restarting_all:
+        record.saved = replace(record.saved, restarting_all=True)
+    if not record.saved.restarting_all:
         return None
     init = [str(spec["name"]) for spec in record.init_containers]
     regular = [str(spec["name"]) for spec in record.containers]
@@ -81,7 +88,7 @@ def restart_all(record: PodRecord, world: World) -> Step | None:
         if record.removal_retry_at > world.now:
             return Step(wake_at=record.removal_retry_at, waits_for="every container to be removed")
         return Step(call=RemoveContainers(uid=record.uid, containers=gone, keep_logs=True))
-    record.restarting_all = False
+    record.saved = replace(record.saved, restarting_all=False)
     return None
 
 

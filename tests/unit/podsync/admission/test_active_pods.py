@@ -31,7 +31,7 @@ def a_play(**fields: Any) -> Play:
 
 
 def reason(play: Play, uid: str) -> str:
-    return play.core.records[uid].rejected
+    return play.core.records[uid].saved.rejected
 
 
 def end_of_kill(play: Play) -> None:
@@ -59,7 +59,7 @@ class TestUnlisted:
         play.hang = {"KillPod"}
         play.drop("u1")
         play.want(asking("u2", "etcd", cpu="400m"))
-        assert (reason(play, "u2"), play.core.records["u2"].victims) == ("", [])
+        assert (reason(play, "u2"), play.core.records["u2"].saved.victims) == ("", ())
         assert play.running("u0") == [("c", 0)]
         assert not any("Preempting" in event for event in play.events)
 
@@ -69,7 +69,7 @@ class TestUnlisted:
         play.hang = {"KillPod"}
         play.drop("u1")
         play.want(asking("u2", "web-2", port=80, source="api", priority=2_000_000_000))
-        assert (reason(play, "u2"), play.core.records["u2"].victims) == ("", [])
+        assert (reason(play, "u2"), play.core.records["u2"].saved.victims) == ("", ())
         assert play.running("u2") == [("c", 0)]
 
     def test_a_pod_that_terminates_and_is_still_listed_counts(self) -> None:
@@ -115,7 +115,7 @@ class TestAfterARestart:
         play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
         play.start()
         play.run()
-        assert not play.core.records["u2"].admission_decided  # "one" may be listed yet, or not
+        assert not play.core.records["u2"].saved.admission_decided  # "one" may be listed yet, or not
         play.want(first)
         assert reason(play, "u2") == "NodePorts"
 
@@ -187,7 +187,7 @@ class TestRejected:
         play.want(asking("u1", "etcd", securityContext=STRICT))
         play.tell(RuntimeChanged(reachable=False, network_ready=False))
         play.run()
-        assert not play.core.records["u1"].admission_decided
+        assert not play.core.records["u1"].saved.admission_decided
         play.tell(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
         play.run()
         assert play.running("u1") == [("c", 0)]
@@ -195,7 +195,7 @@ class TestRejected:
     def test_nor_for_a_node_that_is_not_known(self) -> None:
         play = a_play(joins_cluster=True)
         play.want(asking("u1", "etcd", nodeSelector={"zone": "a"}))
-        assert not play.core.records["u1"].admission_decided
+        assert not play.core.records["u1"].saved.admission_decided
         play.tell(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
         play.run()
         assert play.running("u1") == [("c", 0)]

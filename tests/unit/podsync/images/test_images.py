@@ -219,7 +219,7 @@ def test_failures_of_images_that_a_pod_named_long_ago_are_dropped() -> None:
     record = PodRecord(uid="u", name="web", namespace="shop")
     for number in range(50):
         count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
-    assert list(record.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
+    assert list(record.saved.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
 
 
 @pytest.mark.parametrize("part", ["a", "-a", "a-", "a.", "a/", "A", ":1", "@", "[::1]:5/"])

@@ -89,7 +89,7 @@ def test_the_same_amount_in_other_words_is_no_resize() -> None:
 def test_after_a_restart_of_podsync_it_is_the_same_and_not_told_again() -> None:
     play = resized()
     before = (status(play), refusals(play))
-    assert restore(play.disk["u1"]).refused_resize == {"generation": 2}
+    assert restore(play.disk["u1"]).saved.refused_resize == {"generation": 2}
     play.start()
     play.run()
     assert (status(play), refusals(play)) == before

@@ -1,9 +1,11 @@
 """Records, instances and statuses as the tests of a pod's API status write them: short, and by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import Saved
 from services.podsync.core.status.pod_status import pod_status, withheld
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
@@ -43,7 +45,9 @@ def a_record(
     if generation:
         metadata["generation"] = generation
     pod = {"metadata": metadata, "spec": body}
-    record = PodRecord(uid="u1", name="web", namespace="default", source=source, pod=pod, state=state, **fields)
+    status = fields.pop("status", {})
+    saved = Saved(source=source, pod=pod, state=state, **fields)
+    record = PodRecord(uid="u1", name="web", namespace="default", saved=saved, status=status)
     record.observation_is_current = record.observed_since_start = True
     return record
 
@@ -90,7 +94,7 @@ def status_now(record: PodRecord, *, now: float = NOW, node_ips: tuple[str, ...]
     """The status as the agent would show it, kept in the record as the agent keeps it."""
     status = pod_status(record, now=now, runtime_name="containerd", node_ips=node_ips)
     if status["phase"] in ("Succeeded", "Failed"):
-        record.outcome = status["phase"]
+        record.saved = replace(record.saved, outcome=status["phase"])
     record.status = withheld(record, status)
     return status
 

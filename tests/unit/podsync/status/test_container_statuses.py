@@ -1,5 +1,6 @@
 """The status of one container through its life, by hand from pods.md 9.2, 9.3, 7.1."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ class TestStates:
     def test_one_that_vanished_from_a_pod_that_is_deleted_was_not_restarted(self) -> None:
         record = see(a_record(spec("c")), instance("c"))
         status_now(record)
-        record.deleted = True
+        record.saved = replace(record.saved, deleted=True)
         assert of(see(record))["restartCount"] == 0
 
     def test_an_end_stays_when_the_instance_goes(self) -> None:
@@ -117,14 +118,14 @@ class TestWaitingReasons:
 class TestReplaced:
     def test_one_we_ended_to_start_another_shows_no_end_it_could_not_leave(self) -> None:
         record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", code=137))
-        record.replacing["c"] = "c-0"
+        record.saved = replace(record.saved, replacing={"c": "c-0"})
         shows = of(record)
         assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
         assert shows["lastState"]["terminated"]["exitCode"] == 137
 
     def test_where_the_policy_restarts_it_the_end_is_shown(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=137))
-        record.replacing["c"] = "c-0"
+        record.saved = replace(record.saved, replacing={"c": "c-0"})
         assert "terminated" in of(record)["state"]
 
 

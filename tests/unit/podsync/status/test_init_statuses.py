@@ -1,5 +1,7 @@
 """The statuses of init containers and sidecars, by hand from pods.md 9.2, 5.7, 7.1."""
 
+from dataclasses import replace
+
 from bus.messages.pleg import ProbeResults
 from tests.unit.podsync.status.status_shapes import a_record, a_sandbox, instance, see, shown, sidecar, spec, status_now
 
@@ -169,7 +171,7 @@ class TestAllRestart:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), init=(spec("i"),), policy="Never")
         see(record, instance("i", "EXITED"), instance("c", "EXITED", code=88))
         status_now(record)
-        record.restarting_all = True
+        record.saved = replace(record.saved, restarting_all=True)
         see(record, instance("c", "EXITED", code=88))
         status = status_now(record)
         shows = shown(status, "i")
@@ -185,11 +187,11 @@ class TestAllRestart:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), policy="Never")
         see(record, instance("c", "EXITED", code=88))
         status_now(record)
-        record.restarting_all = True
+        record.saved = replace(record.saved, restarting_all=True)
         see(record)
         first = status_now(record)
         assert status_now(record)["containerStatuses"] == first["containerStatuses"]
-        record.restarting_all = False
+        record.saved = replace(record.saved, restarting_all=False)
         again = shown(status_now(record), "c")
         assert (again["restartCount"], again["state"]) == (1, {"waiting": {"reason": "ContainerCreating"}})
         assert again["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
@@ -198,9 +200,9 @@ class TestAllRestart:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), policy="Never")
         see(record, instance("c", "EXITED", code=88))
         status_now(record)
-        record.restarting_all = True
+        record.saved = replace(record.saved, restarting_all=True)
         status_now(see(record))
-        record.restarting_all = False
+        record.saved = replace(record.saved, restarting_all=False)
         shows = shown(status_now(see(record, instance("c", attempt=1))), "c")
         assert (shows["restartCount"], shows["ready"]) == (1, True)
         assert shows["lastState"]["terminated"]["reason"] == "RestartingAllContainers"
@@ -208,7 +210,7 @@ class TestAllRestart:
     def test_what_never_ran_was_not_taken_away(self) -> None:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), init=(spec("i"),), policy="Never")
         status_now(see(record, instance("i", "EXITED", code=88)))
-        record.restarting_all = True
+        record.saved = replace(record.saved, restarting_all=True)
         shows = shown(status_now(see(record, instance("i", "EXITED", code=88))), "c")
         assert (shows["state"], shows["restartCount"]) == ({"waiting": {"reason": "PodInitializing"}}, 0)
 

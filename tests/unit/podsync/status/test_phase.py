@@ -1,6 +1,6 @@
 """Every rule of a pod's phase, row by row (pods.md 9.1): what its containers' statuses say, what follows."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -330,7 +330,7 @@ def test_phase(row: Row) -> None:
 
 def test_a_container_that_we_replace_under_never_is_no_end_of_the_pod() -> None:
     record = see(a_record(C, policy="Never"), instance("c", "EXITED", code=137))
-    record.replacing["c"] = "c-0"
+    record.saved = replace(record.saved, replacing={"c": "c-0"})
     assert pod_phase(record, ContainerStatuses(regular=(ended("c", 137),)), over=False) == "Running"
 
 
@@ -360,6 +360,6 @@ class TestReasonOfThePhase:
 
     def test_what_we_end_a_pod_for_is_said_once_it_has_failed(self) -> None:
         record = see(a_record(C, ending={"reason": "Evicted", "message": "full", "disruption": ""}), instance("c"))
-        record.state = PodState.TERMINATED
+        record.saved = replace(record.saved, state=PodState.TERMINATED)
         status = status_now(record)
         assert (status["phase"], status["reason"], status["message"]) == ("Failed", "Evicted", "full")

@@ -1,5 +1,6 @@
 """What may be shown of a change, and the containers of a pod that is over, by hand from pods.md 9.5, 9.6."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,9 +74,9 @@ class TestRevived:
     def test_a_replaced_container_passes(self) -> None:
         record = see(a_record(spec("c"), policy="Never"), instance("c"))
         status_now(record)
-        record.replacing["c"] = "c-0"
+        record.saved = replace(record.saved, replacing={"c": "c-0"})
         status_now(see(record, instance("c", "EXITED", code=137)))
-        record.replacing.clear()
+        record.saved = replace(record.saved, replacing={})
         status_now(see(record, instance("c", "EXITED", code=137), instance("c", attempt=1)))
         assert "running" in shown(record.status, "c")["state"]
 
@@ -84,7 +85,7 @@ class TestTerminalPhase:
     def a_finished_pod(self, state: PodState) -> PodRecord:
         record = see(a_record(spec("c"), policy="Never"), instance("c"))
         status_now(record)
-        record.state = state
+        record.saved = replace(record.saved, state=state)
         return see(record, instance("c", "EXITED"))
 
     @pytest.mark.parametrize("state", [PodState.SYNC, PodState.TERMINATING])
@@ -109,7 +110,7 @@ class TestTerminalPhase:
 
 class TestOver:
     def over(self, record: PodRecord) -> Json:
-        record.state = PodState.TERMINATED
+        record.saved = replace(record.saved, state=PodState.TERMINATED)
         return status_now(record)
 
     def states(self, status: Json) -> dict[str, Any]:

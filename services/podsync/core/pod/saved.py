@@ -1,0 +1,93 @@
+"""What is on disk of a pod, besides its newest status: two frozen values, and a field added to one of them is saved.
+
+A change is a new value (`dataclasses.replace`). A changed `Saved` is on disk before anything is published or called.
+Moments are steady seconds, as in `record`. Knows nothing of how it is written (`saved_record`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from bus.messages.podsync import PodState
+
+Pod = dict[str, Any]
+_V = TypeVar("_V")
+
+SANDBOX = ""  # the sandbox's key among the planned attempts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CrashBackoff:
+    """Crash-loop back-off of one container (pods.md 7.2), which the runtime does not have."""
+
+    key: str  # name/namespace/uid/container/image/resources: another image or resources start afresh
+    seconds: float
+    updated: float  # steady seconds of the start that set it
+    instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageBackoff:
+    """Pull back-off of one image of this pod (pods.md 7.3)."""
+
+    seconds: float
+    updated: float  # steady seconds
+    message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Saved:
+    """What podsync alone knows of a pod. The mappings are never changed in place."""
+
+    source: str = ""
+    pod: Pod = field(default_factory=dict)  # {} = known only from the runtime
+    state: PodState = PodState.SYNC
+    deleted: bool = False  # no source lists it any more
+    restart_requested: bool = False  # listed again under the same UID while terminating
+    admission_decided: bool = True
+    decided_by: str = ""  # identity of the start of the agent that admitted or rejected the pod
+    active_since: float = 0.0  # steady seconds of the process that first took the pod
+    rejected: str = ""
+    rejected_message: str = ""
+    victims: tuple[str, ...] = ()  # UIDs preempted for this pod: it starts once they have stopped
+    ending: Mapping[str, str] = field(default_factory=dict)  # why this agent ends the pod: reason, message, disruption
+    # The source lists other resources than the allocated ones in `pod`: the `generation` that does; {} = it does not.
+    refused_resize: Mapping[str, int] = field(default_factory=dict)
+    outcome: str = ""  # the terminal phase the pod has come to, shown once nothing of it runs
+    start_time: str = ""  # status.startTime
+    terminating_since: float = 0.0  # steady seconds
+    grace_seconds: int = 0
+    termination_cause: str = ""
+    finished_at: float = 0.0  # steady seconds
+    # Container -> instance we start or have started, by id or `#attempt`. The entry goes when the runtime reports that
+    # the start failed; an instance that never ran without such a report was interrupted.
+    starting: Mapping[str, str] = field(default_factory=dict)
+    # Container -> instance killed so that another one starts; the entry goes when that start is over.
+    replacing: Mapping[str, str] = field(default_factory=dict)
+    # The same, where the other one did not start with the kill: the kill then counts for the crash-loop back-off.
+    held_back: Mapping[str, str] = field(default_factory=dict)
+    hooks_owed: Mapping[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended
+    hooks_failed: Mapping[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its hook
+    pre_stops: Mapping[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop began
+    restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
+    crash_backoff: Mapping[str, CrashBackoff] = field(default_factory=dict)  # by container
+    image_backoff: Mapping[str, ImageBackoff] = field(default_factory=dict)  # by image
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempts:
+    """Attempt numbers, which the runtime has too: on disk within half a second, and before anything they could be read
+    from is removed."""
+
+    sandbox: int = -1  # newest attempt known to have existed, -1 = none
+    containers: Mapping[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
+    planned: Mapping[str, int] = field(
+        default_factory=dict
+    )  # container or SANDBOX -> attempt of the newest create call
+
+
+def without(mapping: Mapping[str, _V], *keys: str) -> Mapping[str, _V]:
+    """The mapping without these keys; the very object where it has none of them."""
+    if not any(key in mapping for key in keys):
+        return mapping
+    return {key: value for key, value in mapping.items() if key not in keys}
