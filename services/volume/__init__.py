@@ -1,57 +1,60 @@
-"""The mounted world: what pods want mounted against what is mounted, and the only process that mounts and unmounts.
+"""Mounts the volumes of pods: compares what pods need with what is mounted. No other process mounts or unmounts.
 
 Purpose
-    Sets up emptyDir, hostPath, secret, configMap, downwardAPI and projected volumes for the pods podsync has taken on,
-    keeps the files of the last four up to date, tears volumes down when they are not wanted any more, and removes
-    `pods/<uid>` of pods that are finished. Other volume types are answered with an error.
+    Sets up emptyDir, hostPath, secret, configMap, downwardAPI, projected and image volumes for the pods that podsync
+    has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears volumes down
+    once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is reported as an error.
+    Each type is a plugin (`plugins/`); volumes that pods share may have a device below them.
 
 Owns
     `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`;
     the shared mount propagation of the root directory.
 
 Follows
-    `pods.admitted`; `objects.changed`, to refresh at once; `node.resources`, for the size of a tmpfs and for files that
-    name a limit.
+    `pods.admitted`; `objects.changed`, to refresh files at once; `node.resources`, for the size of a tmpfs and for
+    files that show a resource.
 
 Answers
-    `PrepareSubpath` and `ReleaseSubpaths`: parts of volumes, bound for the start of a container. It asks sources for
-    Secrets and ConfigMaps, and status for service account tokens.
+    `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets and
+    ConfigMaps from sources, and service account tokens from status.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
-    memory and in the pods' tmpfs only, Secrets only in the tmpfs.
+    memory and in the tmpfs of their pods only, Secrets in the tmpfs only.
 
 On restart
-    Every emptyDir below `pods/*/volumes` is taken into the actual state as uncertain. What an admitted pod wants is
-    set up again (each step finds its own work done, so nothing changes for running containers); what no pod wants is
-    torn down, but only once `pods.admitted` is complete and not stale. Killed between mkdir, mount and marker: the
-    marker is last, so all of it runs again; killed in a teardown: the marker went first, so the teardown runs again.
-    A volume of files that was complete once is told as mounted from the first moment: what it holds stays in use, and
-    is brought up to date when sources and status answer; a token is simply asked for anew. Killed while it writes:
-    `..data` shows the old files or the new ones, and the next run takes away what is not shown.
-    What was bound for a container and not released is found below `volume-subpaths`, goes before its volume does, and
-    is used again by a request that is repeated.
-    Killed while it removes `pods/<uid>`: that went aside as `pods/.removing-<uid>.<token>` first and is found there.
+    The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
+    world. What an admitted pod needs is set up again: each step finds its own work done, so nothing changes for running
+    containers. What no pod needs is torn down, but only once `pods.admitted` is complete and not stale. Killed between
+    mkdir, mount and marker: the marker is made last, so all steps run again. Killed in a teardown: the marker was
+    removed first, so the teardown runs again. A volume of files that has been complete once is published as mounted at
+    once: its content stays in use, and is brought up to date when sources and status answer; a token is requested
+    again. Killed while it writes: `..data` shows the old files or the new ones, and the next run removes what is not
+    shown. Killed between the mount of a device and that of a volume: the device is found, mounted again where a pod
+    needs it, and unmounted where none does. A device whose pods could not all be read is left as it is. A subpath that
+    was bound and not released is found below `volume-subpaths`. It is unmounted before its volume, and a repeated
+    request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
+    `pods/.removing-<uid>.<token>`, where it is found.
 
-What one pod may cost
-    Operations have threads by kind: work below the root directory, looks at hostPaths, removals, subpaths of hostPaths,
-    other subpaths, their release, looks at directories. A look at a hostPath that does not return (a network file
-    system whose server is away) keeps one thread for its path; after 10 s it is an error of the pods that wait for it,
-    and a trouble that names path and pod. Of the 64 threads a mount has at most two, "/" and mounts of local file
-    systems 16: while they hang, further looks below that mount are refused after 10 s, and those elsewhere go on. The
-    mount is found by the text of the path; a link counts at the mount it is in. Subpaths of hostPaths are bounded in
-    the same way, after 4 s.
-    A removal has one thread for each pod and goes on in turns of 2 s, so that four long ones delay the others by
-    seconds. One that does not return (an unmount) is a trouble and an error of its volume after 10 s; 16 such threads
-    take no place of other removals.
-    An exception in the decision or in an operation for one pod is logged once, is a trouble that names the pod, and is
-    tried again with a back-off.
+Limits per pod
+    Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of
+    hostPaths, other subpaths, releases of subpaths, listings of directories. A check of a hostPath that does not return
+    (a network file system whose server is away) occupies one thread for its path; after 10 s it is an error of the pods
+    that wait for it, and a trouble that names path and pod. Of the 64 threads at most 2 are on one mount, on "/" and
+    mounts of local file systems 16: while they hang, further checks below that mount fail after 10 s, and those on
+    other mounts proceed. The mount is found by the text of the path; a symlink counts for the mount that it is on.
+    Subpaths of hostPaths have the same limits, with 4 s. Calls for one device take one thread. A removal has one thread
+    for each pod and takes turns of 2 s, so that four long ones delay others by seconds. One that does not return (an
+    unmount) is a trouble and an error of its volume after 10 s; 16 such threads take no place of other removals. An
+    unexpected exception in the decision or in an operation for one pod is logged once, is a trouble that names the pod,
+    and is tried again with a back-off.
 
-When a UID comes back
-    A static pod keeps its UID when its manifest goes and returns, so a removal may be decided for one life of a pod and
-    performed in the next. Each operation therefore asks again when its turn comes, and a directory goes by one rename.
-    What is left is a return whose word arrives between that question and that rename, a look at the mount table apart.
-    podsync publishes it before it makes a sandbox, and writes into `pods/<uid>` after that; so only if this process
-    stood still there for as long as a sandbox takes could a file of the new life go: one CreateContainer then fails
-    and is repeated with a new file, and what runs keeps what it has mounted.
+When a UID is used again
+    A static pod keeps its UID when its manifest is removed and returns, so a removal may be decided for one pod and
+    performed when its successor exists. Each operation is therefore decided again when its turn comes, and a directory
+    is removed by one rename. There remains a successor whose entry arrives between that decision and that rename, a
+    read of the mount table apart. podsync publishes the entry before it makes a sandbox, and writes into `pods/<uid>`
+    after that: only if this process were stopped there for as long as a sandbox takes could a file of the successor be
+    removed. Then one CreateContainer fails and is repeated with a new file; running containers keep what they have
+    mounted.
 """

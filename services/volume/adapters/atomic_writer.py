@@ -1,9 +1,9 @@
 """Writes the files of a volume so that a reader sees all the old ones or all the new ones (volumes.md 9); blocking.
 
-The files lie in a directory whose name begins with `..`; `..data` is a link to it, and each file's first component a
-link into `..data`. Links of new files are made before `..data` is changed: until then they lead nowhere, from then on
-to new content, and there is no moment at which only some of the new files can be opened. A kill at any point leaves
-`..data` old or new; what else it leaves is found by its name and taken away by the next run.
+The files are in a directory whose name begins with `..`; `..data` is a symlink to it, and each file's first component a
+symlink into `..data`. The symlinks of new files are made before `..data` is changed: until then they are dangling, from
+then on they lead to the new content, so that all new files appear at once. A kill at any point leaves `..data` old or
+new; what else it leaves is found by its name and removed by the next run.
 """
 
 import os
@@ -25,14 +25,14 @@ _DIRECTORY_MODE = 0o755
 
 
 class AtomicWriter:
-    """One volume. `give` sets the ownership of the whole volume before the new files are shown."""
+    """One volume. `give` sets the ownership of the volume's directory and all below before the new files are shown."""
 
     def __init__(self, volume: Path, give: Callable[[Path], None] | None = None) -> None:
         self._volume, self._give = volume, give
 
     @property
     def current(self) -> Path | None:
-        """The directory that is shown; None = none is, or it is gone."""
+        """The directory that is shown; None = none, or it is missing."""
         try:
             name = str((self._volume / DATA).readlink())
         except OSError:
@@ -41,7 +41,7 @@ class AtomicWriter:
         return directory if _GENERATION.fullmatch(name) and directory.is_dir() else None
 
     def write(self, payload: Payload, *, wall: float) -> bool:
-        """Show these files and no others; whether anything had to be written. `wall`: seconds since the epoch.
+        """Show these files and no others; return whether anything was written. `wall`: seconds since the epoch.
 
         Raises ContentError (a path), and OSError: then the old files are still shown.
         """
@@ -111,13 +111,13 @@ class AtomicWriter:
             link.symlink_to(target)
 
     def _links(self) -> list[str]:
-        """The links at the top that lead into `..data`."""
+        """The symlinks at the top that lead into `..data`."""
         with os.scandir(self._volume) as entries:
             links = [entry.name for entry in entries if entry.is_symlink()]
         return [name for name in links if str((self._volume / name).readlink()) == f"{DATA}/{name}"]
 
     def _clear(self, keep: Path | None) -> None:
-        """Take away what a killed run left: directories that are not shown, a link that was not renamed."""
+        """Remove what a killed run left: directories that are not shown, a symlink that was not renamed."""
         (self._volume / _NEW_DATA).unlink(missing_ok=True)
         with os.scandir(self._volume) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]

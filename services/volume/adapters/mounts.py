@@ -1,4 +1,4 @@
-"""mount(2) and umount2(2), and the mount table; blocking. Says nothing about why something is mounted."""
+"""mount(2), umount2(2) and the mount table; blocking."""
 
 import ctypes
 import errno
@@ -16,12 +16,12 @@ _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
 
 def mount_table() -> tuple[MountPoint, ...]:
-    """Every mount this process sees."""
+    """Return every mount that this process sees. Raises OSError."""
     return parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
 
 
 def mount_tmpfs(path: Path, *, size: int) -> None:
-    """A tmpfs of at most `size` bytes (0 = the kernel's default), kept out of swap where the kernel can do that.
+    """Mount a tmpfs of at most `size` bytes (0 = the kernel's default), kept out of swap where the kernel supports it.
 
     Raises OSError: EPERM without CAP_SYS_ADMIN, ENOSPC when the mount table is full."""
     options = [f"size={size}"] if size > 0 else []
@@ -34,12 +34,12 @@ def mount_tmpfs(path: Path, *, size: int) -> None:
 
 
 def bind_to_itself(path: Path) -> None:
-    """Make a mount point of a directory, with everything below it. Raises OSError."""
+    """Bind-mount a directory onto itself, with the mounts below it. Raises OSError."""
     _mount(str(path), path, "", _MS_BIND | _MS_REC, "")
 
 
 def bind(source: int, target: Path) -> None:
-    """Mount what this descriptor (O_PATH will do) is open on over the target, without the mounts below it. Raises
+    """Bind-mount what the descriptor (O_PATH is enough) is open on over the target, without the mounts below it. Raises
     OSError."""
     _mount(f"/proc/self/fd/{source}", target, "", _MS_BIND, "")
 
@@ -50,7 +50,7 @@ def make_shared(path: Path) -> None:
 
 
 def unmount(path: Path) -> None:
-    """Unmount what is mounted there; nothing mounted there is no error. Raises OSError, EBUSY while it is in use."""
+    """Unmount the newest mount at the path; none is no error. Raises OSError, EBUSY while it is in use."""
     if _libc.umount2(os.fsencode(path), _UMOUNT_NOFOLLOW) != 0:
         number = ctypes.get_errno()
         if number not in (errno.EINVAL, errno.ENOENT):
@@ -58,7 +58,7 @@ def unmount(path: Path) -> None:
 
 
 def unmount_all(path: Path) -> None:
-    """Unmount everything that is stacked there, what is in use as soon as it is not any more. Raises OSError."""
+    """Unmount every mount at the path; one in use is detached, and ends with its last user. Raises OSError."""
     flags = _UMOUNT_NOFOLLOW
     while True:
         if _libc.umount2(os.fsencode(path), flags) == 0:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
-    """The whole tree, children before their directory, the root last. Owners stay; links are chowned and never
-    followed. A file that cannot be changed is left as it is. Raises OSError when a directory cannot be listed."""
+    """Give a tree to a group ID, children before their directory, the root last. Owners stay; symlinks are chowned and
+    not followed. A file that cannot be changed is left as it is. Raises OSError when a directory cannot be listed."""
     for directory, _, files in os.walk(root, topdown=False, onerror=_raise):
         for name in [*files, *_links(Path(directory))]:
             _give(Path(directory) / name, group, read_only=read_only)
@@ -16,7 +16,7 @@ def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
 
 
 def _links(directory: Path) -> list[str]:
-    """Links to directories, which a walk counts as directories it does not enter."""
+    """The symlinks to directories, which os.walk lists as directories and does not enter."""
     with os.scandir(directory) as entries:
         return [entry.name for entry in entries if entry.is_symlink() and entry.is_dir()]
 

@@ -12,7 +12,7 @@ from shared.tree_removal import Removed, remove_tree
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
 _WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
-_ASIDE = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory on its way out
+_REMOVING = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory that is being removed
 _MODE = 0o750
 
 
@@ -23,48 +23,48 @@ class PodDirectories:
         self.pods = Path(root_dir) / "pods"
 
     def pod(self, uid: str) -> Path:
-        """`pods/<uid>`."""
+        """Return `pods/<uid>`."""
         return self.pods / _component(uid)
 
     def empty_dir(self, uid: str, volume: str) -> Path:
-        """Where the emptyDir lies."""
+        """Return the directory of the emptyDir."""
         return self.pod(uid) / "volumes" / EMPTY_DIR_FOLDER / _component(volume)
 
     def empty_dir_marker(self, uid: str, volume: str) -> Path:
-        """The directory of its ready marker."""
+        """Return the directory of its ready marker."""
         return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / _component(volume)
 
     def make(self, uid: str) -> None:
-        """`pods/<uid>` with `volumes` and `plugins`, 0750 whatever the umask."""
+        """Make `pods/<uid>` with `volumes` and `plugins`, 0750 whatever the umask."""
         pod = self.pod(uid)
         for path in (self.pods, pod, pod / "volumes", pod / "plugins"):
             make_directory(path, _MODE)
 
     def uids(self) -> list[str]:
-        """Every pod that has a directory, or of whose directory a removal was cut short."""
+        """Return the UID of every pod that has a directory, or whose directory's removal was interrupted."""
         try:
             return sorted({_uid_of(entry.name) for entry in self.pods.iterdir() if entry.is_dir()})
         except FileNotFoundError:
             return []
 
     def volume(self, uid: str, plugin: str, volume: str) -> Path:
-        """Where a volume of this plugin is; `plugin` as `kubernetes.io/secret`."""
+        """Return the directory of a volume; `plugin` as `kubernetes.io/secret`."""
         return self.pod(uid) / "volumes" / plugin.replace("/", "~") / _component(volume)
 
     def files_marker(self, uid: str, volume: str) -> Path:
-        """The directory of the ready marker of what holds its files."""
+        """Return the directory of the ready marker of a volume of files."""
         return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / f"{_WRAPPED}{_component(volume)}"
 
     def subpaths(self, uid: str) -> Path:
-        """What is bound for the containers of the pod, one part of a volume each."""
+        """Return the directory below which subpaths are bound for the containers of the pod."""
         return self.pod(uid) / "volume-subpaths"
 
     def subpath(self, uid: str, volume: str, container: str, index: int) -> Path:
-        """Where the container's mount of this number is bound."""
+        """Return where the subpath of the container's mount of this index is bound."""
         return self.subpaths(uid) / _component(volume) / _component(container) / str(index)
 
     def empty_dirs(self, uid: str) -> list[str]:
-        """The names of the pod's emptyDirs: of a directory, or of a marker that a kill left behind."""
+        """Return the names of the pod's emptyDirs: of each directory, and of each marker that a kill left."""
         names: set[str] = set()
         for kind in ("volumes", "plugins"):
             folder = self.pod(uid) / kind / EMPTY_DIR_FOLDER
@@ -73,31 +73,32 @@ class PodDirectories:
         return sorted(name for name in names if not name.startswith(_WRAPPED))
 
     def volumes_of(self, uid: str, plugin: str) -> list[str]:
-        """The names of the pod's volumes of files of this plugin."""
+        """Return the names of the pod's volumes that have a directory of this plugin."""
         folder = self.pod(uid) / "volumes" / plugin.replace("/", "~")
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self, uid: str, removed: Removed | None = None) -> None:
-        """Remove `pods/<uid>`; absent is fine. Data in a volume directory, or a mount, keeps it from being removed.
+        """Remove `pods/<uid>`; absent is no error. Data in a volume directory, or a mount, is an error and stays.
 
-        The directory first goes aside by one rename, so that removing its content, however much there is, never meets a
-        pod of the same UID that is started again meanwhile: that one gets a new directory. `removed` counts entries.
+        The directory is first renamed, so that the removal of its content, which may take long, does not affect a pod
+        that is started with the same UID meanwhile: that one gets a new directory. `removed` counts entries.
         """
         pod = self.pod(uid)
         if pod.is_dir():
             self._require_unmounted(uid)
-            pod.rename(self.pods / f"{_ASIDE}{uid}.{secrets.token_hex(4)}")
-        for path in [path for path in self._asides() if _uid_of(path.name) == uid]:
+            pod.rename(self.pods / f"{_REMOVING}{uid}.{secrets.token_hex(4)}")
+        for path in [path for path in self._being_removed() if _uid_of(path.name) == uid]:
             remove_tree(path, removed)
 
-    def _asides(self) -> list[Path]:
+    def _being_removed(self) -> list[Path]:
         try:
-            return sorted(path for path in self.pods.iterdir() if path.name.startswith(_ASIDE))
+            return sorted(path for path in self.pods.iterdir() if path.name.startswith(_REMOVING))
         except FileNotFoundError:
             return []
 
     def _require_unmounted(self, uid: str) -> None:
-        """Refuse with the kubelet's texts what a volume still needs; removes the empty directories of volumes."""
+        """Raise OSError with the kubelet's text where a volume is mounted or has content; remove the empty directories
+        of volumes."""
         pod = self.pod(uid)
         volumes = pod / "volumes"
         mounted = below(mount_table(), str(pod))
@@ -119,7 +120,8 @@ class PodDirectories:
 
 
 def _remove_empty_directories(path: Path) -> None:
-    """Remove a directory that holds empty directories only; absent is fine. Raises OSError (a file, a full one)."""
+    """Remove a directory of empty directories; absent is no error. Raises OSError for a file or a directory with
+    content."""
     try:
         entries = os.scandir(path)
     except FileNotFoundError:
@@ -133,15 +135,16 @@ def _remove_empty_directories(path: Path) -> None:
 
 
 def make_directory(path: Path, mode: int) -> None:
-    """A directory (and its parents) of this mode, whatever the umask; a kill between the two steps is mended here."""
+    """Make a directory, and its parents, with this mode whatever the umask. One that a killed run made with another
+    mode gets this one."""
     path.mkdir(parents=True, exist_ok=True)
     if stat.S_IMODE(path.stat().st_mode) & 0o777 != mode:
         path.chmod(mode)
 
 
 def _uid_of(name: str) -> str:
-    """The UID a directory below `pods` belongs to."""
-    return name.removeprefix(_ASIDE).rpartition(".")[0] if name.startswith(_ASIDE) else name
+    """The UID of the pod of a directory below `pods`."""
+    return name.removeprefix(_REMOVING).rpartition(".")[0] if name.startswith(_REMOVING) else name
 
 
 def _component(name: str) -> str:

@@ -13,13 +13,14 @@ _OLDEST = 1.0  # seconds; a table of thousands of lines is not read for each vol
 
 
 class RecentMounts:
-    """Reads the table when it is asked and the last one is too old; where that fails, the last one stays."""
+    """Reads the table when a share is requested and the last table is too old; where that fails, the last one is
+    used."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._shares, self._read_at = clock, MountShares(), float("-inf")
 
     def share(self, path: str) -> Share:
-        """The mount of a path and its places, by the text of the path."""
+        """Return the mount of a path, by the text of the path, and how many calls it may have."""
         if (now := self._clock.monotonic()) - self._read_at >= _OLDEST:
             with contextlib.suppress(OSError):
                 self._shares = MountShares(mount_table())

@@ -1,8 +1,8 @@
 """Subpaths: bind mounts of one file or directory in a volume, for one container (volumes.md 12.3); blocking.
 
-What a container may change while we look is never trusted: names are resolved first, and then each step down from the
-volume's own directory is opened by its descriptor, following no symlink. What is bound is what was opened, whatever
-stands at its name by then. No message holds a path inside the volume, for that may have been made of a Secret.
+A container may change its volume at any time: names are resolved first, and then each step down from the volume's own
+directory is opened by its descriptor, following no symlink. The opened descriptor is bound, whatever has its name by
+then. No message contains a path inside the volume, because the path may have been expanded from a Secret.
 """
 
 import contextlib
@@ -22,13 +22,13 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY_MODE, _FILE_MODE = 0o750, 0o640
 _PREPARE, _CREATE = "prepare subPath", "create subPath directory"
-LOCK_PATIENCE = 1.0  # seconds
-_TRIES = 5  # the files of a volume may be exchanged for new ones between two steps
+LOCK_TIMEOUT = 1.0  # seconds
+_TRIES = 5  # the files of a volume may be replaced by new ones between two steps
 
 
 class SubpathError(Exception):
-    """It cannot be had. `str()` is for the log alone; `step`: what was being done, as the API may be told; `passing`:
-    perhaps files are being exchanged for newer ones."""
+    """The subpath cannot be prepared. `str()` is for the log alone; `step`: the failed step, as shown in the API;
+    `passing`: files are perhaps being replaced by newer ones."""
 
     def __init__(self, step: str, reason: str, *, passing: bool = False) -> None:
         self.step, self.passing = step, passing
@@ -44,8 +44,9 @@ class Subpaths:
         self._finding = threading.Lock()
 
     def prepare(self, uid: str, volume: str, container: str, index: int, root: str, path: str) -> str:
-        """The host path for the container's mount. `root`: where the volume is; what is missing of `path` in it is made
-        as directories with the mode of `root`. Done already, it is used as it is. Raises SubpathError."""
+        """Bind a subpath and return the host path for the container's mount. `root`: where the volume is; what is
+        missing of `path` in it is made as directories with the mode of `root`. A subpath that is bound already is used.
+        Raises SubpathError."""
         for _ in range(_TRIES - 1):
             try:
                 return self._prepare(uid, volume, container, index, root, path)
@@ -71,7 +72,7 @@ class Subpaths:
         return str(target)
 
     def release(self, uid: str, container: str) -> None:
-        """Take away what was bound for one container; absent is fine. Raises OSError."""
+        """Unmount and remove what was bound for one container; nothing is no error. Raises OSError."""
         top = self._directories.subpaths(uid)
         with self._locked(uid):
             for volume in _entries(top):
@@ -79,7 +80,7 @@ class Subpaths:
             _remove_empty(top)
 
     def clean(self, uid: str, volume: str) -> None:
-        """Take away what was bound of one volume; absent is fine. Raises OSError."""
+        """Unmount and remove what was bound of one volume; nothing is no error. Raises OSError."""
         top = self._directories.subpaths(uid)
         place = self._directories.subpath(uid, volume, "any", 0).parent.parent
         with self._locked(uid):
@@ -89,15 +90,16 @@ class Subpaths:
             _remove_empty(top)
 
     def volumes(self, uid: str) -> list[str]:
-        """The volumes of the pod of which something may be bound."""
+        """Return the names of the pod's volumes of which something may be bound."""
         return _entries(self._directories.subpaths(uid))
 
     @contextlib.contextmanager
     def _locked(self, uid: str) -> Iterator[None]:
-        """One at a time for each pod. One that hangs holds no other thread for long. Raises OSError."""
+        """One thread at a time for each pod. One that hangs delays another by `LOCK_TIMEOUT` seconds. Raises
+        OSError."""
         with self._finding:
             lock = self._locks.setdefault(uid, threading.Lock())
-        if not lock.acquire(timeout=LOCK_PATIENCE):
+        if not lock.acquire(timeout=LOCK_TIMEOUT):
             raise OSError(errno.EBUSY, "waits for another subPath of the pod that does not return")
         try:
             yield
@@ -122,7 +124,7 @@ def _is_missing(path: Path) -> bool:
     except FileNotFoundError:
         return True
     except OSError:
-        pass  # the walk says what is wrong
+        pass  # the walk raises the error
     return False
 
 
@@ -140,7 +142,7 @@ def _inside(base: Path, parts: list[str], step: str) -> list[str]:
 
 
 def _walk(base: Path, parts: list[str]) -> int:
-    """Open one step after the other; a symlink that has come to stand there meanwhile is an error."""
+    """Open one step after the other; a symlink that was put there meanwhile is an error."""
     here = os.open(base, _STEP)
     try:
         for part in parts:
@@ -201,7 +203,7 @@ def _bind(source: int, wanted: os.stat_result, target: Path) -> None:
         found = target.lstat()
         if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
             return  # bound already: our own file or directory there is another
-        _take_away(target)
+        _remove_bind(target)
     if stat.S_ISDIR(wanted.st_mode):
         make_directory(target, _DIRECTORY_MODE)
     else:
@@ -215,12 +217,12 @@ def _bind(source: int, wanted: os.stat_result, target: Path) -> None:
 def _clear(place: Path, container: str) -> None:
     """Everything bound for one container of one volume."""
     for index in _entries(place / container):
-        _take_away(place / container / index)
+        _remove_bind(place / container / index)
     _remove_empty(place / container)
     _remove_empty(place)
 
 
-def _take_away(target: Path) -> None:
+def _remove_bind(target: Path) -> None:
     """Unmount, then remove what it was mounted on, which is empty: nothing in a volume is ever removed here."""
     unmount_all(target)
     crash_point("volume.subpath.unmounted")
@@ -233,7 +235,7 @@ def _take_away(target: Path) -> None:
 
 
 def _entries(directory: Path) -> list[str]:
-    """Of a directory of ours; nothing where there is none, or where something else stands in its place."""
+    """The sorted entries of a directory of ours; none where it is missing or is no directory."""
     try:
         opened = os.open(directory, _DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""Threads for blocking calls of one kind: a call that never returns keeps its place, and stops no call of another kind.
+"""Threads for blocking calls of one kind: a call that does not return occupies its place, and no place of another kind.
 
-A thread inside a system call cannot be cancelled, so places are few, and calls on one path take one place in all; those
-below one mount take at most the places of its share.
+A thread inside a system call cannot be cancelled, so the number of places is bounded: calls on one path take one place
+in all, and those below one mount at most the places of its share.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class HungError(OSError):
-    """A call does not return, or none could be begun because others do not; `str()` names the path."""
+    """A call does not return, or could not begin because others do not return; `str()` names the path."""
 
     def __init__(self, text: str) -> None:
         super().__init__(errno.ETIMEDOUT, text)
@@ -46,24 +46,24 @@ class Call:
 
 @dataclass(eq=False)
 class _Place:
-    """What a call holds until its thread is through with it."""
+    """What a call occupies until its thread returns."""
 
     path: str
     mount: str
     held: list[asyncio.Lock | asyncio.Semaphore] = field(default_factory=list)
     running: "asyncio.Future[object] | None" = None
-    aside: bool = False  # it has a spare thread; its place is another's
+    spare: bool = False  # it keeps a spare thread; its place is free for another call
     late: Callable[[], None] = field(default=lambda: None)
 
 
 class Threads:
-    """At most `places` calls at once, and one at a time for each path. `patience` (seconds, None = endless) is how long
-    a caller waits for a place, and then for the call. `spare`: so many calls that do not return in time keep a thread
-    and give their place to others; a caller then waits for a place as long as it takes."""
+    """At most `places` calls at once, and one at a time for each path. `timeout` (seconds, None = none) is how long a
+    caller waits for a place, and then for the call. `spare`: the number of calls that keep a thread after their timeout
+    and free their place for others; a caller then waits for a place without a timeout."""
 
-    def __init__(self, name: str, places: int, clock: Clock, patience: float | None = None, spare: int = 0) -> None:
-        self.patience, self._spare = patience, spare
-        self._patience_for_a_place = None if spare else patience
+    def __init__(self, name: str, places: int, clock: Clock, timeout: float | None = None, spare: int = 0) -> None:
+        self.timeout, self._spare = timeout, spare
+        self._place_timeout = None if spare else timeout
         self.calls: dict[object, Call] = {}  # in their threads now
         self._places, self._clock = places, clock
         self._executor = ThreadPoolExecutor(places + spare, thread_name_prefix=f"volume {name}")
@@ -73,11 +73,11 @@ class Threads:
 
     @asynccontextmanager
     async def turn(self, path: str = "", share: Share | None = None) -> AsyncIterator["Turn"]:
-        """Wait for a place; for calls that may hang on a path, name it, and its mount's share. Raises HungError."""
+        """Wait for a place. `path`: on which the call may hang; `share`: of its mount. Raises HungError."""
         place = _Place(path, share.mount if share else "")
         try:
             with waiting_for("a free thread"):
-                async with asyncio.timeout(self._patience_for_a_place):
+                async with asyncio.timeout(self._place_timeout):
                     await self._take(place, share)
         except TimeoutError:
             raise HungError(self._why(place)) from None
@@ -90,12 +90,12 @@ class Threads:
                 place.running.add_done_callback(lambda _: self._returned_late(place))
 
     async def call(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Call it in a turn of its own."""
+        """Call the function in a turn of its own."""
         async with self.turn() as turn:
             return await turn.call("", function, *arguments)
 
     def close(self) -> None:
-        """Begin no more calls; those under way are left alone."""
+        """Begin no more calls; those that run are left alone."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, place: _Place, share: Share | None) -> None:
@@ -112,16 +112,16 @@ class Threads:
             self._give_back(place)
             raise
 
-    def _set_aside(self, place: _Place) -> None:
-        """Its call does not return: others get its place, as long as there are spare threads."""
+    def _use_spare(self, place: _Place) -> None:
+        """Its call does not return: its place is freed for others, as long as there are spare threads."""
         if self._spare:
             self._spare -= 1
-            place.aside = True
+            place.spare = True
             place.held.remove(self._free)
             self._free.release()
 
     def _give_back(self, place: _Place) -> None:
-        if place.aside:
+        if place.spare:
             self._spare += 1
         while place.held:
             place.held.pop().release()
@@ -136,7 +136,7 @@ class Threads:
     def _why(self, place: _Place) -> str:
         path, calls = place.path, self.calls.values()
         if not path or any(call.path == path for call in calls):
-            return f"{path} does not answer within {self.patience:g} s"
+            return f"{path} does not answer within {self.timeout:g} s"
         mount = self._mounts.get(place.mount)
         full = mount is not None and mount.locked()
         others = sorted({call.path for call in calls if call.mount == place.mount or not full})
@@ -145,7 +145,7 @@ class Threads:
 
 
 class Turn:
-    """A place that is had; for one call."""
+    """An occupied place, for one call."""
 
     def __init__(self, threads: Threads, place: _Place) -> None:
         self._threads, self._place = threads, place
@@ -158,8 +158,8 @@ class Turn:
         removed: Removed | None = None,
         late: Callable[[], None] = lambda: None,
     ) -> Result:
-        """Call it. `late` is called when it returns after its caller has given it up. Raises HungError, and what it
-        raises."""
+        """Call the function in a thread. `late` is called when it returns after the timeout. Raises HungError, and what
+        the function raises."""
         threads, place = self._threads, self._place
         place.late = late
         running = asyncio.get_running_loop().run_in_executor(threads._executor, function, *arguments)
@@ -168,10 +168,10 @@ class Turn:
         running.add_done_callback(lambda _: threads.calls.pop(place, None))
         try:
             with waiting_for("a blocking call"):
-                async with asyncio.timeout(threads.patience) as limit:
+                async with asyncio.timeout(threads.timeout) as limit:
                     return await asyncio.shield(running)
         except TimeoutError:
             if not limit.expired():
                 raise  # the call's own
-            threads._set_aside(place)
+            threads._use_spare(place)
             raise HungError(threads._why(place)) from None

@@ -1,7 +1,7 @@
-"""Operations under way: asks for what they need, waits for a turn, performs in a thread, reports to the reconciler.
+"""Runs operations: requests their content, waits for a turn, performs them in a thread, reports to the reconciler.
 
-Each kind has threads of its own, so that what hangs or takes long holds up nothing of another kind. An exception costs
-the pod whose operation raised it a retry, and no other pod anything.
+Each kind has threads of its own, so that a call that hangs or takes long delays no operation of another kind. An
+exception leads to a retry for the pod whose operation raised it, and affects no other pod.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 # Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
 # (core/mount_shares.py), so as many mounts may hang as have shares together.
 PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
-HOST_PATH_PATIENCE = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
+HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
-REMOVAL_PATIENCE = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
+REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
 SPARE_REMOVALS = 16  # that do not return, and have a thread and no place
 SUBPATH_PLACES = 8
 HOST_SUBPATH_PLACES = 64
 RELEASE_PLACES = 4
-SUBPATH_PATIENCE = 4.0  # seconds; less than podsync waits for the answer
+SUBPATH_TIMEOUT = 4.0  # seconds; less than podsync waits for the answer
 LOOK_PLACES = 2
 REPORT_AFTER_SECONDS = 30.0  # a call that is still under way then is reported
 _COUNT = 100_000  # removed entries are reported in steps of so many, or each report would be a new one
@@ -66,25 +66,24 @@ class OperationExecutor:
         self.calls, self._deadlines = calls, deadlines
         self.on_end: Callable[[Iterable[KubeEvent]], None] = lambda _: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
-        # Operations wait for their turn here and not in the pool: whoever is let through acts at once, on what is true
-        # then.
-        patience = {Kind.HOST_PATH: HOST_PATH_PATIENCE, Kind.REMOVAL: REMOVAL_PATIENCE}
+        # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
+        # once.
+        timeout = {Kind.HOST_PATH: HOST_PATH_TIMEOUT, Kind.REMOVAL: REMOVAL_TIMEOUT}
         spare = {Kind.REMOVAL: SPARE_REMOVALS}
         self._threads = {
-            kind: Threads(kind, places, clock, patience.get(kind), spare.get(kind, 0))
-            for kind, places in PLACES.items()
+            kind: Threads(kind, places, clock, timeout.get(kind), spare.get(kind, 0)) for kind, places in PLACES.items()
         }
         self._mounts = RecentMounts(clock)
-        self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
-        self._host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_PATIENCE)
-        self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_PATIENCE)
+        self.subpaths = Threads("subPath", SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
+        self._host_subpaths = Threads("subPath of a hostPath", HOST_SUBPATH_PLACES, clock, SUBPATH_TIMEOUT)
+        self.releases = Threads("release of subPaths", RELEASE_PLACES, clock, SUBPATH_TIMEOUT)
         self.looks = Threads("look", LOOK_PLACES, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._gathering: dict[MountVolume | MountDevice, asyncio.Task[Gathered]] = {}
         self._removals: dict[Operation, Call] = {}  # under way, each since its first turn
 
     def start(self, operation: Operation) -> None:
-        """Begin; the reconciler counts it as under way already."""
+        """Start the operation, which runs for the reconciler already."""
         log.debug("starting %s", _name(operation))
         task = asyncio.create_task(self._run(operation), name=f"{type(operation).__name__} {operation.uid}")
         self._tasks.add(task)
@@ -94,8 +93,9 @@ class OperationExecutor:
         """A turn for a subPath of the hostPath `root`, which may hang."""
         return self._host_subpaths.turn(root, self._mounts.share(root))
 
-    def give_up_what_is_not_due(self) -> None:
-        """Nobody waits for an answer about a volume that is not wanted any more, least of all its teardown."""
+    def cancel_requests_not_due(self) -> None:
+        """Cancel the requests for content of volumes that no pod needs any more, so that their teardown need not
+        wait."""
         for operation, gathering in self._gathering.items():
             if not self._is_due(operation):
                 gathering.cancel()
@@ -108,7 +108,7 @@ class OperationExecutor:
         return [_slow_text(call) for limit, call in calls if now - call.began >= limit]
 
     async def close(self) -> None:
-        """Leave everything as it is."""
+        """Cancel all operations; mounts stay as they are."""
         for task in self._tasks:
             task.cancel()
         await self._content.close()
@@ -120,7 +120,7 @@ class OperationExecutor:
 
     def _calls(self) -> Iterator[tuple[float, Call]]:
         for threads in self._every_threads():
-            limit = REPORT_AFTER_SECONDS if threads.patience is None else threads.patience
+            limit = REPORT_AFTER_SECONDS if threads.timeout is None else threads.timeout
             yield from ((limit, call) for call in list(threads.calls.values()))
 
     def _is_due(self, operation: Operation) -> bool:
@@ -136,7 +136,7 @@ class OperationExecutor:
         work_on(work)
         try:
             events = await self._attempt(operation)
-        except Exception as error:  # one pod must not take the others down, nor wait for ever for this operation
+        except Exception as error:  # the other pods go on, and this one is tried again
             self._note(operation, error)
             self._reconciler.abandoned(operation)
         finally:
@@ -150,14 +150,14 @@ class OperationExecutor:
         try:
             done = await self._in_turns(operation, gathered)
             if done is None:
-                log.info("%s is not wanted any more", _name(operation))
+                log.info("%s is not due any more", _name(operation))
                 self._reconciler.abandoned(operation)
                 return ()
             outcome = done
         except HungError as hung:
             outcome = Outcome(error=f"{_check(operation)}{hung}")
         except ContentError as failure:
-            outcome = Outcome(error=str(failure), patience=failure.patience)
+            outcome = Outcome(error=str(failure), kind=failure.kind)
         except OSError as failure:
             outcome = Outcome(error=error_text(failure))
         except Exception as failure:
@@ -168,8 +168,8 @@ class OperationExecutor:
         return self._ended(operation, outcome)
 
     async def _in_turns(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
-        """Perform it; a long removal takes turns with others. None = it is not wanted any more. What an unmount has
-        begun to take away it takes away to the end; the directory of a pod may be a new one at the next turn."""
+        """Perform it; a long removal takes turns with others. None = it is not due any more. An unmount that has begun
+        to remove is performed to its end; the directory of a pod may be a new one at the next turn."""
         removed, begun = Removed(), False
         try:
             while True:
@@ -199,7 +199,7 @@ class OperationExecutor:
                 return threads.turn(self.calls.directory(operation.uid))
 
     async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> Gathered | None:
-        """What others know of the content, asked without a turn: it may take long. None = given up."""
+        """The content from other processes, requested without a turn: it may take long. None = cancelled."""
         gathering = self._gathering[operation] = asyncio.create_task(self._content.gather(spec))
         try:
             await asyncio.wait({gathering})
@@ -232,7 +232,7 @@ class OperationExecutor:
         return Outcome(host_path=path, versions=gathered.versions, refresh_at=gathered.refresh_at)
 
     def _returned(self, operation: Operation) -> None:
-        """A call that hung has returned, after its operation was given up."""
+        """A call that hung has returned, after its operation had failed."""
         self._reconciler.host_path_returned(_path(operation))
         self.on_end(())
 

@@ -167,7 +167,7 @@ class Reconciliation:
         for uid in uids:
             if self._failures.may_try(uid, RECONCILE, now):
                 self._reconcile_pod(uid, now)
-        self._executor.give_up_what_is_not_due()
+        self._executor.cancel_requests_not_due()
         self._subpaths.turned()
         self._bus.trouble("pods", self._failures.line)
         slow = self._executor.slow()

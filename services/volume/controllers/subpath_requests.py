@@ -1,6 +1,6 @@
-"""Answers podsync's requests for parts of volumes: waits for the volume, binds in a thread, tells in short what failed.
+"""Answers podsync's requests for subpaths: waits for the volume, binds in a thread, returns a short error.
 
-What a client of the API may read says only which mount it was; the reason is for the log, and no path is in either.
+The error, which clients of the API can read, names the mount only; the log has the reason, and neither has the path.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from services.volume.core.volume_spec import VolumeSpec
 
 log = logging.getLogger(__name__)
 
-# Seconds that a request waits for a volume that is not mounted: this process may have just begun. Less than podsync
+# Seconds that a request waits for a volume that is not mounted: this process may have just started. Less than podsync
 # waits for the answer.
-PATIENCE = 4.0
+TIMEOUT = 4.0
 
 
 class SubpathRequests:
-    """`on_end` is called after each, for the reconciler may go on with what had to wait for it."""
+    """`on_end` is called after each request: the reconciler may have operations that waited for it."""
 
     def __init__(self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[], None]) -> None:
         self._reconciler, self._executor, self._on_end = reconciler, executor, on_end
@@ -32,13 +32,13 @@ class SubpathRequests:
         self._tasks: set[asyncio.Task[PreparedSubpath]] = set()
 
     def turned(self) -> None:
-        """Something of what is mounted may have changed."""
+        """Check the waiting requests again: what is mounted may have changed."""
         self._turned.set()
 
     async def prepare(self, request: PrepareSubpath) -> PreparedSubpath:
-        """Answer PrepareSubpath. The caller's deadline does not cut it short: its thread would go on with the volume
-        no longer held."""
-        return await self._to_the_end(self._prepare(request))
+        """Answer PrepareSubpath. The caller's deadline does not cancel it: its thread would continue with a volume that
+        may be unmounted."""
+        return await self._uncancelled(self._prepare(request))
 
     async def _prepare(self, request: PrepareSubpath) -> PreparedSubpath:
         root = await self._mounted(request)
@@ -64,7 +64,8 @@ class SubpathRequests:
         return PreparedSubpath(host_path=path)
 
     def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[Turn]:
-        """A hostPath may hang: it has threads of its own, one for each path. Other volumes have one for each pod."""
+        """A path of the node may hang: it has threads of its own, one for each path. Other volumes have one for each
+        pod."""
         pod = self._reconciler.desired.pods.get(request.uid)
         spec = pod.volumes.get(request.volume) if pod is not None else None
         if isinstance(spec, VolumeSpec) and spec.node_path:
@@ -72,8 +73,8 @@ class SubpathRequests:
         return self._executor.subpaths.turn(self._executor.calls.directory(request.uid))
 
     async def release(self, request: ReleaseSubpaths) -> PreparedSubpath:
-        """Answer ReleaseSubpaths. What cannot be taken away now goes when its volume goes."""
-        return await self._to_the_end(self._release(request))
+        """Answer ReleaseSubpaths. A subpath that cannot be unmounted now is unmounted before its volume."""
+        return await self._uncancelled(self._release(request))
 
     async def _release(self, request: ReleaseSubpaths) -> PreparedSubpath:
         try:
@@ -84,16 +85,16 @@ class SubpathRequests:
             log.warning("pod %s: subpaths of container %s stay for now: %s", request.uid, request.container, error)
         return PreparedSubpath()
 
-    async def _to_the_end(self, answering: Coroutine[Any, Any, PreparedSubpath]) -> PreparedSubpath:
+    async def _uncancelled(self, answering: Coroutine[Any, Any, PreparedSubpath]) -> PreparedSubpath:
         task = asyncio.create_task(answering, name="subpath")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
     async def _mounted(self, request: PrepareSubpath) -> str:
-        """Where the volume is, "" when it does not come to be mounted in time; the reconciler holds it from now on."""
+        """Where the volume is, "" when it is not mounted in time; the reconciler does not unmount it from now on."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 while not (root := self._reconciler.begin_subpath(request.uid, request.volume)):
                     self._turned.clear()
                     await self._turned.wait()

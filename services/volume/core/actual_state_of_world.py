@@ -31,7 +31,7 @@ class ActualVolume:
 
     @property
     def to_tear_down(self) -> bool:
-        """Something of it is to be taken away once nobody wants it."""
+        """Return whether something of it has to be removed once no pod needs it."""
         return self.on_disk or self.subpaths
 
 
@@ -57,18 +57,18 @@ class ActualStateOfWorld:
     prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
 
     def get(self, uid: str, name: str) -> ActualVolume | None:
-        """One volume of one pod; None = nothing of it is there."""
+        """Return one volume of one pod; None = nothing of it is there."""
         return self._volumes.get(uid, {}).get(name)
 
     def put(self, uid: str, name: str, volume: ActualVolume) -> None:
-        """From now on the volume is as given."""
+        """Replace the state of a volume."""
         self.drop(uid, name)
         self._volumes.setdefault(uid, {})[name] = volume
         if volume.unique_name:
             self._users.setdefault(volume.unique_name, set()).add((uid, name))
 
     def drop(self, uid: str, name: str) -> None:
-        """Nothing of the volume is there any more."""
+        """Forget a volume: nothing of it is there any more."""
         volumes = self._volumes.get(uid, {})
         volume = volumes.pop(name, None)
         if not volumes:
@@ -84,13 +84,13 @@ class ActualStateOfWorld:
         return unique_name in self._users
 
     def of(self, uid: str) -> list[tuple[str, ActualVolume]]:
-        """The volumes of one pod, by name."""
+        """Return the volumes of one pod, with their names."""
         return list(self._volumes.get(uid, {}).items())
 
     def every(self) -> Iterator[tuple[str, str, ActualVolume]]:
-        """All volumes: pod UID, name, volume."""
+        """Return all volumes: pod UID, name, volume."""
         return ((uid, name, volume) for uid, volumes in self._volumes.items() for name, volume in volumes.items())
 
     def uids(self) -> set[str]:
-        """Every pod of which something may be on disk."""
+        """Return every pod of which something may be on disk."""
         return self._volumes.keys() | self.directories

@@ -1,4 +1,4 @@
-"""What podsync wants mounted, by pod; and whether what we know of it may be used to take something away."""
+"""The volumes that pods need, by pod, and whether this list is certain enough to unmount others; pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,8 @@ from shared.model.objects import Object
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredVolumes:
-    """One admitted pod's side. `mounting` is False once the pod terminates: nothing new is mounted for it then."""
+    """The volumes of one admitted pod. `mounting` is False once the pod terminates: nothing new is mounted for it
+    then."""
 
     uid: str
     name: str
@@ -22,13 +23,13 @@ class DesiredVolumes:
 
 @dataclass
 class DesiredStateOfWorld:
-    """All admitted pods. `spec_of` reads a volume of a pod."""
+    """All admitted pods. `spec_of` reads the volume of this name of a pod."""
 
     spec_of: Callable[[Object, str], VolumeSpec | Refused]
     pods: dict[str, DesiredVolumes] = field(default_factory=dict)
-    # Pods that podsync took away by a word of its own. Not those that a new incarnation does not list: it may just have
-    # lost its records and find them again in the runtime.
-    taken_away: set[str] = field(default_factory=set)
+    # Pods that podsync has deleted from its list. Not those that a new incarnation does not list: it may have lost its
+    # records and find these pods again in the runtime.
+    withdrawn: set[str] = field(default_factory=set)
     complete: bool = False
     stale: bool = True
     hold_until: float = 0.0  # monotonic seconds: a provisional volume is not set up before
@@ -38,12 +39,12 @@ class DesiredStateOfWorld:
 
     @property
     def exhaustive(self) -> bool:
-        """Something may be taken away: who is not listed is really gone, and who is listed is as it says."""
+        """Return whether something may be unmounted: every pod is listed, in its present state."""
         return self.complete and not self.stale
 
     def admit(self, admitted: AdmittedPod) -> None:
-        """podsync says how far it is with this pod."""
-        self.taken_away.discard(admitted.uid)
+        """Take the state of a pod that podsync publishes."""
+        self.withdrawn.discard(admitted.uid)
         self._admitted[admitted.uid] = admitted
         pod = DesiredVolumes(
             uid=admitted.uid,
@@ -61,7 +62,7 @@ class DesiredStateOfWorld:
             self._sharing.setdefault(unique_name, {})[volume] = None
 
     def showing(self, changed: str) -> list[tuple[str, str]]:
-        """The volumes, by pod UID and name, that show the object with this key in `objects.changed`."""
+        """Return the volumes, by pod UID and name, that show the object with this key in `objects.changed`."""
         return list(self._showing.get(changed, ()))
 
     def sharing(self, unique_name: str) -> list[tuple[str, str]]:
@@ -73,18 +74,18 @@ class DesiredStateOfWorld:
         return list(self._sharing)
 
     def read_again(self) -> None:
-        """What `spec_of` rests on beside the pods has changed."""
+        """Read every volume again: what `spec_of` uses beside the pods has changed."""
         for admitted in list(self._admitted.values()):
             self.admit(admitted)
 
     def withdraw(self, uid: str) -> None:
-        """podsync has nothing of this pod any more: by its own word while its list is complete, else by its silence."""
+        """podsync does not list this pod any more: it deleted it while its list was complete, or never had it."""
         self._admitted.pop(uid, None)
         if self._drop(uid) and self.complete:
-            self.taken_away.add(uid)
+            self.withdrawn.add(uid)
 
     def _drop(self, uid: str) -> bool:
-        """Whether there was such a pod."""
+        """Forget a pod; whether there was one."""
         pod = self.pods.pop(uid, None)
         if pod is not None:
             _remove(self._showing, _shown(pod))
@@ -95,7 +96,7 @@ class DesiredStateOfWorld:
         """The list of `pods.admitted` is complete, or is not; what we have of it is stale, or is not."""
         self.complete, self.stale = complete, stale
         if not complete:
-            self.taken_away.clear()
+            self.withdrawn.clear()
 
 
 def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:

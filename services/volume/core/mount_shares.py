@@ -1,6 +1,6 @@
 """How many calls on paths below one mount may be under way at once; pure, from the text of the path alone.
 
-A file system whose server is away holds each call on it until it answers, so its calls must not take all threads.
+A file system whose server is away blocks each call on it, so its calls must not occupy all threads.
 """
 
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from posixpath import normpath
 
 from services.volume.core.mountinfo import MountPoint
 
-AT_A_MOUNT = 2
-AT_A_LOCAL_MOUNT = 16  # more: a link that leads from it to a file system that hangs counts here
+CALLS_PER_MOUNT = 2
+CALLS_PER_LOCAL_MOUNT = 16  # more: a link that leads from it to a file system that hangs counts here
 _LOCAL = frozenset({
     "bcachefs", "btrfs", "cgroup", "cgroup2", "devtmpfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hugetlbfs",
     "iso9660", "jfs", "ntfs3", "overlay", "proc", "ramfs", "squashfs", "sysfs", "tmpfs", "udf", "vfat", "xfs", "zfs",
@@ -26,16 +26,18 @@ class Share:
 
 
 class MountShares:
-    """The shares of the mounts of one table. The root always has that of a local mount: most paths are below it."""
+    """The shares of the mounts of one table. The root always has the share of a local mount: most paths are below
+    it."""
 
     def __init__(self, mounts: Iterable[MountPoint] = ()) -> None:
         self._filesystems = {mount.path: mount.filesystem for mount in mounts}  # the newest where several are stacked
         self._longest = max(map(len, self._filesystems), default=0)
 
     def of(self, path: str) -> Share:
-        """Of the deepest mount point above the path. Its cost is bounded by the longest mount point."""
+        """Return the share of the deepest mount point above the path. Its cost is bounded by the longest mount
+        point."""
         point = ("/" + normpath(path).lstrip("/"))[: self._longest + 1]
         while point != "/" and point not in self._filesystems:
             point = point.rpartition("/")[0] or "/"
         local = point == "/" or self._filesystems[point] in _LOCAL
-        return Share(point, AT_A_LOCAL_MOUNT if local else AT_A_MOUNT)
+        return Share(point, CALLS_PER_LOCAL_MOUNT if local else CALLS_PER_MOUNT)

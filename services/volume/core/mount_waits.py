@@ -10,23 +10,23 @@ from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.desired_state_of_world import DesiredVolumes
 from services.volume.core.volume_spec import Refused
 
-PATIENCE = 123.0  # seconds
+TIMEOUT = 123.0  # seconds
 
 
 @dataclass
 class MountWaits:
-    """By pod UID, since when something that the pod is to have is not mounted."""
+    """By pod UID, since when a volume of the pod is missing."""
 
     _since: dict[str, float] = field(default_factory=dict)
 
     def message(self, uid: str, pod: DesiredVolumes | None, seen: MountedVolumes | None, now: float) -> str:
-        """The text of an Event that is due, "" when none is. Call it whenever the pod is looked at; the next Event of a
-        pod that waits on comes after the same time again."""
+        """Return the text of an Event that is due, "" = none. Call it in every turn: the next Event of a pod that still
+        waits is due after the same time again."""
         missing = _missing(pod, seen.volumes if seen is not None else {})
         if pod is None or not missing:
             self._since.pop(uid, None)
             return ""
-        if now - self._since.setdefault(uid, now) < PATIENCE:
+        if now - self._since.setdefault(uid, now) < TIMEOUT:
             return ""
         self._since[uid] = now
         refused = {name: spec.reason for name, spec in pod.volumes.items() if isinstance(spec, Refused)}
@@ -41,8 +41,8 @@ class MountWaits:
         self._since = {uid: since for uid, since in self._since.items() if uid in uids}
 
     def next_at(self, now: float) -> float | None:
-        """When the next Event falls due; None when no pod waits."""
-        return min((since + PATIENCE for since in self._since.values() if since + PATIENCE > now), default=None)
+        """Return when the next Event is due; None when no pod waits."""
+        return min((since + TIMEOUT for since in self._since.values() if since + TIMEOUT > now), default=None)
 
 
 def _missing(pod: DesiredVolumes | None, seen: Mapping[str, MountedVolume]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a line of /proc/self/mountinfo says (proc_pid_mountinfo(5)); pure."""
+"""Reads /proc/self/mountinfo (proc_pid_mountinfo(5)); pure."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ class MountPoint:
 
 
 def parse(text: str) -> tuple[MountPoint, ...]:
-    """All mounts in the order of the table; lines that cannot be understood are left out."""
+    """Return all mounts in the order of the table; lines of another format are left out."""
     mounts = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
@@ -31,13 +31,13 @@ def parse(text: str) -> tuple[MountPoint, ...]:
 
 
 def below(mounts: Iterable[MountPoint], path: str) -> list[str]:
-    """Mount points at or under a path, deepest first."""
+    """Return the mount points at or under a path, deepest first."""
     found = [mount.path for mount in mounts if mount.path == path or mount.path.startswith(path.rstrip("/") + "/")]
     return sorted(found, key=lambda point: point.count("/"), reverse=True)
 
 
 def containing(mounts: Iterable[MountPoint], path: str) -> MountPoint | None:
-    """The mount a path lies on: the deepest mount point above it, the newest where several are stacked."""
+    """Return the mount that a path is on: the deepest mount point above it, the newest where several are stacked."""
     best: MountPoint | None = None
     for mount in mounts:
         if path == mount.path or path.startswith(mount.path.rstrip("/") + "/"):

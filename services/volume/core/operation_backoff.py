@@ -29,7 +29,8 @@ class OperationBackoff:
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
 
     def may_start(self, operation: Operation, now: float) -> bool:
-        """Nothing of this pod's volume is running and the wait is over; pod-wide operations exclude all others."""
+        """Return whether no operation runs on this volume and the wait is over; pod-wide operations exclude all
+        others."""
         running = self._running.get(operation.uid, {})
         if operation.volume in running or (running and (operation.volume == "" or "" in running)):
             return False
@@ -37,24 +38,24 @@ class OperationBackoff:
         return attempts is None or attempts.kind != type(operation).__name__ or attempts.not_before <= now
 
     def start(self, operation: Operation) -> None:
-        """It runs from now on."""
+        """The operation runs from now on."""
         self._running.setdefault(operation.uid, {})[operation.volume] = operation
 
     def abandoned(self, operation: Operation) -> None:
-        """It was not performed; what was known of its failures stays."""
+        """The operation was not performed; the count of its failures stays."""
         self._ended(operation)
 
     def running(self, uid: str, volume: str) -> Operation | None:
-        """What is under way for this volume."""
+        """Return the operation that runs on this volume."""
         return self._running.get(uid, {}).get(volume)
 
     def succeeded(self, operation: Operation) -> None:
-        """It is done; its failures are forgotten."""
+        """The operation is done; its failures are forgotten."""
         self._ended(operation)
         self._attempts.pop((operation.uid, operation.volume), None)
 
     def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
-        """It failed; seconds until it may run again. `growing` False: it waited long enough while it was running."""
+        """The operation failed; return the seconds until it may run again. `growing` False: the wait does not grow."""
         key = (operation.uid, operation.volume)
         self._ended(operation)
         kind = type(operation).__name__
@@ -70,8 +71,8 @@ class OperationBackoff:
         if not running:
             self._running.pop(operation.uid, None)
 
-    def hurry(self, uid: str, volume: str) -> None:
-        """What it failed for may have changed: it need not wait any more."""
+    def retry_now(self, uid: str, volume: str) -> None:
+        """The cause of the failure may be gone: the volume need not wait any longer."""
         if attempts := self._attempts.get((uid, volume)):
             attempts.not_before = 0.0
 
@@ -80,5 +81,5 @@ class OperationBackoff:
         self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}
 
     def next_attempt(self, now: float) -> float | None:
-        """When the next wait ends; None when nothing waits."""
+        """Return when the next wait ends; None when nothing waits."""
         return min((a.not_before for a in self._attempts.values() if a.not_before > now), default=None)

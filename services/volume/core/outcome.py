@@ -1,10 +1,10 @@
-"""What the reconciler is told: what was found at start, and how an operation ended; and what follows from that."""
+"""The inputs of the reconciler (what was found at start, how an operation ended) and what follows from the latter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
-from services.volume.core.payload import Patience
+from services.volume.core.payload import FailureKind
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Outcome:
 
     host_path: str = ""
     error: str = ""
-    patience: Patience = Patience.NONE
+    kind: FailureKind = FailureKind.LASTING
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """What follows from the end of an operation: seconds until it may run again, events to record, and whether it is
-    too early to speak of it."""
+    """What follows from the end of an operation: seconds until it may run again, events to record, and whether its
+    failure is not reported yet."""
 
     retry_in: float
     events: tuple[KubeEvent, ...] = ()

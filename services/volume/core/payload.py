@@ -1,5 +1,5 @@
-"""The files of a volume from what was found: keys, modes, owners, and the kubelet's words for what is missing
-(volumes.md 9). Pure. Content never shows in a text or a repr."""
+"""Makes the files of a volume from objects and tokens: keys, modes, owners, and the kubelet's texts for what is
+missing (volumes.md 9). Pure. No text and no repr contains content."""
 
 import base64
 import binascii
@@ -23,11 +23,11 @@ from shared.model.objects import Object
 TOKEN_MODE = 0o600
 
 
-class Patience(IntEnum):
-    """What a failure says about the next attempt. LAGGING: the API server has not caught up with the binding of the
-    pod; UNANSWERED: the process that was asked is away. Both are expected to pass, and are not told at first."""
+class FailureKind(IntEnum):
+    """LAGGING: the API server does not know the binding of the pod yet; UNANSWERED: the other process does not answer.
+    Both are expected to end soon, and are not reported at first. LASTING: any other failure."""
 
-    NONE = 0
+    LASTING = 0
     LAGGING = 1
     UNANSWERED = 2
 
@@ -37,7 +37,7 @@ class Problem:
     """Why a part has no content."""
 
     text: str
-    patience: Patience = Patience.NONE
+    kind: FailureKind = FailureKind.LASTING
 
 
 class ContentError(Exception):
@@ -47,7 +47,7 @@ class ContentError(Exception):
         found = list(problems)
         texts = list(dict.fromkeys(problem.text for problem in found))
         super().__init__(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
-        self.patience = min((problem.patience for problem in found), default=Patience.NONE)
+        self.kind = min((problem.kind for problem in found), default=FailureKind.LASTING)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FoundObject:
 
     @property
     def version(self) -> str:
-        """metadata.resourceVersion; "" = there is none."""
+        """Return metadata.resourceVersion; "" = there is none."""
         metadata = (self.object or {}).get("metadata")
         return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
 
@@ -98,12 +98,13 @@ class Gathered:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Key of `objects.changed` -> version used."""
+        """Return the version of each object by its key in `objects.changed`."""
         return {str(key): found.version for key, found in self.objects.items()}
 
 
 def make_payload(source: Files, gathered: Gathered) -> Payload:
-    """Every file of the volume, a later part over an earlier one. Raises ContentError with all that is missing."""
+    """Return every file of the volume; a file of a later part replaces one of an earlier part. Raises ContentError with
+    all that is missing."""
     if source.default_mode is None:
         raise ContentError([Problem("no defaultMode used, not even the default value for it")])
     payload: dict[str, PayloadFile] = {}
@@ -170,7 +171,7 @@ def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, Payloa
 
 
 def _values(kind: str, found: Object) -> dict[str, bytes | Problem]:
-    """Key -> content; a problem where the value is none that the API could have taken."""
+    """Key -> content; a Problem where the API would have refused the value."""
     values: dict[str, bytes | Problem] = {}
     plain, encoded = ("data", "binaryData") if kind == "ConfigMap" else ("", "data")
     for key, value in _entries(found, plain):

@@ -1,4 +1,4 @@
-"""Which paths a payload may have, and what of a volume is not in step with it (volumes.md 9.1-9.2)."""
+"""Which paths a payload may have, and which symlinks of a volume it no longer needs (volumes.md 9.1-9.2); pure."""
 
 from collections.abc import Iterable
 from posixpath import normpath
@@ -10,7 +10,8 @@ LONGEST_NAME = 255
 
 
 def checked(payload: Payload) -> Payload:
-    """The payload with clean paths. Raises ContentError when one could lead out of the volume or hide its own links."""
+    """Return the payload with clean paths. Raises ContentError for a path that leads out of the volume or hides the
+    volume's own symlinks."""
     for path in payload:
         if error := path_error(path):
             raise ContentError([Problem(f"invalid path: {error}")])
@@ -18,7 +19,7 @@ def checked(payload: Payload) -> Payload:
 
 
 def path_error(path: str) -> str:
-    """Why a file may not have this path; "" = it may."""
+    """Return why a file may not have this path; "" = it may."""
     if not path:
         return f'must not be empty: "{path}"'
     if path.startswith("/"):
@@ -38,10 +39,10 @@ def path_error(path: str) -> str:
 
 
 def tops(paths: Iterable[str]) -> set[str]:
-    """The first component of each path: what has a link at the top of the volume."""
+    """Return the first component of each path: the symlinks at the top of the volume."""
     return {path.partition("/")[0] for path in paths}
 
 
 def stale_links(links: Iterable[str], payload: Payload) -> list[str]:
-    """Links at the top of the volume that no file needs."""
+    """Return the symlinks at the top of the volume that no file needs."""
     return sorted(set(links) - tops(payload))

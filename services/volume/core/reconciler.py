@@ -1,7 +1,5 @@
-"""The difference between the desired and the actual state of the world, as operations; and as what followers see.
-
-Knows no paths and no kernel: it says what to do, is told how it went, and says what is mounted.
-"""
+"""The difference between the desired and the actual state of the world, as operations and as `volumes.mounted`;
+pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,17 +23,17 @@ from services.volume.core.operations import (
     UnmountVolume,
 )
 from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
-from services.volume.core.payload import Patience
+from services.volume.core.payload import FailureKind
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import DEVICE_STEP, message, settling, usable, view
 from services.volume.core.volume_spec import Refused, VolumeSpec
 
-# A pod directory may appear before the word of its pod reaches this process, and a podsync that lost its records may
+# A pod directory may appear before the entry of its pod reaches this process, and a podsync that lost its records may
 # find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
 ORPHAN_GRACE = 2.0
-# Failures of LAGGING and UNANSWERED asks are not told for this long (seconds).
+# LAGGING and UNANSWERED failures are not reported for this long (seconds).
 QUIET = 10.0
-# What rests on the node's resources waits at most this long (seconds, after the start) for word of them.
+# A provisional volume waits at most this long (seconds, after the start) for the node's resources.
 HOLD = 5.0
 
 
@@ -47,7 +45,7 @@ class Reconciler:
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
-    _refusals_said: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> volumes
+    _refusals_reported: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> volumes
     _unknown_since: dict[str, float] = field(default_factory=dict)
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
@@ -56,7 +54,7 @@ class Reconciler:
     _preparing: Counter[Key] = field(default_factory=Counter)  # subpaths that are being bound, by volume
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
-        """At start `pods/<uid>` was found on disk, with the directories of these volumes."""
+        """At start `pods/<uid>` was found on disk, with these volumes."""
         self.actual.directories.add(uid)
         for volume in volumes:
             state = MountState.MOUNTED if volume.complete else MountState.UNCERTAIN
@@ -79,8 +77,8 @@ class Reconciler:
             self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", state)
 
     def begin_subpath(self, uid: str, volume: str) -> str:
-        """A part of this volume is to be bound: where the volume is, "" = it is not mounted for a pod that wants it.
-        Until `end_subpath` it is not unmounted, and from now on what is bound goes before it does."""
+        """A subpath of this volume is to be bound: return where the volume is, "" = it is not mounted for a pod that
+        needs it. Until `end_subpath` it is not unmounted; from now on its subpaths are unmounted before it."""
         pod, shown, actual = self.desired.pods.get(uid), self.view(uid), self.actual.get(uid, volume)
         if pod is None or pod.finished or volume not in pod.volumes or shown is None or actual is None:
             return ""
@@ -91,19 +89,19 @@ class Reconciler:
         return mounted.host_path if mounted.state is VolumeState.MOUNTED else ""
 
     def end_subpath(self, uid: str, volume: str) -> None:
-        """It is bound, or was not to be had."""
+        """The subpath is bound, or could not be bound."""
         self._preparing[uid, volume] -= 1
         self._preparing += Counter()  # keeps what is above zero
 
     def object_changed(self, changed: str, version: str) -> None:
         """An object has this version now; `changed` is its key in `objects.changed`."""
         for uid, name in self.desired.showing(changed):
-            self._backoff.hurry(uid, name)
+            self._backoff.retry_now(uid, name)
             if self.refreshes.used((uid, name), changed) != version:
                 self.refreshes.ask((uid, name))
 
     def refresh_all(self) -> None:
-        """The safety net: every mounted volume of files is to be compared with what it comes from."""
+        """Request a refresh of every mounted volume whose content may change."""
         for uid, name, volume in self.actual.every():
             if volume.requires_remount and volume.state is MountState.MOUNTED:
                 self.refreshes.ask((uid, name))
@@ -113,16 +111,17 @@ class Reconciler:
         self.actual.directories.add(uid)
 
     def pods(self) -> list[str]:
-        """The UIDs of all pods for which there may be something to do."""
+        """Return the UIDs of all pods for which there may be something to do."""
         self.actual.directories |= {uid for uid, pod in self.desired.pods.items() if not pod.finished}
         on_disk = self.actual.uids()
-        self.desired.taken_away &= on_disk
+        self.desired.withdrawn &= on_disk
         self._waits.keep(self.desired.pods)
-        self._refusals_said = {uid: said for uid, said in self._refusals_said.items() if uid in self.desired.pods}
+        reported = self._refusals_reported
+        self._refusals_reported = {uid: names for uid, names in reported.items() if uid in self.desired.pods}
         return sorted(self.desired.pods.keys() | on_disk)
 
     def operations(self, uid: str, now: float) -> list[Operation]:
-        """What to start now for this pod; each is considered under way until `done` is called."""
+        """Return what to start now for this pod; each runs until `done` or `abandoned` is called."""
         started: list[Operation] = []
         for operation in self._due(uid, now):
             if self._backoff.may_start(operation, now):
@@ -151,33 +150,33 @@ class Reconciler:
         self._backoff.abandoned(operation)
 
     def events(self, uid: str, now: float) -> list[KubeEvent]:
-        """Events about this pod that are due: a wanted volume that can never be mounted, once; that
-        volumes have been missing for long."""
+        """Return the due events of this pod: once for a volume that can never be mounted, and for volumes that have
+        been missing for long."""
         pod = self.desired.pods.get(uid)
         wanted = pod.volumes if pod is not None else {}
         refused = {name: spec.reason for name, spec in wanted.items() if isinstance(spec, Refused)}
-        said = self._refusals_said.pop(uid, set())
+        reported = self._refusals_reported.pop(uid, set())
         if refused:
-            self._refusals_said[uid] = set(refused)
-        messages = [message(name, reason) for name, reason in refused.items() if name not in said]
+            self._refusals_reported[uid] = set(refused)
+        messages = [message(name, reason) for name, reason in refused.items() if name not in reported]
         if waited := self._waits.message(uid, pod, self.view(uid), now):
             messages.append(waited)
         return [_failed_mount(pod, text) for text in messages] if pod is not None else []
 
     def host_path_returned(self, path: str) -> None:
-        """A look at this path that had hung has come to an end: whoever waits for another one need not."""
+        """A check of this path that had hung has returned: the volumes that wait for their retry need not."""
         for uid, pod in self.desired.pods.items():
             for name, spec in pod.volumes.items():
                 if isinstance(spec, VolumeSpec) and spec.node_path == path:
-                    self._backoff.hurry(uid, name)
+                    self._backoff.retry_now(uid, name)
 
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
-        """An operation ended."""
+        """An operation ended; return what follows."""
         outcome = outcome or Outcome()
         error = outcome.error
         wait = 0.0
         if error:
-            wait = self._backoff.failed(operation, now, growing=outcome.patience is not Patience.UNANSWERED)
+            wait = self._backoff.failed(operation, now, growing=outcome.kind is not FailureKind.UNANSWERED)
         else:
             self._backoff.succeeded(operation)
         quiet = self._is_quiet(operation, now, outcome)
@@ -225,9 +224,9 @@ class Reconciler:
                 yield _failed_mount(self.desired.pods[uid], message(name, error, step=DEVICE_STEP))
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
-        """A failure that is expected to pass is told only when it has not passed for a while."""
+        """A failure that is expected to end soon is reported only after `QUIET` seconds."""
         key = (operation.uid, operation.volume)
-        if outcome.patience is Patience.NONE:
+        if outcome.kind is FailureKind.LASTING:
             self._failing_since.pop(key, None)
             return False
         return now - self._failing_since.setdefault(key, now) < QUIET
@@ -238,7 +237,7 @@ class Reconciler:
         if not outcome.error:
             self.refreshes.succeeded(key, outcome.versions, outcome.refresh_at)
         elif usable(before, spec):
-            return  # what it holds stays in use
+            return  # its old content stays in use
         volume = ActualVolume(
             state=MountState.UNCERTAIN if outcome.error else MountState.MOUNTED,
             on_disk=spec.has_directory,
@@ -253,15 +252,15 @@ class Reconciler:
         self.actual.put(*key, volume)
 
     def view(self, uid: str) -> MountedVolumes | None:
-        """What followers are to know of this pod; None = nothing of it is mounted or wanted."""
+        """Return the value of `volumes.mounted` for this pod; None = nothing of it is mounted or wanted."""
         return view(uid, self.desired, self.actual, self._backoff)
 
     def settling(self, uid: str) -> bool:
-        """The outcome of a first attempt is awaited before followers are told."""
+        """Return whether `volumes.mounted` waits for the outcome of a first attempt."""
         return settling(self.desired.pods.get(uid), self.view(uid), self._backoff)
 
     def next_attempt(self, now: float) -> float | None:
-        """When `operations` is to be asked again though nothing changed."""
+        """Return when to call `operations` again though nothing changed."""
         orphans = (since + ORPHAN_GRACE for since in self._unknown_since.values() if since + ORPHAN_GRACE > now)
         known = (
             self._backoff.next_attempt(now),
@@ -312,7 +311,7 @@ class Reconciler:
         return devices.due(self.desired, self.actual, may_unmount=may_unmount)
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
-        if not self._may_take_from(uid, desired, now):
+        if not self._may_unmount(uid, desired, now):
             return []
         wanted = desired.volumes if desired is not None else {}
         operations: list[Operation] = []
@@ -328,11 +327,11 @@ class Reconciler:
             operations.append(RemovePodDirectory(uid))
         return operations
 
-    def _may_take_from(self, uid: str, desired: DesiredVolumes | None, now: float) -> bool:
+    def _may_unmount(self, uid: str, desired: DesiredVolumes | None, now: float) -> bool:
         if desired is not None or not self.desired.exhaustive:
             self._unknown_since.pop(uid, None)
-            return self.desired.exhaustive  # what is said of a listed pod may be an older word than one not read yet
-        if uid in self.desired.taken_away:
+            return self.desired.exhaustive  # a newer entry of a listed pod may not have arrived yet
+        if uid in self.desired.withdrawn:
             return True
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
 

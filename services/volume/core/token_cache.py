@@ -1,7 +1,7 @@
-"""When a service account token is asked for again, and what to do when that fails (volumes.md 10.1); pure.
+"""When a service account token is requested again, and what is used when that fails (volumes.md 10.1); pure.
 
 Tokens are kept in memory only. Moments called `wall` are seconds since the epoch, `now` those of a monotonic clock:
-a clock that is set back must not let a token expire unnoticed.
+a token must not expire unnoticed when the wall clock is set back.
 """
 
 import json
@@ -12,16 +12,17 @@ from datetime import UTC, datetime
 
 LONGEST_USE = 24 * 3600.0  # seconds
 JITTER = 10  # seconds, exclusive
-TRY_AGAIN = 30.0  # seconds after a refresh that failed while the old token is still good
+TRY_AGAIN = 30.0  # seconds after a refresh that failed while the old token is still valid
 
 
 class TokenError(Exception):
-    """There is no token to use; the text is the kubelet's."""
+    """There is no valid token; the text is the kubelet's."""
 
 
 @dataclass(frozen=True)
 class TokenKey:
-    """One token: for whom, for what, bound to which pod. `seconds` None = as long as the API server likes."""
+    """A token: service account, audiences, the pod it is bound to. `seconds`: its requested lifetime, None = as long as
+    the API server decides."""
 
     namespace: str
     service_account: str
@@ -31,7 +32,7 @@ class TokenKey:
     pod_uid: str
 
     def __str__(self) -> str:
-        """As the kubelet prints it."""
+        """Return it as the kubelet prints it."""
         audiences = f"[]string{{{', '.join(map(json.dumps, self.audiences))}}}" if self.audiences else "[]string(nil)"
         pod, uid = json.dumps(self.pod), json.dumps(self.pod_uid)
         reference = f'v1.BoundObjectReference{{Kind:"Pod", APIVersion:"v1", Name:{pod}, UID:{uid}}}'
@@ -40,7 +41,7 @@ class TokenKey:
 
     @property
     def request(self) -> dict[str, object]:
-        """The TokenRequestSpec."""
+        """Return the TokenRequestSpec."""
         spec: dict[str, object] = {
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": self.pod, "uid": self.pod_uid}
         }
@@ -53,7 +54,7 @@ class TokenKey:
 
 @dataclass(frozen=True)
 class CachedToken:
-    """A token as it was issued. `expires` is None where the API server did not say it in a way we understand."""
+    """A token as it was issued. `expires` is None where the answer has no time of a known format."""
 
     token: str = field(repr=False)
     expires: float | None  # wall
@@ -61,7 +62,7 @@ class CachedToken:
     lifetime: int | None  # seconds from issue to `expires`; None = it is not renewed
 
     def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
-        """Four fifths of its life, or a day, are over: by the clock that issued it, or by the time that has passed."""
+        """Return whether 80 % of its lifetime, or a day, are over, by either clock."""
         if self.lifetime is None:
             return False
         if now >= self.refresh_at(jitter):
@@ -71,7 +72,7 @@ class CachedToken:
         return wall > self.expires - self.lifetime + self._used(jitter)
 
     def refresh_at(self, jitter: float) -> float:
-        """The monotonic moment of the next refresh."""
+        """Return the monotonic time of the next refresh."""
         return math.inf if self.lifetime is None else self.received + self._used(jitter)
 
     def _used(self, jitter: float) -> float:
@@ -80,7 +81,7 @@ class CachedToken:
         return min(lifetime * 0.8, LONGEST_USE) - min(jitter, lifetime / 10)
 
     def expired(self, *, wall: float) -> bool:
-        """The API server takes it no more."""
+        """Return whether the API server refuses it by now."""
         return self.expires is not None and self.expires < wall
 
 
@@ -91,20 +92,21 @@ class TokenCache:
     _tokens: dict[TokenKey, CachedToken] = field(default_factory=dict)
 
     def fresh(self, key: TokenKey, *, wall: float, now: float, jitter: float) -> CachedToken | None:
-        """The token to use without asking; None = ask for one."""
+        """Return a token that needs no refresh; None = request one."""
         cached = self._tokens.get(key)
         if cached is None or cached.needs_refresh(wall=wall, now=now, jitter=jitter):
             return None
         return cached
 
     def issued(self, key: TokenKey, token: str, expiration: str, lifetime: int, *, now: float) -> CachedToken:
-        """A new token came; `expiration` is RFC 3339, `lifetime` the seconds to it from its issue, 0 = as requested."""
+        """Keep a new token. `expiration` is RFC 3339, `lifetime` the seconds from issue to expiration, 0 = as
+        requested."""
         known = None if key.seconds is None else lifetime or key.seconds
         cached = self._tokens[key] = CachedToken(token, _moment(expiration), now, known)
         return cached
 
     def after_failure(self, key: TokenKey, error: str, *, wall: float) -> CachedToken:
-        """The old token while it is good. Raises TokenError."""
+        """Return the old token while it is valid. Raises TokenError."""
         cached = self._tokens.get(key)
         if cached is None:
             raise TokenError(f"failed to fetch token: {error}")
@@ -113,11 +115,11 @@ class TokenCache:
         return cached
 
     def forget(self, pod_uid: str) -> None:
-        """The pod's volumes are torn down."""
+        """Forget the tokens of a pod whose volumes are torn down."""
         self._tokens = {key: token for key, token in self._tokens.items() if key.pod_uid != pod_uid}
 
     def keep(self, pod_uids: Container[str]) -> None:
-        """Forget the tokens of all pods but these: one may have been issued after its pod was given up."""
+        """Forget the tokens of all pods but these: one may have been issued after its volumes were torn down."""
         self._tokens = {key: token for key, token in self._tokens.items() if key.pod_uid in pod_uids}
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What followers are told of the volumes of one pod, from the desired and the actual state of the world."""
+"""The value of `volumes.mounted` for one pod, from the desired and the actual state of the world; pure."""
 
 from bus.messages.volume import MountedVolume, MountedVolumes, VolumeState
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume, MountState
@@ -11,7 +11,7 @@ DEVICE_STEP = "MountVolume.MountDevice"
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
-    """The kubelet's line for a failed operation (volumes.md 5.3)."""
+    """Return the kubelet's line for a failed operation (volumes.md 5.3)."""
     return f'{step} failed for volume "{volume}" : {error}'
 
 
@@ -28,13 +28,13 @@ def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
 def view(
     uid: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld, running: OperationBackoff
 ) -> MountedVolumes | None:
-    """The value of `volumes.mounted`; None = nothing of the pod is mounted or wanted."""
+    """Return the value of `volumes.mounted`; None = nothing of the pod is mounted or wanted."""
     pod = desired.pods.get(uid)
     wanted = pod.volumes if pod is not None else {}
     volumes = {name: _wanted(uid, name, spec, actual, running) for name, spec in wanted.items()}
     for name, volume in actual.of(uid):
         if name not in wanted:
-            undecided = pod is None and uid not in desired.taken_away  # podsync may still speak of it
+            undecided = pod is None and uid not in desired.withdrawn  # podsync may still admit it
             state = VolumeState.PENDING if undecided else VolumeState.UNMOUNTING
             volumes[name] = MountedVolume(state=state, host_path=volume.host_path, error=volume.error)
     return MountedVolumes(uid=uid, volumes=volumes) if volumes else None
@@ -47,7 +47,7 @@ def _wanted(
     if isinstance(spec, Refused):
         return MountedVolume(state=VolumeState.ERROR, error=message(name, spec.reason))
     if isinstance(running.running(uid, name), UnmountVolume):
-        return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is taken away
+        return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is torn down
     if volume is not None and usable(volume, spec):
         return _mounted(volume, spec)
     if volume is None or (volume.spec != spec and not volume.error):

@@ -1,4 +1,4 @@
-"""A node with volume at work and the others played: podsync admits, sources has objects, status issues tokens."""
+"""A node with volume; the other services are played: podsync admits, sources has objects, status issues tokens."""
 
 import asyncio
 import base64
@@ -60,13 +60,13 @@ FOLDERS = {
 
 
 class Cluster:
-    """What the others would say, as plain attributes. `silent`: services that take requests and never answer."""
+    """What the other services answer, as plain attributes. `silent`: services that take requests and never answer."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.root = tmp_path / "root"
         self.network = MemoryNetwork()
         self.objects: dict[str, dict[str, Any]] = {}
-        self.errors: dict[str, str] = {}  # key -> what sources says instead of the object
+        self.errors: dict[str, str] = {}  # key -> the error that sources returns instead of the object
         self.token = IssuedToken(token="jwt-1", expiration="2100-01-01T00:00:00Z")
         self.silent: set[str] = set()
         self.asked: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class Cluster:
         await bus.start()
 
     def put(self, kind: str, name: str, version: str, **data: str) -> None:
-        """An object of namespace `shop` as it is from now on, and the news of it."""
+        """An object of namespace `shop` as it is from now on, and its change in `objects.changed`."""
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in data.items()}
         content = encoded if kind == "Secret" else data
         self.objects[f"{kind}/shop/{name}"] = {"metadata": {"resourceVersion": version}, "data": content}
@@ -151,7 +151,7 @@ class Cluster:
         await self.mounted.until(lambda state: uid in state and _is(state[uid], volume, VolumeState.MOUNTED))
 
     async def until_shown(self, uid: str, volume: str, **content: str) -> None:
-        """Until the files are these; no stream tells of a refresh."""
+        """Until the files are these; no stream reports a refresh."""
         async with asyncio.timeout(10):
             while self.read(uid, volume) != content:
                 await asyncio.sleep(0)

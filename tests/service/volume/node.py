@@ -30,7 +30,7 @@ VOLUMES: list[dict[str, Any]] = [
 
 
 class Node:
-    """One root directory, podsync's word, and lives of volume one after the other."""
+    """One root directory, the streams of podsync, and processes of volume one after the other."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.root = tmp_path / "root"
@@ -100,7 +100,7 @@ class Node:
                 await running
 
     async def until_gone(self, uid: str) -> None:
-        """Until `pods/<uid>` is removed, which no stream tells of."""
+        """Until `pods/<uid>` is removed, which no stream reports."""
         async with asyncio.timeout(10):
             while self.directory(uid).exists():
                 await asyncio.sleep(0)

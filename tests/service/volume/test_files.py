@@ -1,4 +1,4 @@
-"""Volumes of files with the others played: content, refreshes, failures that pass, restarts, and silence on secrets."""
+"""Volumes of files; other services are played: content, refreshes, short failures, restarts, no secret in a text."""
 
 import asyncio
 import logging
@@ -70,7 +70,7 @@ async def test_a_changed_object_is_shown_at_once_and_only_its_volumes_are_asked_
     assert len(cluster.mounted.said) == 1
 
 
-async def test_news_of_the_version_that_is_shown_asks_nobody(cluster: Cluster) -> None:
+async def test_a_change_to_the_version_that_is_shown_sends_no_request(cluster: Cluster) -> None:
     cluster.admit("u", "key")
     async with cluster.volume():
         await cluster.until_mounted("u", "key")
@@ -80,7 +80,7 @@ async def test_news_of_the_version_that_is_shown_asks_nobody(cluster: Cluster) -
     assert cluster.asked["Secret/shop/s"] == 1
 
 
-async def test_a_missing_object_is_told_and_found_as_soon_as_it_is_there(
+async def test_a_missing_object_is_an_error_and_used_as_soon_as_it_exists(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operation_backoff, "RETRIES", Backoff(initial=3600.0))
@@ -96,7 +96,7 @@ async def test_a_missing_object_is_told_and_found_as_soon_as_it_is_there(
     assert cluster.read("u", "cfg") == {"a": "1"}
 
 
-async def test_a_refresh_that_fails_is_told_and_leaves_the_volume_as_it_is(cluster: Cluster) -> None:
+async def test_a_refresh_that_fails_is_an_event_and_leaves_the_volume_as_it_is(cluster: Cluster) -> None:
     cluster.admit("u", "key")
     async with cluster.volume():
         await cluster.until_mounted("u", "key")
@@ -126,7 +126,7 @@ async def test_who_does_not_know_the_pod_yet_is_waited_for_in_silence(cluster: C
     assert not cluster.events.state
 
 
-async def test_what_does_not_pass_is_told_after_a_while(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lasting_failure_is_reported_after_a_while(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconciler, "QUIET", 0.0)
     cluster.errors["Secret/shop/s"] = 'secrets "s" is forbidden: no'
     cluster.admit("u", "key")
@@ -171,7 +171,7 @@ async def test_a_pod_that_ends_does_not_wait_for_answers(cluster: Cluster) -> No
                 await asyncio.sleep(0)
 
 
-async def test_the_token_of_a_pod_that_goes_before_its_volume_is_mounted_is_forgotten(
+async def test_the_token_of_a_pod_that_is_deleted_before_its_volume_is_mounted_is_forgotten(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = token_cache.TokenCache()
@@ -203,7 +203,7 @@ async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster:
                 await asyncio.sleep(0)
 
 
-async def test_a_restart_with_everybody_away_tells_what_is_mounted_and_keeps_it(cluster: Cluster) -> None:
+async def test_a_restart_without_the_other_services_publishes_what_is_mounted_and_keeps_it(cluster: Cluster) -> None:
     cluster.admit("u", "access", "key")
     async with cluster.volume():
         await cluster.until_mounted("u", "access")
@@ -231,7 +231,7 @@ async def until_asked(cluster: Cluster) -> None:
 
 
 def times_complete(cluster: Cluster) -> int:
-    """How often volume has said that it knows all that is mounted."""
+    """How often volume has published its list as complete."""
     return len([change for change in cluster.mounted.changes if isinstance(change, Freshness) and change.complete])
 
 
@@ -244,7 +244,7 @@ async def test_one_ask_for_all_that_want_the_same(cluster: Cluster) -> None:
     assert sum(count for what, count in cluster.asked.items() if what.startswith("token")) == 30
 
 
-async def test_the_safety_net_finds_a_change_that_nobody_told_of(
+async def test_the_periodic_refresh_finds_a_change_without_an_event(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciliation, "TURN", 0.01)
@@ -275,7 +275,7 @@ async def test_a_token_is_renewed_before_it_expires_and_kept_when_that_fails(
     assert not cluster.events.state
 
 
-async def test_a_first_token_that_cannot_be_had_is_told(cluster: Cluster) -> None:
+async def test_a_first_token_that_is_not_issued_is_an_error(cluster: Cluster) -> None:
     cluster.token = IssuedToken(not_found=True, error='serviceaccounts "builder" not found')
     cluster.admit("u", "access")
     async with cluster.volume():
@@ -285,7 +285,7 @@ async def test_a_first_token_that_cannot_be_had_is_told(cluster: Cluster) -> Non
     )
 
 
-async def test_what_rests_on_the_node_waits_for_word_of_it_and_follows_it(cluster: Cluster) -> None:
+async def test_what_rests_on_the_node_waits_for_its_resources_and_follows_them(cluster: Cluster) -> None:
     cluster.admit("u", "limit")
     async with cluster.volume():
         state = await cluster.mounted.until(bool)
@@ -306,6 +306,6 @@ async def test_no_content_is_in_any_log_event_or_stream(cluster: Cluster, caplog
         await cluster.events.until(bool)
         cluster.put("Secret", "s", "2", password="hunter3")
         await cluster.until_shown("u", "key", password="hunter3")
-    told = f"{caplog.text} {cluster.mounted.changes} {cluster.events.changes}"
+    published = f"{caplog.text} {cluster.mounted.changes} {cluster.events.changes}"
     assert "MountVolume u/key" in caplog.text
-    assert not any(secret in told for secret in ("hunter", "aHVudGVy", "jwt-1"))
+    assert not any(secret in published for secret in ("hunter", "aHVudGVy", "jwt-1"))

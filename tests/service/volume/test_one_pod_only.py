@@ -1,4 +1,4 @@
-"""What goes wrong for one pod costs that pod only: removals that hang, names that are not text, mistakes of ours."""
+"""What fails for one pod affects that pod only: removals that hang, names that are not text, programming errors."""
 
 import asyncio
 import logging
@@ -108,7 +108,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         return perform(calls, operation, gathered, removed)
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
-    monkeypatch.setattr(operation_executor, "REMOVAL_PATIENCE", 0.5)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.5)
     hung = [f"hung-{number}" for number in range(LONG)]
     async with node.volume():
         for uid in (*hung, "fifth"):
@@ -178,7 +178,7 @@ async def test_a_name_that_is_not_utf8_in_a_volume_that_cannot_be_removed_is_an_
         await node.mounted.until(lambda _: mounted(node, "v"))
 
 
-async def test_a_mistake_in_the_decision_for_one_pod_is_tried_again_and_stops_no_other(
+async def test_an_exception_in_the_decision_for_one_pod_is_tried_again_and_stops_no_other(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     operations_of = Reconciler.operations
@@ -204,7 +204,7 @@ async def test_a_mistake_in_the_decision_for_one_pod_is_tried_again_and_stops_no
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
-async def test_a_mistake_in_an_operation_is_an_error_of_its_pod(
+async def test_an_exception_in_an_operation_is_an_error_of_its_pod(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     perform = PluginCalls.perform

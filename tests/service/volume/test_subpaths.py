@@ -1,4 +1,4 @@
-"""Requests for parts of volumes on the in-memory bus; what the kernel is asked to bind is seen, not done."""
+"""Requests for subpaths on the in-memory bus; what would be bound is recorded, not bound."""
 
 import asyncio
 import logging
@@ -40,7 +40,7 @@ def place(node: Node) -> Path:
     return node.directory("u") / "volume-subpaths" / "cache" / "c" / "2"
 
 
-async def test_a_subpath_is_made_told_and_released(node: Node) -> None:
+async def test_a_subpath_is_made_returned_and_released(node: Node) -> None:
     node.admit("u", "cache")
     async with node.volume():
         assert await ask(node) == PreparedSubpath(host_path=str(place(node)))
@@ -60,10 +60,10 @@ async def test_a_volume_that_is_not_mounted_yet_is_waited_for(node: Node) -> Non
         assert (await asking).host_path == str(place(node))
 
 
-async def test_a_volume_that_never_comes_is_told_in_the_words_of_the_kubelet(
+async def test_a_volume_that_is_never_mounted_is_an_error_with_the_kubelets_text(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "PATIENCE", 0.05)
+    monkeypatch.setattr(requests, "TIMEOUT", 0.05)
     async with node.volume():
         assert await ask(node) == PreparedSubpath(error='cannot find volume "cache" to mount into container "c"')
 
@@ -71,7 +71,7 @@ async def test_a_volume_that_never_comes_is_told_in_the_words_of_the_kubelet(
 @pytest.mark.parametrize(
     ("path", "step"), [("out/x", "create subPath directory"), ("out", "prepare subPath"), ("../x", "prepare subPath")]
 )
-async def test_a_refusal_says_which_mount_and_nothing_of_the_path(
+async def test_a_refusal_names_the_mount_and_not_the_path(
     node: Node, caplog: pytest.LogCaptureFixture, path: str, step: str
 ) -> None:
     node.admit("u", "cache")
@@ -86,7 +86,7 @@ async def test_a_refusal_says_which_mount_and_nothing_of_the_path(
     assert line == f"pod u: subPath of mount 2 (volume cache) of container c: {reason}"
 
 
-async def test_what_was_not_released_goes_before_the_volume_does(node: Node) -> None:
+async def test_what_was_not_released_is_unmounted_before_the_volume(node: Node) -> None:
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():
@@ -97,7 +97,7 @@ async def test_what_was_not_released_goes_before_the_volume_does(node: Node) -> 
         await node.until_gone("u")
 
 
-async def test_the_subpaths_of_a_pod_that_nobody_knows_go(node: Node) -> None:
+async def test_the_subpaths_of_an_unknown_pod_are_unmounted(node: Node) -> None:
     node.admit("u", "cache")
     async with node.volume():
         await ask(node)

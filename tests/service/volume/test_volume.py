@@ -1,4 +1,4 @@
-"""Volume on the in-memory bus with a real root directory: what podsync hears, and what is on disk then."""
+"""Volume on the in-memory bus with a real root directory: what podsync receives, and what is on disk then."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     return await started_node(tmp_path, monkeypatch)
 
 
-async def test_all_volumes_of_a_pod_are_told_in_one_put(node: Node) -> None:
+async def test_all_volumes_of_a_pod_are_published_in_one_put(node: Node) -> None:
     node.host.mkdir()
     node.admit("u", "cache", "logs", "host")
     async with node.volume():
@@ -99,7 +99,7 @@ async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: N
     assert (node.empty_dir("u", "cache") / "data").read_text() == "kept"
 
 
-async def test_what_a_dead_pod_left_goes_once_the_list_is_complete_and_not_before(node: Node) -> None:
+async def test_what_a_dead_pod_left_is_removed_once_the_list_is_complete_and_not_before(node: Node) -> None:
     (node.empty_dir("dead", "cache") / "data").mkdir(parents=True)
     node.admit("u", "cache")
     async with node.volume():
@@ -111,7 +111,7 @@ async def test_what_a_dead_pod_left_goes_once_the_list_is_complete_and_not_befor
         await node.until_gone("dead")
 
 
-async def test_what_is_mounted_is_told_before_the_stream_is_called_complete(node: Node) -> None:
+async def test_what_is_mounted_is_published_before_the_stream_is_complete(node: Node) -> None:
     node.empty_dir("found", "cache").mkdir(parents=True)
     async with node.volume():
         assert list(await node.mounted.until_complete()) == ["found"]
@@ -141,7 +141,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     gate.opened.set()
 
 
-async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_life_of_the_same_uid(
+async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_pod_of_the_same_uid(
     node: Node, gate: Gate
 ) -> None:
     node.admitted.mark_complete()
@@ -169,7 +169,7 @@ async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_life_
     assert Path(mounted["again"].volumes["cache"].host_path).is_dir()
 
 
-async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_the_next_life(
+async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_the_next_pod(
     node: Node, gate: Gate
 ) -> None:
     node.admitted.mark_complete()
@@ -190,7 +190,7 @@ async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_t
     assert data.read_text() == "kept"
 
 
-async def test_neither_news_nor_the_look_at_directories_waits_for_operations_that_hang(
+async def test_neither_events_nor_listings_of_directories_wait_for_operations_that_hang(
     node: Node, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reconciliation, "SWEEP", 0.0)  # a look in every turn of the loop

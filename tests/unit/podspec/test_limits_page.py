@@ -9,7 +9,7 @@ from services.podsync.adapters.pod import env_files
 from services.podsync.core.admission import verdict
 from services.podsync.core.cri import container_mounts
 from services.podsync.core.images import docker_config, pull_policy
-from services.volume.core.mount_shares import AT_A_LOCAL_MOUNT, AT_A_MOUNT
+from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
 from shared.podspec.references import MOST_REFERENCES
@@ -40,11 +40,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         (
             "checks of hostPaths below one mount at once; of a local file system, or `/`",
-            f"{AT_A_MOUNT}; {AT_A_LOCAL_MOUNT}",
+            f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
         ),
         (
             "subPaths of hostPaths below one mount at once; of a local file system, or `/`",
-            f"{AT_A_MOUNT}; {AT_A_LOCAL_MOUNT}",
+            f"{CALLS_PER_MOUNT}; {CALLS_PER_LOCAL_MOUNT}",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""A reconciler under test: its clock, and the pods and objects it hears of."""
+"""A reconciler under test: its clock, and the pods and objects it receives."""
 
 from typing import Any
 
@@ -22,15 +22,15 @@ CFG = "ConfigMap/default/x"
 
 
 class World:
-    """A reconciler, the time, and the pods it hears of."""
+    """A reconciler, the time, and the pods it receives."""
 
     def __init__(self) -> None:
         desired = DesiredStateOfWorld(lambda pod, name: volume_spec(pod, name, Node()))
         self.reconciler = Reconciler(desired, ActualStateOfWorld())
         self.now = 100.0
-        self.heard()
+        self.set_freshness()
 
-    def heard(self, *, complete: bool = True, stale: bool = False) -> None:
+    def set_freshness(self, *, complete: bool = True, stale: bool = False) -> None:
         self.reconciler.desired.set_freshness(complete=complete, stale=stale)
 
     def admit(self, *volumes: str, state: PodState = PodState.SYNC, spec: list[dict[str, Any]] | None = None) -> None:

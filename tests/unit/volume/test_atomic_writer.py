@@ -1,4 +1,4 @@
-"""The atomic writer on a real directory: whole content, modes, links, and a kill at any step."""
+"""The atomic writer on a real directory: content, modes, symlinks, and a kill at any step."""
 
 import os
 import stat
@@ -100,7 +100,7 @@ def test_what_others_put_there_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["link", "content", "data"])
-def test_what_somebody_broke_is_mended(tmp_path: Path, broken: str) -> None:
+def test_what_another_process_broke_is_repaired(tmp_path: Path, broken: str) -> None:
     write(tmp_path, payload(a="1"))
     if broken == "link":
         (tmp_path / "a").unlink()

@@ -180,7 +180,7 @@ def test_a_device_that_cannot_be_mounted_is_an_error_of_each_pod_that_waits_for_
     assert process.log() == ["mount device data", "mount v of a", "mount v of b"]
 
 
-def test_what_is_left_of_a_device_that_could_not_be_mounted_goes_with_its_pods(tmp_path: Path) -> None:
+def test_what_is_left_of_a_device_that_could_not_be_mounted_is_removed_with_its_pods(tmp_path: Path) -> None:
     process = Process(tmp_path)
     (tmp_path / "disks" / "data").rmdir()
     process.admit("a", "v")

@@ -50,7 +50,7 @@ def test_setting_up_again_keeps_the_content(directories: PodDirectories) -> None
     assert ((path / "data").read_text(), mode(path)) == ("kept", 0o700)
 
 
-def test_a_kill_before_the_marker_is_mended_by_setting_up_again(directories: PodDirectories) -> None:
+def test_a_kill_before_the_marker_is_repaired_by_setting_up_again(directories: PodDirectories) -> None:
     path = directories.empty_dir("u", "cache")
     path.mkdir(parents=True)
     path.chmod(0o700)
@@ -58,7 +58,7 @@ def test_a_kill_before_the_marker_is_mended_by_setting_up_again(directories: Pod
     assert mode(path) == 0o777
 
 
-def test_a_directory_that_somebody_removed_is_made_again(directories: PodDirectories) -> None:
+def test_a_removed_directory_is_made_again(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
     path = Path(volumes.set_up("u", "cache", EmptyDir(), Gathered()))
     path.rmdir()
@@ -183,9 +183,7 @@ def test_each_host_path_type_accepts_what_it_names(tmp_path: Path) -> None:
         ("Nonsense", "Nonsense is an invalid volume type"),
     ],
 )
-def test_a_file_where_something_else_should_be_is_refused_in_the_kubelets_words(
-    tmp_path: Path, kind: str, text: str
-) -> None:
+def test_a_file_of_the_wrong_type_is_refused_with_the_kubelets_text(tmp_path: Path, kind: str, text: str) -> None:
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(OSError) as refused:

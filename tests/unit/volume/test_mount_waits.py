@@ -1,4 +1,4 @@
-"""The Event about a pod whose volumes do not come, and the waits after mistakes of ours."""
+"""The Event about a pod whose volumes are missing, and the waits after unexpected errors."""
 
 from bus.messages.podsync import PodState
 from services.volume.core.operations import (
@@ -97,7 +97,7 @@ def test_what_may_hang_or_take_long_has_places_of_its_own() -> None:
     assert {operation: kind_of(operation) for operation in kinds} == kinds
 
 
-def test_a_mistake_waits_twice_as_long_each_time_and_is_logged_once_in_ten_minutes() -> None:
+def test_an_unexpected_error_waits_twice_as_long_each_time_and_is_logged_once_in_ten_minutes() -> None:
     failures, now, logged = PodFailures(), 0.0, []
     for _ in range(12):
         logged.append(failures.failed("u", "reconciliation", KeyError("x"), now))
@@ -110,7 +110,7 @@ def test_a_mistake_waits_twice_as_long_each_time_and_is_logged_once_in_ten_minut
     assert failures.failed("u", "reconciliation", TypeError("x"), now)
 
 
-def test_the_line_about_mistakes_is_short_and_goes_with_its_pods() -> None:
+def test_the_line_about_errors_is_short_and_ends_with_its_pods() -> None:
     failures = PodFailures()
     for number in range(100):
         failures.failed(f"u{number:02}", "reconciliation", KeyError("x"), 0.0)

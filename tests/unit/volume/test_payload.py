@@ -11,10 +11,10 @@ from services.volume.core.files_source import Files
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import (
     ContentError,
+    FailureKind,
     FoundObject,
     FoundToken,
     Gathered,
-    Patience,
     PayloadFile,
     Problem,
     make_payload,
@@ -127,7 +127,7 @@ def test_modes_are_the_items_or_the_volumes() -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said_in_the_words_of_the_kubelet(volume: dict[str, Any], text: str) -> None:
+def test_what_is_missing_is_named_in_the_kubelets_text(volume: dict[str, Any], text: str) -> None:
     assert failure(volume) == text
 
 
@@ -198,10 +198,10 @@ def test_a_later_source_wins_over_an_earlier_one() -> None:
 
 
 def test_a_failure_is_expected_to_pass_only_if_all_of_it_is() -> None:
-    lag, away, real = Problem("l", Patience.LAGGING), Problem("u", Patience.UNANSWERED), Problem("r")
-    assert ContentError([lag, away]).patience is Patience.LAGGING
-    assert ContentError([away]).patience is Patience.UNANSWERED
-    assert ContentError([away, real]).patience is Patience.NONE
+    lag, away, real = Problem("l", FailureKind.LAGGING), Problem("u", FailureKind.UNANSWERED), Problem("r")
+    assert ContentError([lag, away]).kind is FailureKind.LAGGING
+    assert ContentError([away]).kind is FailureKind.UNANSWERED
+    assert ContentError([away, real]).kind is FailureKind.LASTING
 
 
 def test_directories_for_mounts_of_other_volumes() -> None:

@@ -1,4 +1,4 @@
-"""The difference between what is wanted and what is mounted, and what followers are told of it."""
+"""The difference between what pods need and what is mounted, and what is published about it."""
 
 import pytest
 
@@ -13,14 +13,14 @@ def world() -> World:
     return World()
 
 
-def test_wanted_volumes_are_mounted_and_told(world: World) -> None:
+def test_the_volumes_of_a_pod_are_mounted(world: World) -> None:
     world.admit("cache", "host")
     assert world.started() == ["MountVolume cache", "MountVolume host"]
     assert world.started() == []  # they are under way
     assert world.reconciler.settling("u")
 
 
-def test_followers_are_told_once_all_first_attempts_are_through(world: World) -> None:
+def test_a_pod_is_published_once_all_first_attempts_have_ended(world: World) -> None:
     world.admit("cache", "shm")
     first, second = world.operations()
     world.finish(first)
@@ -30,14 +30,14 @@ def test_followers_are_told_once_all_first_attempts_are_through(world: World) ->
     assert world.view() == {"cache": ("mounted", "/p/cache"), "shm": ("mounted", "/p/shm")}
 
 
-def test_a_pod_without_volumes_gets_its_directories_and_nothing_is_told(world: World) -> None:
+def test_a_pod_without_volumes_gets_its_directories_and_nothing_is_published(world: World) -> None:
     world.admit()
     assert world.operations() == [MakePodDirectories("u")]
     world.finish(MakePodDirectories("u"))
     assert (world.started(), world.view()) == ([], None)
 
 
-def test_a_failed_mount_is_told_recorded_and_tried_again_with_doubling_waits(world: World) -> None:
+def test_a_failed_mount_is_published_recorded_and_tried_again_with_doubling_waits(world: World) -> None:
     world.admit("host")
     waits = []
     for _ in range(10):
@@ -56,7 +56,7 @@ def test_a_failed_mount_is_told_recorded_and_tried_again_with_doubling_waits(wor
     assert world.view() == {"host": ("mounted", "/p/host")}
 
 
-def test_an_error_is_told_at_once_though_other_volumes_are_still_under_way(world: World) -> None:
+def test_an_error_is_published_at_once_while_other_volumes_are_being_mounted(world: World) -> None:
     world.admit("cache", "host")
     cache, _host = world.operations()
     world.finish(cache, "disk full")
@@ -83,7 +83,7 @@ def test_a_volume_that_is_not_wanted_any_more_is_unmounted_and_then_forgotten(wo
     assert world.started() == []  # the directory stays until podsync is finished
 
 
-def test_a_failed_unmount_is_told_and_tried_again(world: World) -> None:
+def test_a_failed_unmount_is_published_and_tried_again(world: World) -> None:
     world.admit("cache")
     world.finish_all()
     world.admit(state=PodState.TERMINATED)
@@ -96,7 +96,7 @@ def test_a_failed_unmount_is_told_and_tried_again(world: World) -> None:
     assert world.started() == ["UnmountVolume cache"]
 
 
-def test_the_directory_of_a_finished_pod_goes_after_its_volumes(world: World) -> None:
+def test_the_directory_of_a_finished_pod_is_removed_after_its_volumes(world: World) -> None:
     world.admit("cache")
     world.finish_all()
     world.admit(state=PodState.FINISHED)
@@ -153,14 +153,14 @@ def test_a_teardown_that_waited_for_its_turn_is_not_due_once_the_volume_is_wante
     world.admit(state=PodState.TERMINATED)
     (unmount,) = world.operations()
     world.admit("cache")
-    assert world.view() == {"cache": ("pending", "")}  # nobody may use what is about to go
+    assert world.view() == {"cache": ("pending", "")}  # no container may use what is about to be removed
     assert not world.reconciler.still_due(unmount, world.now)
     world.reconciler.abandoned(unmount)
     assert world.view() == {"cache": ("mounted", "/p/cache")}
     assert world.started() == []
 
 
-def test_a_volume_wanted_again_during_its_teardown_is_mounted_anew(world: World) -> None:
+def test_a_volume_wanted_again_during_its_teardown_is_mounted_again(world: World) -> None:
     world.admit("cache")
     world.finish_all()
     world.admit(state=PodState.TERMINATED)

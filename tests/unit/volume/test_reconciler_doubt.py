@@ -1,4 +1,4 @@
-"""What is found at a start, or known only by stale or incomplete word: nothing of it is taken away too early."""
+"""What is found at a start, or known from a stale or incomplete list only, is not unmounted too early."""
 
 import pytest
 
@@ -21,16 +21,16 @@ def test_what_waited_for_its_turn_is_not_due_when_podsync_is_in_doubt(world: Wor
     world.reconciler.desired.withdraw("u")
     (unmount,) = world.operations()
     complete, stale = doubt
-    world.heard(complete=complete, stale=stale)
+    world.set_freshness(complete=complete, stale=stale)
     assert not world.reconciler.still_due(unmount, world.now)
 
 
 def test_what_a_new_podsync_does_not_list_has_a_grace_in_which_it_may_be_found_again(world: World) -> None:
     world.admit("cache")
     world.finish_all()
-    world.heard(complete=False, stale=False)  # another incarnation
+    world.set_freshness(complete=False, stale=False)  # another incarnation
     world.reconciler.desired.withdraw("u")  # whose list lacks the pod
-    world.heard()
+    world.set_freshness()
     assert world.started() == []
     world.admit("cache")
     world.now += ORPHAN_GRACE
@@ -38,38 +38,38 @@ def test_what_a_new_podsync_does_not_list_has_a_grace_in_which_it_may_be_found_a
     assert world.view() == {"cache": ("mounted", "/p/cache")}
 
 
-def test_what_a_new_podsync_does_not_list_goes_after_the_grace(world: World) -> None:
+def test_what_a_new_podsync_does_not_list_is_unmounted_after_the_grace(world: World) -> None:
     world.admit("cache")
     world.finish_all()
-    world.heard(complete=False, stale=False)
+    world.set_freshness(complete=False, stale=False)
     world.reconciler.desired.withdraw("u")
-    world.heard()
+    world.set_freshness()
     assert world.started() == []
     world.now += ORPHAN_GRACE
     assert world.started() == ["UnmountVolume cache"]
 
 
 @pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
-def test_nothing_is_taken_away_on_stale_or_incomplete_word(world: World, state: PodState) -> None:
+def test_nothing_is_unmounted_on_a_stale_or_incomplete_list(world: World, state: PodState) -> None:
     world.admit("cache")
     world.finish_all()
     world.admit(state=state)
-    world.heard(complete=True, stale=True)
+    world.set_freshness(complete=True, stale=True)
     assert world.started() == []
-    world.heard(complete=False, stale=False)
+    world.set_freshness(complete=False, stale=False)
     assert world.started() == []
-    world.heard()
+    world.set_freshness()
     assert world.started() == ["UnmountVolume cache"]
 
 
-def test_new_pods_are_mounted_even_on_stale_word(world: World) -> None:
-    world.heard(complete=False, stale=True)
+def test_new_pods_are_mounted_even_on_a_stale_list(world: World) -> None:
+    world.set_freshness(complete=False, stale=True)
     world.admit("cache")
     assert world.started() == ["MountVolume cache"]
 
 
-def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world: World) -> None:
-    world.heard(complete=False, stale=False)
+def test_what_was_found_at_start_is_published_and_kept_until_the_list_is_complete(world: World) -> None:
+    world.set_freshness(complete=False, stale=False)
     world.reconciler.found("u", [FoundVolume("cache")])
     world.now += 1000
     assert world.started() == []
@@ -77,7 +77,7 @@ def test_what_was_found_at_start_is_told_and_kept_until_podsync_has_spoken(world
 
 
 def test_what_was_found_and_is_wanted_is_set_up_again(world: World) -> None:
-    world.heard(complete=False, stale=False)
+    world.set_freshness(complete=False, stale=False)
     world.reconciler.found("u", [FoundVolume("cache")])
     world.admit("cache")
     assert world.started() == ["MountVolume cache"]
@@ -90,10 +90,10 @@ def test_what_was_found_of_a_terminating_pod_is_set_up_again_but_nothing_new_is_
 
 
 def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: World) -> None:
-    world.heard(complete=False, stale=False)
+    world.set_freshness(complete=False, stale=False)
     world.reconciler.found("u", [FoundVolume("cache")])
     world.operations()
-    world.heard()
+    world.set_freshness()
     assert world.started() == []
     assert world.reconciler.next_attempt(world.now) == world.now + ORPHAN_GRACE
     world.now += ORPHAN_GRACE
@@ -107,10 +107,10 @@ def test_an_orphan_is_torn_down_only_after_a_complete_list_and_a_grace(world: Wo
 def test_the_grace_of_an_orphan_starts_over_when_the_list_was_in_doubt(world: World) -> None:
     world.reconciler.found_directory("u")
     world.operations()
-    world.heard(complete=True, stale=True)
+    world.set_freshness(complete=True, stale=True)
     world.now += ORPHAN_GRACE
     world.operations()
-    world.heard()
+    world.set_freshness()
     assert world.started() == []
     world.now += ORPHAN_GRACE
     assert world.started() == ["RemovePodDirectory"]

@@ -6,7 +6,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodState
 from services.volume.core.operations import UnmountVolume
 from services.volume.core.outcome import FoundVolume, Outcome
-from services.volume.core.payload import Patience
+from services.volume.core.payload import FailureKind
 from services.volume.core.reconciler import QUIET
 from tests.unit.volume.reconciling import CFG, World
 
@@ -71,7 +71,7 @@ def test_a_refresh_that_fails_keeps_the_volume_and_is_tried_again(world: World) 
     assert world.started() == ["MountVolume cfg"]
 
 
-def test_news_of_an_object_ends_the_wait_of_a_volume_that_lacks_it(world: World) -> None:
+def test_a_change_of_an_object_ends_the_wait_of_a_volume_that_lacks_it(world: World) -> None:
     world.admit("cfg")
     for _ in range(8):
         (operation,) = world.operations()
@@ -88,32 +88,32 @@ def test_a_pod_that_ends_keeps_the_files_it_has(world: World) -> None:
     assert world.view() == {"cfg": ("mounted", "/p/cfg")}
 
 
-@pytest.mark.parametrize("patience", [Patience.LAGGING, Patience.UNANSWERED])
-def test_a_failure_that_is_expected_to_pass_is_told_only_after_a_while(world: World, patience: Patience) -> None:
+@pytest.mark.parametrize("kind", [FailureKind.LAGGING, FailureKind.UNANSWERED])
+def test_a_failure_that_is_expected_to_end_soon_is_reported_only_after_a_while(world: World, kind: FailureKind) -> None:
     world.admit("cfg")
     began = world.now
     recorded: list[KubeEvent] = []
     while not recorded:
         (operation,) = world.operations()
-        done = world.reconciler.done(operation, world.now, Outcome(error="away", patience=patience))
+        done = world.reconciler.done(operation, world.now, Outcome(error="away", kind=kind))
         assert (not done.events) is done.quiet
         assert (world.view() or {})["cfg"][0] == ("pending" if done.quiet else "error")
         recorded = list(done.events)
-        if patience is Patience.UNANSWERED:
+        if kind is FailureKind.UNANSWERED:
             assert done.retry_in == 0.5
         world.now += done.retry_in
     assert world.now - began >= QUIET
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_files_found_at_start_are_mounted_if_they_are_whole_and_brought_up_to_date(world: World, whole: bool) -> None:
-    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", complete=whole)])
+@pytest.mark.parametrize("complete", [True, False])
+def test_files_found_at_start_are_mounted_if_they_are_complete_and_updated(world: World, complete: bool) -> None:
+    world.reconciler.found("u", [FoundVolume("cfg", "kubernetes.io/configmap", "/p/cfg", complete=complete)])
     world.admit("cfg")
-    assert world.view() == {"cfg": ("mounted", "/p/cfg") if whole else ("pending", "")}
+    assert world.view() == {"cfg": ("mounted", "/p/cfg") if complete else ("pending", "")}
     assert world.started() == ["MountVolume cfg"]
 
 
-def test_files_that_nobody_wants_any_more_are_torn_down_once(world: World) -> None:
+def test_files_that_no_pod_needs_any_more_are_torn_down_once(world: World) -> None:
     with_files(world)
     world.admit(state=PodState.FINISHED)
     assert world.started() == ["UnmountVolume cfg"]

@@ -15,7 +15,7 @@ def mounted(*volumes: str) -> World:
     return world
 
 
-def test_a_subpath_is_had_of_a_volume_that_is_mounted_for_a_pod_that_wants_it() -> None:
+def test_a_subpath_needs_a_volume_that_is_mounted_for_its_pod() -> None:
     world = World()
     assert world.reconciler.begin_subpath("u", "host") == ""  # of an unknown pod
     world.admit("host")
@@ -31,7 +31,7 @@ def test_a_host_path_without_subpaths_has_nothing_to_unmount() -> None:
     assert (world.started(), world.view()) == ([], None)
 
 
-def test_a_host_path_with_subpaths_is_unmounted_before_the_pod_is_told_to_be_clean() -> None:
+def test_a_host_path_with_subpaths_is_unmounted_before_the_pod_is_published_as_unmounted() -> None:
     world = mounted("host")
     world.reconciler.begin_subpath("u", "host")
     world.reconciler.end_subpath("u", "host")
@@ -85,10 +85,10 @@ def test_subpaths_found_at_start_are_used_on_and_go_with_the_volume() -> None:
     assert world.started() == ["UnmountVolume host"]
 
 
-def test_subpaths_of_a_pod_that_is_gone_are_taken_away() -> None:
+def test_subpaths_of_a_pod_that_is_gone_are_unmounted() -> None:
     world = World()
     world.reconciler.found("u", [FoundVolume("host", on_disk=False, subpaths=True)])
-    assert world.started() == []  # its word may be under way
+    assert world.started() == []  # its entry may not have arrived yet
     world.now += 3
     (operation,) = world.operations()
     assert operation == UnmountVolume("u", "host")

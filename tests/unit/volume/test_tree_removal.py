@@ -101,7 +101,7 @@ def test_memory_does_not_grow_with_the_number_of_files(tmp_path: Path, below: st
     peak = peak_of(lambda: remove_tree(tmp_path / "victim", removed))
     assert not (tmp_path / "victim").exists()
     assert removed.entries == 4_000 + bool(below)
-    assert peak < 64 << 10  # bytes; listed as a whole, 50 000 names take 12 MiB
+    assert peak < 64 << 10  # bytes; in one list, 50 000 names take 12 MiB
 
 
 @pytest.mark.parametrize("below", ["", "inner"])
