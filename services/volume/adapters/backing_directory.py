@@ -8,8 +8,8 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
-from services.volume.adapters.pod_directories import make_directory
 from services.volume.core.mountinfo import below, containing
+from shared.pod_directory import make_directory
 from shared.tree_removal import Removed, remove_tree
 
 _MARKER = "ready"

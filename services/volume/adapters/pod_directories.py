@@ -3,42 +3,51 @@
 import errno
 import os
 import secrets
-import stat
 from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table
 from services.volume.core.mountinfo import below
+from shared.pod_directory import (
+    MODE,
+    PLUGINS,
+    SUBPATHS,
+    VOLUMES,
+    make_directory,
+    make_pod_directory,
+    pod_directory,
+    pods_directory,
+)
 from shared.tree_removal import Removed, remove_tree
 
 EMPTY_DIR_FOLDER = "kubernetes.io~empty-dir"
 _WRAPPED = "wrapped_"  # no volume name begins so: it has no underscore
 _REMOVING = ".removing-"  # pods/.removing-<uid>.<token>: a pod directory that is being removed
-_MODE = 0o750
 
 
 class PodDirectories:
     """Paths below `<root dir>/pods`. Every method raises OSError."""
 
     def __init__(self, root_dir: str) -> None:
-        self.pods = Path(root_dir) / "pods"
+        self._root_dir = root_dir
+        self.pods = pods_directory(root_dir)
 
     def pod(self, uid: str) -> Path:
         """Return `pods/<uid>`."""
-        return self.pods / _component(uid)
+        return pod_directory(self._root_dir, _component(uid))
 
     def empty_dir(self, uid: str, volume: str) -> Path:
         """Return the directory of the emptyDir."""
-        return self.pod(uid) / "volumes" / EMPTY_DIR_FOLDER / _component(volume)
+        return self.pod(uid) / VOLUMES / EMPTY_DIR_FOLDER / _component(volume)
 
     def empty_dir_marker(self, uid: str, volume: str) -> Path:
         """Return the directory of its ready marker."""
-        return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / _component(volume)
+        return self.pod(uid) / PLUGINS / EMPTY_DIR_FOLDER / _component(volume)
 
     def make(self, uid: str) -> None:
         """Make `pods/<uid>` with `volumes` and `plugins`, 0750 whatever the umask."""
-        pod = self.pod(uid)
-        for path in (self.pods, pod, pod / "volumes", pod / "plugins"):
-            make_directory(path, _MODE)
+        pod = make_pod_directory(self._root_dir, _component(uid))
+        for name in (VOLUMES, PLUGINS):
+            make_directory(pod / name, MODE)
 
     def uids(self) -> list[str]:
         """Return the UID of every pod that has a directory, or whose directory's removal was interrupted."""
@@ -49,15 +58,15 @@ class PodDirectories:
 
     def volume(self, uid: str, plugin: str, volume: str) -> Path:
         """Return the directory of a volume; `plugin` as `kubernetes.io/secret`."""
-        return self.pod(uid) / "volumes" / plugin.replace("/", "~") / _component(volume)
+        return self.pod(uid) / VOLUMES / plugin.replace("/", "~") / _component(volume)
 
     def files_marker(self, uid: str, volume: str) -> Path:
         """Return the directory of the ready marker of a volume of files."""
-        return self.pod(uid) / "plugins" / EMPTY_DIR_FOLDER / f"{_WRAPPED}{_component(volume)}"
+        return self.pod(uid) / PLUGINS / EMPTY_DIR_FOLDER / f"{_WRAPPED}{_component(volume)}"
 
     def subpaths(self, uid: str) -> Path:
         """Return the directory below which subpaths are bound for the containers of the pod."""
-        return self.pod(uid) / "volume-subpaths"
+        return self.pod(uid) / SUBPATHS
 
     def subpath(self, uid: str, volume: str, container: str, index: int) -> Path:
         """Return where the subpath of the container's mount of this index is bound."""
@@ -66,7 +75,7 @@ class PodDirectories:
     def empty_dirs(self, uid: str) -> list[str]:
         """Return the names of the pod's emptyDirs: of each directory, and of each marker that a kill left."""
         names: set[str] = set()
-        for kind in ("volumes", "plugins"):
+        for kind in (VOLUMES, PLUGINS):
             folder = self.pod(uid) / kind / EMPTY_DIR_FOLDER
             if folder.is_dir():
                 names |= {entry.name for entry in folder.iterdir()}
@@ -74,7 +83,7 @@ class PodDirectories:
 
     def volumes_of(self, uid: str, plugin: str) -> list[str]:
         """Return the names of the pod's volumes that have a directory of this plugin."""
-        folder = self.pod(uid) / "volumes" / plugin.replace("/", "~")
+        folder = self.pod(uid) / VOLUMES / plugin.replace("/", "~")
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
 
     def remove(self, uid: str, removed: Removed | None = None) -> None:
@@ -100,7 +109,7 @@ class PodDirectories:
         """Raise OSError with the kubelet's text where a volume is mounted or has content; remove the empty directories
         of volumes."""
         pod = self.pod(uid)
-        volumes = pod / "volumes"
+        volumes = pod / VOLUMES
         mounted = below(mount_table(), str(pod))
         if any(Path(point).is_relative_to(volumes) for point in mounted):
             raise OSError(errno.EBUSY, "Orphaned pod found, but volumes are not cleaned up")
@@ -132,14 +141,6 @@ def _remove_empty_directories(path: Path) -> None:
                 raise OSError(errno.ENOTEMPTY, "is no directory", entry.path)
             Path(entry.path).rmdir()
     path.rmdir()
-
-
-def make_directory(path: Path, mode: int) -> None:
-    """Make a directory, and its parents, with this mode whatever the umask. One that a killed run made with another
-    mode gets this one."""
-    path.mkdir(parents=True, exist_ok=True)
-    if stat.S_IMODE(path.stat().st_mode) & 0o777 != mode:
-        path.chmod(mode)
 
 
 def _uid_of(name: str) -> str:

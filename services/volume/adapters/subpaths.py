@@ -15,8 +15,9 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from services.volume.adapters.mounts import bind, unmount_all
-from services.volume.adapters.pod_directories import PodDirectories, make_directory
+from services.volume.adapters.pod_directories import PodDirectories
 from shared.crash import crash_point
+from shared.pod_directory import make_directory
 
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -17,6 +17,7 @@ from services.podsync.core.cgroups.node_cgroup import kubepods_values
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
+from shared.pod_directory import SUBPATHS, VOLUMES, pod_directory
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class NodeCgroups:
 
     async def _take_away(self, uid: str, name: str) -> None:
         try:
-            if await asyncio.to_thread(_has_volumes, self._root_dir / "pods" / uid):
+            if await asyncio.to_thread(_has_volumes, pod_directory(self._root_dir, uid)):
                 if name not in self._slowed:
                     log.info("cgroup %s is of no pod that is known, and its volumes are still there", name)
                     await self._cgroups.slow_down(name)
@@ -150,6 +151,6 @@ class NodeCgroups:
 def _has_volumes(pod_dir: Path) -> bool:
     """Whether a volume of the pod has a directory, or a subpath of one has."""
     try:
-        return any(pod_dir.glob("volumes/*/*")) or any(pod_dir.glob("volume-subpaths/*/*/*"))
+        return any(pod_dir.glob(f"{VOLUMES}/*/*")) or any(pod_dir.glob(f"{SUBPATHS}/*/*/*"))
     except OSError:
         return True

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.pod_directory import CONTAINERS, ETC_HOSTS, make_pod_directory, pod_directory
 from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ class PodDirectories:
 
     def pod_dir(self, uid: str) -> Path:
         """`<root>/pods/<uid>`."""
-        return self.root_dir / "pods" / uid
+        return pod_directory(self.root_dir, uid)
 
     def log_dir(self, namespace: str, name: str, uid: str) -> Path:
         """`<pod logs>/<namespace>_<name>_<uid>`."""
@@ -41,9 +42,7 @@ class PodDirectories:
 
     def prepare(self, namespace: str, name: str, uid: str, containers: list[str]) -> dict[str, int]:
         """Make the pod's directories; returns the newest attempt found among each container's log files."""
-        pod = self.pod_dir(uid)
-        _mkdir(pod.parent, 0o750)
-        _mkdir(pod, 0o750)
+        make_pod_directory(self.root_dir, uid)
         _mkdir(self.pod_logs_dir, 0o755)
         logs = self.log_dir(namespace, name, uid)
         _mkdir(logs, 0o755)
@@ -57,7 +56,7 @@ class PodDirectories:
 
     def new_termination_file(self, uid: str, container: str, token: str) -> str:
         """An empty file, mode 0666, for the container's termination message; `token` is 8 hex digits."""
-        directory = self.pod_dir(uid) / "containers" / container
+        directory = self.pod_dir(uid) / CONTAINERS / container
         _mkdir(directory.parent, 0o750)
         _mkdir(directory, 0o750)
         path = directory / token
@@ -68,7 +67,7 @@ class PodDirectories:
     def write_etc_hosts(self, uid: str, text: str) -> str:
         """Write `pods/<uid>/etc-hosts` (0644) in place: running containers have this very file mounted, and keep what
         they have where a full disk takes nothing."""
-        path = self.pod_dir(uid) / "etc-hosts"
+        path = self.pod_dir(uid) / ETC_HOSTS
         content = text.encode()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         with os.fdopen(fd, "r+b", buffering=0) as file:
@@ -81,7 +80,7 @@ class PodDirectories:
 
     def etc_hosts_path(self, uid: str) -> str:
         """Where the pod's hosts file is."""
-        return str(self.pod_dir(uid) / "etc-hosts")
+        return str(self.pod_dir(uid) / ETC_HOSTS)
 
     def link_log(self, namespace: str, pod: str, container: str, container_id: str, log_path: str) -> None:
         """Make the legacy symlink to a container's log; a missing log is no error."""

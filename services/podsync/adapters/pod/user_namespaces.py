@@ -27,10 +27,11 @@ from services.podsync.core.cri.user_namespaces import (
     restored,
 )
 from shared.files import sync_directory, write_atomically
+from shared.pod_directory import USER_NAMESPACE, pod_directory, pods_directory
 
 log = logging.getLogger(__name__)
 
-_USER, _RECORD, _LARGEST = "kubelet", "userns", 4096
+_USER, _LARGEST = "kubelet", 4096
 _SECONDS = 10.0
 
 
@@ -38,7 +39,7 @@ class UserNamespaces:
     """One instance per process. Blocks for milliseconds; safe to call from several threads."""
 
     def __init__(self, root_dir: Path, *, ids_per_pod: int = BLOCK, max_pods: int = 110) -> None:
-        self._pods = root_dir / "pods"
+        self._root_dir = root_dir
         self._ids_per_pod, self._max_pods = ids_per_pod, max_pods
         self._range: IdRange | None = None  # looked up when the first pod needs it
         self._lock = threading.Lock()
@@ -91,10 +92,10 @@ class UserNamespaces:
             self._broken.pop(uid, None)
 
     def _record(self, uid: str) -> Path:
-        return self._pods / uid / _RECORD
+        return pod_directory(self._root_dir, uid) / USER_NAMESPACE
 
     def _read_all(self) -> None:
-        for record in self._pods.glob(f"*/{_RECORD}"):
+        for record in pods_directory(self._root_dir).glob(f"*/{USER_NAMESPACE}"):
             uid = record.parent.name
             try:
                 with record.open("rb") as file:

@@ -1,0 +1,27 @@
+"""One module defines `pods/<uid>`: no other one spells the names below it or makes the path itself."""
+
+import ast
+
+from shared import pod_directory
+from tests.architecture.checkout import python_files, tree_of
+
+OWNER = "shared/pod_directory.py"
+# Names that mean nothing else anywhere; `volumes`, `plugins` and `containers` are also fields of pods and of messages.
+NAMES = {pod_directory.SUBPATHS, pod_directory.ETC_HOSTS, pod_directory.USER_NAMESPACE}
+
+
+def spelt(tree: ast.Module) -> set[str]:
+    """The names below `pods/<uid>` that the module spells as a string, and `pods` where it is joined to a root."""
+    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    joins = [node for node in ast.walk(tree) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+    roots = {ast.unparse(node.right) for node in joins if "root" in ast.unparse(node.left)}
+    return (found & NAMES) | (roots & {"'pods'"})
+
+
+def test_only_one_module_spells_the_layout_of_a_pod_directory() -> None:
+    spelling = {name: spelt(tree_of(name)) for name in python_files("services", "shared", "bus")}
+    assert {name for name, names in spelling.items() if names} == {OWNER}
+
+
+def test_the_check_sees_a_path_and_a_name() -> None:
+    assert spelt(ast.parse("path = config.root_dir / 'pods' / uid / 'etc-hosts'")) == {"'pods'", "etc-hosts"}
