@@ -2,13 +2,13 @@
 system call as a mount is; it refuses what the order between devices and volumes forbids."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.volume_spec import Node, VolumeSpec
-from services.volume.plugins.plugin import DeviceMountableVolumePlugin
+from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.model.objects import Object
 from shared.tree_removal import Removed
@@ -18,13 +18,14 @@ _RECORD = "vol_data.json"
 
 @dataclass(frozen=True)
 class Disk:
-    """A directory `<root>/disks/<name>`."""
+    """A directory `<root>/disks/<name>`; `capacity`: bytes, written to `<name>.bytes` beside it."""
 
     name: str
+    capacity: int = field(default=0, compare=False)
 
 
-class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
-    """`{"disk": {"name": …}}` in spec.volumes."""
+class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
+    """`{"disk": {"name": …, "block": …, "bytes": …}}` in spec.volumes."""
 
     name = "kubernetes.io/disk"
 
@@ -37,7 +38,10 @@ class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
         """See VolumePlugin."""
         name = str(source.get("name") or "none")
-        return VolumeSpec(plugin=cls.name, source=Disk(name), volume_name=name)
+        block, capacity = source.get("block") is True, source.get("bytes") or 0
+        return VolumeSpec(
+            plugin=cls.name, source=Disk(name, capacity), volume_name=name, block=block, capacity=capacity
+        )
 
     def mount_device(self, volume_name: str, source: Disk, gathered: Gathered) -> str:
         """Link the disk. It fails while there is no such disk."""
@@ -50,7 +54,9 @@ class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
     def unmount_device(self, volume_name: str) -> None:
         """Unlink the disk. No volume may be mounted on it."""
         device = self._device(volume_name)
-        mounts = self._directories.pods.glob(f"*/volumes/{self.name.replace('/', '~')}/*/mount")
+        name = self.name.replace("/", "~")
+        maps = self._directories.pods.glob(f"*/volumeDevices/{name}/*")
+        mounts = [*self._directories.pods.glob(f"*/volumes/{name}/*/mount"), *maps]
         users = [str(mount) for mount in mounts if mount.readlink() == device / "globalmount"]
         assert not users, f"unmounted below {users}"
         (device / "globalmount").unlink(missing_ok=True)
@@ -70,6 +76,8 @@ class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
         (directory / _RECORD).write_text(json.dumps({"volumeName": source.name}))
         assert Path(gathered.device_path).is_symlink(), "mounted on no device"
         _link(directory / "mount", Path(gathered.device_path))
+        if source.capacity:
+            self._resize(source, source.capacity)
         self._log(f"mount {volume} of {uid}")
         return str(directory / "mount")
 
@@ -82,9 +90,43 @@ class DiskPlugin(DeviceMountableVolumePlugin[Disk]):
             directory.rmdir()
             self._log(f"unmount {volume} of {uid}")
 
+    def map_block(self, uid: str, volume: str, source: Disk, gathered: Gathered) -> str:
+        """Link the device, which must be mounted, below `volumeDevices`."""
+        self._directories.make(uid)
+        assert Path(gathered.device_path).is_symlink(), "mapped from no device"
+        link = self._map(uid, volume)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        _link(link, Path(gathered.device_path))
+        self._log(f"map {volume} of {uid}")
+        return str(link)
+
+    def unmap_block(self, uid: str, volume: str) -> None:
+        """Unlink the device."""
+        link = self._map(uid, volume)
+        if link.is_symlink():
+            link.unlink()
+            self._log(f"unmap {volume} of {uid}")
+
+    def expand(self, uid: str, volume: str, source: Disk, capacity: int) -> None:
+        """Write the capacity beside the disk; it fails where the disk is gone."""
+        self._resize(source, capacity)
+        self._log(f"expand {volume} of {uid} to {capacity}")
+
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """See VolumePlugin; a directory without a record never had a mount."""
-        return [self._found(uid, name) for name in self._directories.volumes_of(uid, self.name)]
+        mounted = [self._found(uid, name) for name in self._directories.volumes_of(uid, self.name)]
+        maps = self._map(uid, "any").parent.glob("*")
+        return [*mounted, *(FoundVolume(link.name, self.name, unique_name=self._unique_name(link)) for link in maps)]
+
+    def _resize(self, disk: Disk, capacity: int) -> None:
+        directory = (self.root / "disks" / disk.name).resolve(strict=True)
+        directory.with_suffix(".bytes").write_text(str(capacity))
+
+    def _map(self, uid: str, volume: str) -> Path:
+        return self._directories.pod(uid) / "volumeDevices" / self.name.replace("/", "~") / volume
+
+    def _unique_name(self, link: Path) -> str:
+        return f"{self.name}/{link.readlink().parent.name}"
 
     def _found(self, uid: str, volume: str) -> FoundVolume:
         record = self._directories.volume(uid, self.name, volume) / _RECORD

@@ -14,6 +14,7 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
 from services.volume.core.operations import (
+    ExpandVolume,
     Kind,
     MountDevice,
     MountVolume,
@@ -272,7 +273,7 @@ def _what(operation: Operation) -> str:
 
 
 def _unique_name(operation: Operation) -> str:
-    return operation.spec.unique_name if isinstance(operation, MountVolume) else operation.volume
+    return operation.spec.unique_name if isinstance(operation, MountVolume | ExpandVolume) else operation.volume
 
 
 def _path(operation: Operation) -> str:

@@ -28,6 +28,7 @@ class ActualVolume:
     requires_remount: bool = False  # it is mounted and its content may change; the old one is used until then
     subpaths: bool = False  # something of it may be bound for a container, which goes first
     unique_name: str = ""  # of its device; "" = it has none
+    capacity: int = 0  # bytes it was set up or expanded to; 0 = not known
 
     @property
     def to_tear_down(self) -> bool:

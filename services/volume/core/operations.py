@@ -35,6 +35,16 @@ class MountVolume:
 
 
 @dataclass(frozen=True)
+class ExpandVolume:
+    """Make a mounted volume as large as it is to be: `capacity` bytes."""
+
+    uid: str
+    volume: str
+    spec: VolumeSpec
+    capacity: int
+
+
+@dataclass(frozen=True)
 class UnmountVolume:
     """Tear a volume down with its directory and content; before that, the subpaths that are bound of it."""
 
@@ -61,7 +71,7 @@ class RemovePodDirectory:
 
 
 DeviceOperation = MountDevice | UnmountDevice
-Operation = MakePodDirectories | MountVolume | UnmountVolume | RemovePodDirectory | DeviceOperation
+Operation = MakePodDirectories | MountVolume | ExpandVolume | UnmountVolume | RemovePodDirectory | DeviceOperation
 
 
 class Kind(StrEnum):
@@ -80,7 +90,7 @@ def kind_of(operation: Operation) -> Kind:
             return Kind.DEVICE
         case MountVolume(spec=spec) if spec.node_check:
             return Kind.HOST_PATH
-        case MountVolume(spec=spec) if spec.unique_name:
+        case MountVolume(spec=spec) | ExpandVolume(spec=spec) if spec.unique_name:
             return Kind.DEVICE
         case UnmountVolume() | RemovePodDirectory():
             return Kind.REMOVAL

@@ -2,7 +2,7 @@
 pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
@@ -10,10 +10,12 @@ from bus.messages.volume import MountedVolumes, VolumeState
 from services.volume.core import devices
 from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from services.volume.core.mount_events import of_failure, warning
 from services.volume.core.mount_waits import MountWaits
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import (
     DeviceOperation,
+    ExpandVolume,
     MakePodDirectories,
     MountDevice,
     MountVolume,
@@ -25,7 +27,7 @@ from services.volume.core.operations import (
 from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.refreshes import Key, Refreshes
-from services.volume.core.view import DEVICE_STEP, message, settling, usable, view
+from services.volume.core.view import message, mount_step, settling, usable, view
 from services.volume.core.volume_spec import Refused, VolumeSpec
 
 # A pod directory may appear before the entry of its pod reaches this process, and a podsync that lost its records may
@@ -161,7 +163,7 @@ class Reconciler:
         messages = [message(name, reason) for name, reason in refused.items() if name not in reported]
         if waited := self._waits.message(uid, pod, self.view(uid), now):
             messages.append(waited)
-        return [_failed_mount(pod, text) for text in messages] if pod is not None else []
+        return [warning(pod, text) for text in messages] if pod is not None else []
 
     def host_path_returned(self, path: str) -> None:
         """A check of this path that had hung has returned: the volumes that wait for their retry need not."""
@@ -188,6 +190,9 @@ class Reconciler:
             case MountVolume(uid):
                 self.actual.directories.add(uid)
                 self._mount_done(operation, outcome, shown="" if quiet else error)
+            case ExpandVolume(uid, name, _, capacity):
+                if not error and (volume := self.actual.get(uid, name)) is not None:
+                    volume.capacity = capacity
             case UnmountVolume(uid, name):
                 if not error:
                     self.actual.drop(uid, name)
@@ -212,16 +217,8 @@ class Reconciler:
                     del self.actual.devices[unique_name]
                 else:
                     self.actual.devices[unique_name].state = MountState.UNCERTAIN
-        events = self._failures(operation, error) if error and not quiet else ()
+        events = of_failure(operation, error, self.desired) if error and not quiet else ()
         return Done(retry_in=wait, events=tuple(events), quiet=quiet)
-
-    def _failures(self, operation: Operation, error: str) -> Iterator[KubeEvent]:
-        """The events of a failed mount; a device is one of each pod that waits for it."""
-        if isinstance(operation, MountVolume) and (pod := self.desired.pods.get(operation.uid)) is not None:
-            yield _failed_mount(pod, message(operation.volume, error))
-        if isinstance(operation, MountDevice):
-            for uid, name in self.desired.sharing(operation.volume):
-                yield _failed_mount(self.desired.pods[uid], message(name, error, step=DEVICE_STEP))
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
         """A failure that is expected to end soon is reported only after `QUIET` seconds."""
@@ -243,11 +240,12 @@ class Reconciler:
             on_disk=spec.has_directory,
             host_path=outcome.host_path,
             spec=None if outcome.error and not shown else spec,
-            error=message(operation.volume, shown) if shown else "",
+            error=message(operation.volume, shown, step=mount_step(spec)) if shown else "",
             plugin=spec.plugin,
             requires_remount=spec.requires_remount,
             subpaths=before is not None and before.subpaths,
             unique_name=spec.unique_name,
+            capacity=spec.capacity,
         )
         self.actual.put(*key, volume)
 
@@ -295,6 +293,8 @@ class Reconciler:
             device_path = devices.path_for(spec, self.actual, self._backoff)
             if not mounted and device_path is not None and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, spec, device_path))
+            elif mounted and volume is not None and 0 < volume.capacity < spec.capacity:
+                operations.append(ExpandVolume(uid, name, spec, spec.capacity))
         return operations
 
     def _use_device(self, operation: MountVolume) -> None:
@@ -334,14 +334,3 @@ class Reconciler:
         if uid in self.desired.withdrawn:
             return True
         return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE
-
-
-def _failed_mount(pod: DesiredVolumes, text: str) -> KubeEvent:
-    return KubeEvent(
-        type="Warning",
-        reason="FailedMount",
-        message=text,
-        namespace=pod.namespace,
-        name=pod.name,
-        uid=pod.uid,
-    )

@@ -7,7 +7,15 @@ from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import MountDevice, MountVolume, UnmountVolume
 from services.volume.core.volume_spec import Refused, VolumeSpec
 
-DEVICE_STEP = "MountVolume.MountDevice"
+
+def mount_step(spec: VolumeSpec) -> str:
+    """Return the kubelet's name of setting up a volume for a pod (volumes.md 5.5, 5.8)."""
+    return "MapVolume.MapPodDevice" if spec.block else "MountVolume.SetUp"
+
+
+def device_step(spec: VolumeSpec) -> str:
+    """Return the kubelet's name of mounting the device of a volume (volumes.md 5.5, 5.8)."""
+    return "MapVolume.SetUpDevice" if spec.block else "MountVolume.MountDevice"
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
@@ -52,7 +60,7 @@ def _wanted(
         return _mounted(volume, spec)
     if volume is None or (volume.spec != spec and not volume.error):
         device = actual.devices.get(spec.unique_name)
-        error = message(name, device.error, step=DEVICE_STEP) if device is not None and device.error else ""
+        error = message(name, device.error, step=device_step(spec)) if device is not None and device.error else ""
         return MountedVolume(state=VolumeState.ERROR if error else VolumeState.PENDING, error=error)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)

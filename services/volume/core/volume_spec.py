@@ -17,6 +17,8 @@ class VolumeSpec:
     # How the plugin names a volume with a device layer: pods that want the same one share its device, which is mounted
     # once, below their own mounts. "" = no device layer, the volume is the pod's alone.
     volume_name: str = ""
+    block: bool = False  # the pod gets a block device and no mounted file system
+    capacity: int = field(default=0, compare=False)  # bytes that it is to have; 0 = not known, it is never expanded
     has_directory: bool = True  # below `pods/<uid>/volumes`; it is torn down once the pod does not want the volume
     read_only: bool = False  # for every container
     selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label

@@ -69,3 +69,25 @@ class DeviceMountableVolumePlugin(VolumePlugin[Source]):
     @abstractmethod
     def reconstruct_devices(self) -> list[FoundDevice]:
         """Return every device of which something is on disk or mounted, after a restart."""
+
+
+class BlockVolumePlugin(DeviceMountableVolumePlugin[Source]):
+    """A type of volume that a pod may also have as a block device: then `VolumeSpec.block` is True, and these methods
+    replace `set_up` and `tear_down`. `reconstruct` returns such volumes too."""
+
+    @abstractmethod
+    def map_block(self, uid: str, volume: str, source: Source, gathered: Gathered) -> str:
+        """Make the device available to the pod; return the absolute path of the device."""
+
+    @abstractmethod
+    def unmap_block(self, uid: str, volume: str) -> None:
+        """Take the device from the pod; nothing is no error."""
+
+
+class ExpandableVolumePlugin(VolumePlugin[Source]):
+    """A type of volume that can be expanded while it is mounted, to `VolumeSpec.capacity`. Set-up, which is repeated
+    after a restart, gives it that capacity too."""
+
+    @abstractmethod
+    def expand(self, uid: str, volume: str, source: Source, capacity: int) -> None:
+        """Make the mounted volume `capacity` bytes large; one that is as large is no error."""

@@ -6,6 +6,7 @@ from typing import Any
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.operations import (
+    ExpandVolume,
     MakePodDirectories,
     MountDevice,
     MountVolume,
@@ -16,7 +17,12 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
-from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
+from services.volume.plugins.plugin import (
+    BlockVolumePlugin,
+    DeviceMountableVolumePlugin,
+    ExpandableVolumePlugin,
+    VolumePlugin,
+)
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.clock import Clock
 from shared.tree_removal import Removed
@@ -30,9 +36,10 @@ class PluginCalls:
         self._plugins: dict[str, VolumePlugin[Any]] = {
             plugin.name: plugin(directories, clock) for plugin in plugins.values()
         }
-        self._devices: dict[str, DeviceMountableVolumePlugin[Any]] = {
-            name: plugin for name, plugin in self._plugins.items() if isinstance(plugin, DeviceMountableVolumePlugin)
-        }
+        items = self._plugins.items()
+        self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}
+        self._blocks = {name: each for name, each in items if isinstance(each, BlockVolumePlugin)}
+        self._expandable = {name: each for name, each in items if isinstance(each, ExpandableVolumePlugin)}
         self.subpaths = Subpaths(directories)
 
     def perform(self, operation: Operation, gathered: Gathered, removed: Removed) -> str:
@@ -45,11 +52,17 @@ class PluginCalls:
                 return self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered)
             case MountVolume(uid, volume, spec, device_path):
                 gathered = replace(gathered, device_path=device_path)
+                if spec.block:
+                    return self._blocks[spec.plugin].map_block(uid, volume, spec.source, gathered)
                 return self._plugins[spec.plugin].set_up(uid, volume, spec.source, gathered)
+            case ExpandVolume(uid, volume, spec, capacity):
+                self._expandable[spec.plugin].expand(uid, volume, spec.source, capacity)
             case UnmountVolume(uid, volume):
                 self.subpaths.clean(uid, volume)
                 for plugin in self._plugins.values():  # a pod that kept its UID may have had a volume of another type
                     plugin.tear_down(uid, volume, removed)
+                for block in self._blocks.values():
+                    block.unmap_block(uid, volume)
             case UnmountDevice(_, plugin_name, volume_name):
                 self._devices[plugin_name].unmount_device(volume_name)
             case RemovePodDirectory(uid):

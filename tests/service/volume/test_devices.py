@@ -17,7 +17,7 @@ from tests.service.volume.node import Node, started_node
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     node = await started_node(tmp_path, monkeypatch)
     node.plugins = WITH_DISKS
-    node.volumes.append({"name": "v", "disk": {"name": "data"}})
+    node.volumes.append({"name": "v", "disk": {"name": "data", "bytes": 100}})
     (node.root / "disks" / "data").mkdir(parents=True)
     node.admitted.mark_complete()
     return node
@@ -76,6 +76,8 @@ async def test_a_device_that_cannot_be_mounted_is_an_event_of_its_pod(node: Node
         "volume.acted.MountDevice",
         "volume.calling.UnmountDevice",
         "volume.acted.UnmountDevice",
+        "volume.calling.ExpandVolume",
+        "volume.acted.ExpandVolume",
     ],
 )
 async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_the_next(
@@ -91,6 +93,12 @@ async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_th
     async def through(uid: str) -> None:
         node.admit(uid, "v")
         await node.mounted.until(lambda _: mounted(node, uid))
+        if "Expand" in point:
+            node.volumes[-1] = {"name": "v", "disk": {"name": "data", "bytes": 200}}
+            node.admit(uid, "v")
+            async with asyncio.timeout(PATIENCE):
+                while (node.root / "disks" / "data.bytes").read_text() != "200":
+                    await asyncio.sleep(0)
         node.admit(uid, state=PodState.FINISHED)
         await until_logged(node, "unmount device data")
 

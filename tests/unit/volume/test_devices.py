@@ -21,7 +21,11 @@ from shared.tree_removal import Removed
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed
 
-VOLUMES = [{"name": "v", "disk": {"name": "data"}}, {"name": "w", "disk": {"name": "data"}}]
+VOLUMES = [
+    {"name": "v", "disk": {"name": "data"}},
+    {"name": "w", "disk": {"name": "data"}},
+    {"name": "raw", "disk": {"name": "data", "block": True}},
+]
 UNIQUE = "kubernetes.io/disk/data"
 
 
@@ -40,8 +44,9 @@ class Process:
             self.reconciler.found(uid, self.calls.found(uid))
         desired.set_freshness(complete=True, stale=False)
 
-    def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
-        pod = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": {"volumes": VOLUMES}}
+    def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC, capacity: int = 0) -> None:
+        spec = {"volumes": [*VOLUMES, {"name": "large", "disk": {"name": "data", "bytes": capacity}}]}
+        pod = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": spec}
         self.reconciler.desired.admit(
             AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
         )
@@ -78,10 +83,10 @@ class Process:
         return sorted(f"{path.relative_to(self.root)}{' is a link' * path.is_symlink()}" for path in paths)
 
 
-def running(process: Process, *uids: str) -> None:
+def running(process: Process, *uids: str, volume: str = "v") -> None:
     """podsync as it admits these pods, and nothing of others."""
     for uid in uids:
-        process.admit(uid, "v")
+        process.admit(uid, volume)
     process.settle()
 
 
@@ -117,9 +122,10 @@ def test_two_volumes_of_one_pod_share_a_device(tmp_path: Path) -> None:
     assert process.log() == ["mount device data", "mount v of a", "mount w of a", "unmount v of a"]
 
 
-def test_a_kill_before_any_system_call_loses_no_mount_and_leaves_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("volume", ["v", "raw"])
+def test_a_kill_before_any_system_call_loses_no_mount_and_leaves_none(tmp_path: Path, volume: str) -> None:
     undisturbed = Process(tmp_path / "undisturbed")
-    running(undisturbed, "a", "b")
+    running(undisturbed, "a", "b", volume=volume)
     mounted = undisturbed.left()
     ended(undisturbed, "a")
     shared_by_one = undisturbed.left()
@@ -130,10 +136,10 @@ def test_a_kill_before_any_system_call_loses_no_mount_and_leaves_none(tmp_path: 
         process, kills = Process(root), 0
 
         def of_all(process: Process) -> None:
-            running(process, "a", "b")
+            running(process, "a", "b", volume=volume)
 
         def of_b(process: Process) -> None:
-            process.admit("b", "v")
+            process.admit("b", volume)
             ended(process, "a")
 
         def of_none(process: Process) -> None:
@@ -241,3 +247,51 @@ def test_no_device_is_unmounted_on_what_is_incomplete_or_stale_or_not_read(tmp_p
         assert process.reconciler.device_operations(process.now) == []
     process.reconciler.found_all = True
     assert process.reconciler.device_operations(process.now) == [UnmountDevice(UNIQUE, "kubernetes.io/disk", "data")]
+
+
+def test_a_block_volume_is_mapped_from_the_device_that_others_have_mounted(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    process.admit("a", "v", "raw")
+    process.settle()
+    view = process.reconciler.view("a")
+    assert view is not None
+    assert view.volumes["raw"].host_path == str(tmp_path / "pods/a/volumeDevices/kubernetes.io~disk/raw")
+    ended(process, "a")
+    lines = ["mount device data", "mount v of a", "map raw of a", "unmount v of a", "unmap raw of a"]
+    assert process.log() == [*lines, "unmount device data"]
+
+
+def test_a_block_volume_whose_device_cannot_be_mounted_has_the_events_of_a_map(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    (tmp_path / "disks" / "data").rmdir()
+    process.admit("a", "raw")
+    (operation,) = process.started()
+    outcome = Outcome(error="no such disk")
+    (event,) = process.reconciler.done(operation, process.now, outcome).events
+    message = 'MapVolume.SetUpDevice failed for volume "raw" : no such disk'
+    assert (event.reason, event.message) == ("FailedMapVolume", message)
+
+
+def test_a_volume_that_is_to_be_larger_is_expanded_once_while_it_is_mounted(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    for capacity in (100, 100, 200, 200, 150):
+        process.admit("a", "large", capacity=capacity)
+        process.settle()
+    assert process.log() == ["mount device data", "mount large of a", "expand large of a to 200"]
+
+
+def test_a_volume_that_cannot_be_expanded_stays_mounted_and_is_tried_again(tmp_path: Path) -> None:
+    process = Process(tmp_path)
+    process.admit("a", "large", capacity=100)
+    process.settle()
+    (tmp_path / "disks" / "data").rename(tmp_path / "disks" / "away")
+    process.admit("a", "large", capacity=200)
+    message = 'NodeExpandVolume.NodeExpandVolume failed for volume "large" : No such file or directory'
+    assert process.perform(*process.started()) == [message]
+    view = process.reconciler.view("a")
+    assert view is not None and (view.volumes["large"].state, view.volumes["large"].error) == ("mounted", "")
+    (tmp_path / "disks" / "away").rename(tmp_path / "disks" / "data")
+    assert process.started() == []
+    process.now += 0.5
+    process.settle()
+    assert process.log()[-1] == "expand large of a to 200"
