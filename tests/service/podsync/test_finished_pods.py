@@ -50,7 +50,7 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
         await stage.network.settle()
         later = stage.network.clock.monotonic() + 1
         seen = RuntimePod(uid="done0", name="job-0", namespace="default", observed_at=later)
-        handle = stage.service._handle
+        handle = stage.service.loop.handle
         return {
             type(event).__name__: lines_executed(lambda event=event: handle(event))  # type: ignore[misc]
             for event in (

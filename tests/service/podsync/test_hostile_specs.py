@@ -25,6 +25,7 @@ from bus.messages.volume import (
     VolumeState,
 )
 from services.podsync.adapters.cluster_reads import SourcesReads
+from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.service import PodSyncService
 from shared.cri.interface import Message
@@ -76,9 +77,9 @@ def _fixed_work() -> float:
 @contextmanager
 def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     """Time every step of podsync until the end of the block."""
-    watch, handle, run = Watch(), PodSyncService._handle, asyncio.events.Handle._run
+    watch, handle, run = Watch(), PodLoop.handle, asyncio.events.Handle._run
 
-    def timed_handle(service: PodSyncService, event: Any) -> None:
+    def timed_handle(service: PodLoop, event: Any) -> None:
         before = thread_time()
         handle(service, event)
         watch.note(type(event).__name__, thread_time() - before)
@@ -93,7 +94,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
                 watch.note(f"{code.co_qualname} of {task.get_name().partition(' ')[0]}", thread_time() - before)
 
     with monkeypatch.context() as patched:
-        patched.setattr(PodSyncService, "_handle", timed_handle)
+        patched.setattr(PodLoop, "handle", timed_handle)
         patched.setattr(asyncio.events.Handle, "_run", timed_run)
         yield watch
 
@@ -179,7 +180,7 @@ async def run_and_delete(stage: HostileStage, pod: Object) -> None:
     stage.unmount(uid)
     await until(stage, lambda: (record := stage.record(uid)) is None or record.state is PodState.FINISHED)
     stage.network.clock.advance(61.0)  # a minute later what is left of it is collected
-    stage.podsync._woken()
+    stage.podsync.loop._woken()
     await until(stage, lambda: stage.record(uid) is None)
 
 

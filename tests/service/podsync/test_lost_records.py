@@ -95,7 +95,7 @@ async def test_what_could_not_be_saved_starts_as_soon_as_there_is_room(
         await stage.until(lambda: running(stage, uid))
 
 
-async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_lane(
+async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with on_stage(tmp_path) as stage:

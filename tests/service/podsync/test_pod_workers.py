@@ -1,11 +1,11 @@
-"""The lane of a pod: what was told before something was under way holds for it all the same."""
+"""The worker of a pod: an interrupt before the call was sent interrupts it."""
 
 import asyncio
 from pathlib import Path
 
 from bus.memory import MemoryNetwork
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
-from services.podsync.adapters.lanes import Lanes
+from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instructions import Call, InterruptCall, PullImage
 from shared.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         await asyncio.Event().wait()
         raise AssertionError
 
-    lanes = Lanes(
+    workers = PodWorkers(
         checkpoint=Checkpoint(tmp_path / "pods", tmp_path / "spare"),
         admitted=bus.own(PODS_ADMITTED),
         statuses=bus.own(PODS_STATUS),
@@ -31,10 +31,10 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         clock=network.clock,
         deadlines=Deadlines(),
     )
-    lanes.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
-    lanes.add("u1", InterruptCall(cause="test", uid="u1"))
+    workers.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
+    workers.add("u1", InterruptCall(cause="test", uid="u1"))
     try:
         event = await asyncio.wait_for(outcome, 2.0)
     finally:
-        await lanes.close()
+        await workers.close()
     assert isinstance(event, CallFailed) and event.interrupted

@@ -1,5 +1,4 @@
-"""What podsync's lanes report to the watchdog: a lane without progress is overdue, one that waits for the outside is
-not."""
+"""What podsync's workers report to the watchdog: one without progress is overdue, one that waits for a call is not."""
 
 import asyncio
 import threading
@@ -10,7 +9,7 @@ import pytest
 from bus.memory import MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
-from services.podsync.adapters.lanes import Lanes
+from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import Event
 from services.podsync.core.pod.instructions import (
     Call,
@@ -30,7 +29,7 @@ EXEC = {"exec": {"command": ["quit"]}}
 
 
 class Stage:
-    """The lanes over a checkpoint and a fake runtime with one running pod, and the watchdog's ticks."""
+    """The workers over a checkpoint and a fake runtime with one running pod, and the watchdog's ticks."""
 
     def __init__(self, directory: Path) -> None:
         network = MemoryNetwork()
@@ -41,7 +40,7 @@ class Stage:
         self.deadlines = Deadlines()
         self.admitted = bus.own(PODS_ADMITTED)
         self.outcomes: list[Event] = []
-        self.lanes = Lanes(
+        self.workers = PodWorkers(
             checkpoint=self.checkpoint,
             admitted=self.admitted,
             statuses=bus.own(PODS_STATUS),
@@ -56,7 +55,7 @@ class Stage:
     async def under_way(self, call: Call, method: str) -> None:
         """The call has come to this request, which hangs."""
         hung = self.performer.runtime.hang(method)
-        self.lanes.add(UID, call)
+        self.workers.add(UID, call)
         async with asyncio.timeout(10):
             while not hung.reached.is_set():
                 await asyncio.sleep(0)
@@ -84,7 +83,7 @@ async def test_a_call_that_waits_for_nothing_outside_is_overdue(stage: Stage) ->
     assert stage.deadlines.overdue() is None
     stage.deadlines.tick()
     assert stage.deadlines.overdue() == f"KillContainer of pod {UID} has made no progress for {SECONDS:.0f} s"
-    await stage.lanes.close()
+    await stage.workers.close()
     assert stage.deadlines.overdue() is None
 
 
@@ -97,7 +96,7 @@ async def test_hooks_and_pulls_may_last_for_hours(stage: Stage) -> None:
     await stage.under_way(pull, "PullImage")
     stage.pass_time(DAY)
     assert stage.deadlines.overdue() is None
-    await stage.lanes.close()
+    await stage.workers.close()
 
 
 async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_hang(
@@ -112,29 +111,29 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
 
     monkeypatch.setattr(stage.checkpoint, "save_all", hang)
     admitted = AdmittedPod(uid="u2", name="web", namespace="shop", state=PodState.SYNC, pod={})
-    stage.lanes.add("u2", SavePod(uid="u2", record={}, urgent=True))
-    stage.lanes.add("u2", PublishAdmitted(admitted=admitted))
+    stage.workers.add("u2", SavePod(uid="u2", record={}, urgent=True))
+    stage.workers.add("u2", PublishAdmitted(admitted=admitted))
     assert await asyncio.to_thread(entered.wait, 10)
     stage.pass_time(BLOCKED_SECONDS)
     assert stage.deadlines.blocked() is None
     stage.pass_time(DAY)
     assert stage.deadlines.overdue() is None
     where = stage.checkpoint.directory
-    assert stage.deadlines.blocked() == f"the lane of pod u2 waits for a write to {where} that does not return"
+    assert stage.deadlines.blocked() == f"the worker of pod u2 waits for a write to {where} that does not return"
     released.set()
     async with asyncio.timeout(10):
         while not stage.admitted.keys():
             await asyncio.sleep(0)
-    await stage.lanes.close()
+    await stage.workers.close()
     assert stage.deadlines.overdue() is stage.deadlines.blocked() is None
 
 
-async def test_a_lane_without_anything_to_do_is_never_overdue(stage: Stage) -> None:
-    stage.lanes.add(UID, kill(stage, 0, pre_stop=False))
+async def test_a_worker_without_anything_to_do_is_never_overdue(stage: Stage) -> None:
+    stage.workers.add(UID, kill(stage, 0, pre_stop=False))
     async with asyncio.timeout(10):
         while not stage.outcomes:
             await asyncio.sleep(0)
     await asyncio.sleep(0)
     stage.pass_time(DAY)
     assert stage.deadlines.overdue() is None
-    await stage.lanes.close()
+    await stage.workers.close()

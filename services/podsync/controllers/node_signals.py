@@ -1,0 +1,38 @@
+"""Takes what pleg observes of the node: evaluates pressure, publishes and saves it, keeps the runtime's handlers."""
+
+from collections.abc import Callable
+from typing import Any
+
+from bus.interface import OwnedStream
+from bus.messages.pleg import NodeObserved
+from bus.messages.podsync import NodeConditions
+from services.frame.launch import Context
+from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
+from services.podsync.core.node.pressure import Pressure
+
+_KEY = "pressure"  # of the record
+
+
+class NodeSignals:
+    """Owns `node.conditions`. `save(key, data)` saves a record without waiting for it."""
+
+    def __init__(
+        self,
+        context: Context,
+        pressure: Pressure,
+        conditions: OwnedStream[NodeConditions],
+        calls: RuntimeCalls,
+        save: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self._clock, self._pressure = context.clock, pressure
+        self._conditions, self._calls, self._save = conditions, calls, save
+
+    def take(self, observed: NodeObserved) -> tuple[str, ...]:
+        """Evaluate the signals; return the conditions that are True."""
+        self._calls.handlers = observed.runtime_handlers
+        before = dict(self._pressure.transitions)
+        evaluated = self._pressure.judge(observed, self._clock.wall())
+        self._conditions.put("node", evaluated)
+        if self._pressure.transitions != before:
+            self._save(_KEY, {kind: list(entry) for kind, entry in self._pressure.transitions.items()})
+        return tuple(c["type"] for c in evaluated.conditions if c["status"] == "True")

@@ -1,0 +1,174 @@
+"""The only caller of the core: events go in, instructions go to the workers, waits become a timer.
+
+Writes the story of each pod, records Events, and marks the streams of pods complete.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from bus.event_recorder import EventRecorder
+from bus.interface import OwnedStream
+from bus.messages.podsync import AdmittedPod, PodStatus
+from services.frame.launch import Context
+from services.frame.pod_errors import PodErrors
+from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls
+from services.podsync.adapters.steady_clock import SteadyClock
+from services.podsync.adapters.story import StoryBook, uid_of
+from services.podsync.controllers.housekeeping import Housekeeping
+from services.podsync.controllers.pod_workers import PodWorkers
+from services.podsync.core.machine import PodSync
+from services.podsync.core.pod.events import Event, TimePassed
+from services.podsync.core.pod.instructions import (
+    Call,
+    ForgetPod,
+    Instruction,
+    RecordEvent,
+    ReportInternalError,
+    WakeAt,
+)
+from services.podsync.core.pod.record import PodRecord
+from shared.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
+
+DECISION = "the decision"
+
+
+class PodLoop:
+    """`handle` takes every event of the process; `start` comes first, `close` last."""
+
+    def __init__(
+        self,
+        context: Context,
+        core: PodSync,
+        checkpoint: Checkpoint,
+        steady: SteadyClock,
+        stories: StoryBook,
+        calls: RuntimeCalls,
+        events: EventRecorder,
+        housekeeping: Housekeeping,
+        admitted: OwnedStream[AdmittedPod],
+        statuses: OwnedStream[PodStatus],
+    ) -> None:
+        self.core = core
+        self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
+        self._events, self._housekeeping = events, housekeeping
+        self._admitted, self._statuses = admitted, statuses
+        self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
+        self._unshown: list[PodRecord] | None = None  # None = not all is listed, or every status is published
+        self._wake: asyncio.TimerHandle | None = None
+        self._wake_at = float("inf")
+        self.workers = PodWorkers(
+            checkpoint=checkpoint,
+            admitted=admitted,
+            statuses=statuses,
+            perform=self._perform,
+            finished=self.handle,
+            trouble=context.bus.trouble,
+            clock=context.clock,
+            deadlines=context.deadlines,
+        )
+
+    def start(self) -> None:
+        """Continue from the checkpoint."""
+        self._dispatch(self.core.start(self._now()))
+
+    def complete(self) -> None:
+        """Sources and runtime have listed all they have: mark `pods.admitted` complete. Any earlier, after a lost
+        checkpoint, volume would remove the volumes of running pods."""
+        self.workers.when_done(self._admitted.mark_complete)
+        self._housekeeping.all_known = True
+        self._unshown = list(self.core.records.values())
+        self._complete_statuses()
+
+    def handle(self, event: Event) -> None:
+        """Hand an event to the core and its instructions to the workers. An exception of the core is logged and costs
+        only this event: the other pods continue."""
+        now = self._now()
+        uid = uid_of(event)
+        if uid:
+            self._stories.tell(uid, self._clock.wall(), event)
+        try:
+            instructions = self.core.handle(event, now)
+        except Exception as error:
+            self._pod_errors.note(uid, f"event {type(event).__name__}", error)
+            return
+        self._pod_errors.succeeded(uid, f"event {type(event).__name__}")
+        if not any(isinstance(instruction, ReportInternalError) for instruction in instructions):
+            self._pod_errors.succeeded(uid, DECISION)
+        self._dispatch(instructions)
+        for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
+            if (record := self.core.records.get(touched)) is not None:
+                self._stories.tell_wait(touched, self._clock.wall(), record.waits_for)
+            elif touched:
+                self._stories.forget(touched)  # an event of a pod that is gone, such as that its volumes are
+        self._complete_statuses()
+
+    def _complete_statuses(self) -> None:
+        """Every status is published once each pod of an earlier process was looked at by this one."""
+        if self._unshown is None:
+            return
+        of_pods = (record for record in self._unshown if record.pod and not record.may_be_shown)
+        self._unshown = [record for record in of_pods if self.core.records.get(record.uid) is record] or None
+        if self._unshown is None:
+            self.workers.when_done(self._statuses.mark_complete)
+
+    def _now(self) -> float:
+        now = self._steady.now()
+        self.core.node_state.skew = self._steady.skew
+        return now
+
+    def _dispatch(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            if isinstance(instruction, WakeAt):
+                self._wake_earlier(instruction.when)
+                continue
+            if isinstance(instruction, ReportInternalError):
+                self._pod_errors.note(instruction.uid, DECISION, instruction.error, instruction.cause)
+                continue
+            uid = uid_of(instruction)
+            self._stories.tell(uid, self._clock.wall(), instruction)
+            if isinstance(instruction, RecordEvent):
+                with self._pod_errors.contained(uid, "an Event"):
+                    self._events.record(replace(instruction.event, time=""), cause=instruction.cause)
+                continue
+            if isinstance(instruction, ForgetPod):
+                self._pod_errors.forget(uid)
+                self._stories.forget(uid)
+                self._stories.keep_newest(self.core.records)
+            self.workers.add(uid, instruction)
+
+    async def _perform(self, call: Call) -> Event:
+        record = self.core.records[call.uid]
+        view = PodView(
+            uid=record.uid,
+            name=record.name,
+            namespace=record.namespace,
+            pod=record.pod,
+            volumes=record.volumes,
+            active_pods=self._housekeeping.active_pods,
+            wanted=lambda: record.state == "sync",
+            static=record.is_static,
+            quiet=not record.alive and len(record.ready_sandboxes) <= 1,
+            sandbox_of={c.id: c.sandbox_id for c in record.instances},
+            host_ips=self.core.node_ips,
+        )
+        return await self._calls.perform(call, view)
+
+    def _wake_earlier(self, when: float) -> None:
+        if when >= self._wake_at:
+            return
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake_at = when
+        delay = max(0.0, when - self._now())
+        self._wake = asyncio.get_running_loop().call_later(delay, self._woken)
+
+    def _woken(self) -> None:
+        self._wake, self._wake_at = None, float("inf")
+        self.handle(TimePassed(cause="a time to wait was over"))
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self.workers.close()

@@ -1,0 +1,321 @@
+"""One worker per pod: carries out the pod's instructions in order, save before publish before act.
+
+A call starts when everything before it in the queue is done and then runs beside the worker; its outcome comes back as
+an event. A record that is not urgent is saved, newest only, once no call of the pod is under way or half a second has
+passed; a status that a newer one is about to replace is published after a second. Holds the named crash points.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bus.interface import OwnedStream
+from bus.messages.podsync import AdmittedPod, PodStatus
+from services.podsync.adapters.saver import Saver
+from services.podsync.core.pod.events import CallFailed, Event
+from services.podsync.core.pod.instruction_queue import InstructionQueue, Queued
+from services.podsync.core.pod.instructions import (
+    Call,
+    CreateContainer,
+    ForgetPod,
+    Instruction,
+    InterruptCall,
+    PreparePod,
+    PublishAdmitted,
+    PublishStatus,
+    PullImage,
+    RunPodSandbox,
+    SavePod,
+    StartContainer,
+)
+from shared.checkpoint import Checkpoint, Kept
+from shared.clock import Clock
+from shared.crash import crash_point, is_armed
+from shared.deadlines import Deadlines, Work, work_on
+
+log = logging.getLogger(__name__)
+
+SAVE_DELAY_SECONDS = 0.5  # a record that is not urgent is saved after a row of calls, at the latest after so long
+# A pod that runs within this time goes from Pending to Running at once: one request to the API server, and its effects
+# in five processes, less at the moment at which the runtime starts the pod.
+STATUS_DELAY_SECONDS = 1.0
+BUILDING = (PreparePod, RunPodSandbox, PullImage, CreateContainer, StartContainer)
+
+
+class Barrier:
+    """Calls back once every worker it was put into has come to it."""
+
+    def __init__(self, reached: Callable[[], None]) -> None:
+        self._reached, self._workers = reached, 0
+
+    def put_into(self, worker: "PodWorker") -> None:
+        """Wait for one more worker."""
+        self._workers += 1
+        worker.queue.waiting.append(self._come_to)
+
+    def _come_to(self) -> None:
+        self._workers -= 1
+        if self._workers == 0:
+            self._reached()
+
+
+@dataclass(eq=False)
+class PodWorker:
+    """The instructions of one pod that wait, and what is under way for it."""
+
+    queue: InstructionQueue = field(default_factory=InstructionQueue)
+    calls: int = 0  # under way
+    request: "asyncio.Future[Event] | None" = None  # of the newest call, once it was sent
+    interrupted: bool = False  # and its outcome is not waited for
+    passed: set[str] = field(default_factory=set)  # crash points before the next call that were passed on the way to it
+    save_timer: asyncio.TimerHandle | None = None  # for the record in `queue.later`
+    status_timer: asyncio.TimerHandle | None = None  # for the status in `queue.held`
+    unsaved: SavePod | None = None  # the newest urgent save, while it could not be done
+    forgotten: bool = False
+    task: "asyncio.Task[Any] | None" = None
+    work: Work | None = None  # while anything waits
+
+
+class PodWorkers:
+    """All workers of the process. A queue that is not empty, and each call, is work with a deadline: a worker that
+    makes no progress and waits for nothing outside of the process is a hang of the process."""
+
+    def __init__(
+        self,
+        *,
+        checkpoint: Checkpoint,
+        admitted: OwnedStream[AdmittedPod],
+        statuses: OwnedStream[PodStatus],
+        perform: Callable[[Call], Awaitable[Event]],
+        finished: Callable[[Event], None],
+        trouble: Callable[[str, str | None], None],
+        clock: Clock,
+        deadlines: Deadlines,
+    ) -> None:
+        self._deadlines = deadlines
+        self._checkpoint, self._admitted, self._statuses = checkpoint, admitted, statuses
+        self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
+        self._saver = Saver(checkpoint)
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def add(self, uid: str, instruction: Instruction) -> None:
+        """Put one instruction into the pod's queue."""
+        worker = self._workers.setdefault(uid, PodWorker())
+        worker.queue.add(instruction)
+        if worker.queue.held is None:
+            self._stop_status_timer(worker)
+        elif worker.status_timer is None:
+            loop = asyncio.get_running_loop()
+            worker.status_timer = loop.call_later(STATUS_DELAY_SECONDS, self._release_status, uid, worker)
+        if worker.task is None and worker.queue.waiting:
+            self._start(uid, worker)
+        elif worker.task is None:
+            self._start_save_timer(uid, worker)
+
+    def _start(self, uid: str, worker: PodWorker) -> None:
+        worker.work = worker.work or self._deadlines.begin(f"the worker of pod {uid}")
+        worker.task = self._spawn(self._work(uid, worker, worker.work), f"worker {uid}")
+
+    def _start_save_timer(self, uid: str, worker: PodWorker) -> None:
+        if worker.queue.later and worker.save_timer is None:
+            loop = asyncio.get_running_loop()
+            worker.save_timer = loop.call_later(SAVE_DELAY_SECONDS, self._release_save, uid, worker)
+
+    def _release_save(self, uid: str, worker: PodWorker) -> None:
+        """The record that is not urgent has waited long enough, or for the last call in a row."""
+        if worker.save_timer is not None:
+            worker.save_timer.cancel()
+            worker.save_timer = None
+        worker.queue.release_save()
+        if worker.queue.waiting and worker.task is None:
+            self._start(uid, worker)
+
+    def _release_status(self, uid: str, worker: PodWorker) -> None:
+        worker.queue.release_status()
+        self._stop_status_timer(worker)
+        if worker.queue.waiting and worker.task is None:
+            self._start(uid, worker)
+
+    def _stop_status_timer(self, worker: PodWorker) -> None:
+        if worker.status_timer is not None:
+            worker.status_timer.cancel()
+            worker.status_timer = None
+
+    def when_done(self, reached: Callable[[], None]) -> None:
+        """Call back once everything added so far is published; at once if nothing waits. No status is held back then: a
+        complete stream must list every pod, or its followers would take the missing for gone."""
+        for uid, worker in list(self._workers.items()):
+            self._release_status(uid, worker)
+        busy = [worker for worker in self._workers.values() if worker.task is not None]
+        if not busy:
+            reached()
+            return
+        barrier = Barrier(reached)
+        for worker in busy:
+            barrier.put_into(worker)
+
+    def save_soon(self, checkpoint: Checkpoint, key: str, data: dict[str, Any]) -> None:
+        """Save something that is not a pod's, beside all workers."""
+        self._spawn(self._save(checkpoint, asyncio.to_thread(checkpoint.save, key, data), key), f"save {key}")
+
+    async def close(self) -> None:
+        """End everything under way; the next process continues from the checkpoint."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for worker in self._workers.values():
+            self._stop_status_timer(worker)
+            if worker.save_timer is not None:
+                worker.save_timer.cancel()
+        await self._saver.drain()
+
+    def _spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s failed", task.get_name(), exc_info=task.exception())
+
+    async def _work(self, uid: str, worker: PodWorker, work: Work) -> None:
+        work_on(work)
+        while worker.queue.waiting:
+            work.progressed()
+            try:
+                await self._do(uid, worker, worker.queue.waiting.popleft())
+            except Exception:  # a worker that stopped would never do anything for its pod again
+                log.exception("an instruction for pod %s was not done", uid)
+        work.ended()
+        worker.task = worker.work = None
+        if worker.forgotten:
+            self._workers.pop(uid, None)
+        elif worker.calls == 0:
+            self._release_save(uid, worker)
+        else:
+            self._start_save_timer(uid, worker)
+
+    async def _do(self, uid: str, worker: PodWorker, instruction: Queued) -> None:
+        if not isinstance(instruction, Instruction):
+            instruction()
+            return
+        match instruction:
+            case SavePod(record=record, urgent=urgent):
+                worker.forgotten = False
+                failed = await self._save(self._checkpoint, self._saver.save(uid, record), uid)
+                if urgent or not failed:
+                    worker.unsaved = instruction if failed else None
+                _pass(worker, "saved")
+            case ForgetPod():
+                worker.forgotten, worker.unsaved = True, None
+                try:
+                    await asyncio.to_thread(self._checkpoint.delete, uid)
+                finally:  # a record that stays is read and forgotten again by the next process
+                    self._statuses.delete(uid, instruction.cause)
+                    self._admitted.delete(uid, instruction.cause)
+            case PublishAdmitted(admitted=admitted):
+                self._admitted.put(uid, admitted, instruction.cause)
+                _pass(worker, "published")
+            case PublishStatus(status=status):
+                self._statuses.put(uid, status, instruction.cause)
+                _pass(worker, "published")
+            case InterruptCall():
+                worker.interrupted = True
+                if worker.request is not None:
+                    worker.request.cancel()
+            case Call():
+                for point in ("saved", "published"):  # where there was nothing to save or to publish before it, too
+                    if point not in worker.passed:
+                        crash_point(f"podsync.{point}.{type(instruction).__name__}")
+                worker.passed.clear()
+                worker.calls += 1
+                worker.request, worker.interrupted = None, False
+                self._spawn(self._call(worker, instruction), f"{type(instruction).__name__} {uid}")
+            case _:
+                log.error("an instruction of type %s is not known", type(instruction).__name__)
+
+    async def _save(self, checkpoint: Checkpoint, saving: Awaitable[Kept], key: str) -> str:
+        """Wait for a record to be saved; returns why it was not, "" when it was."""
+        try:
+            kept = await saving
+            why = "" if kept is not Kept.NOWHERE else checkpoint.trouble or "no place to save to"
+        except OSError as error:
+            why = str(error)
+        if why:
+            why = f"cannot save the record of {key}: {why}"
+            log.error("%s (free disk space: meanwhile pods are stopped, and no container is started)", why)
+        self._trouble("checkpoint", why or checkpoint.trouble)
+        return why
+
+    async def _call(self, worker: PodWorker, call: Call) -> None:
+        work = self._deadlines.begin(f"{type(call).__name__} of pod {call.uid}")
+        try:
+            work_on(work)
+            await self._do_call(worker, call)
+        finally:
+            work.ended()
+
+    async def _do_call(self, worker: PodWorker, call: Call) -> None:
+        kind = type(call).__name__
+        if worker.unsaved and isinstance(call, BUILDING):
+            # an urgent record could not be written: build nothing that depends on it; stopping and removing continue
+            why = await self._save(self._checkpoint, self._saver.save(call.uid, worker.unsaved.record), call.uid)
+            if why:
+                self._ended_call(worker, call, self._failed(call, why))
+                return
+            worker.unsaved = None
+        begun = False
+
+        async def perform() -> Event:
+            nonlocal begun
+            begun = True
+            return await self._perform(call)
+
+        request = worker.request = asyncio.ensure_future(perform())
+        if worker.interrupted:
+            request.cancel()  # before it was sent
+        if is_armed(f"podsync.calling.{kind}"):
+            await asyncio.wait({request}, timeout=0.005)  # let the request leave this process before it dies
+            crash_point(f"podsync.calling.{kind}")
+        try:
+            outcome = await request
+        except asyncio.CancelledError:
+            if not request.cancelled() or (own := asyncio.current_task()) is None or own.cancelling():
+                raise
+            outcome = replace(self._failed(call, "interrupted"), interrupted=True, begun=begun)
+        except Exception as error:  # a bug: it costs this pod a retry, and no other pod anything
+            log.exception("%s of pod %s failed unexpectedly", kind, call.uid)
+            outcome = self._failed(call, f"internal error: {type(error).__name__}: {error}")
+        crash_point(f"podsync.acted.{kind}")
+        self._ended_call(worker, call, outcome)
+
+    def _ended_call(self, worker: PodWorker, call: Call, outcome: Event) -> None:
+        """Hand over the outcome before the queue is continued: a next call in the row delays the save further."""
+        worker.calls -= 1
+        self._finished(outcome)
+        if worker.task is None and not worker.calls and not worker.forgotten:
+            self._release_save(call.uid, worker)
+
+    def _failed(self, call: Call, why: str) -> CallFailed:
+        return CallFailed(
+            cause=f"{type(call).__name__} failed here",
+            uid=call.uid,
+            call=call,
+            completed_at=self._clock.monotonic(),
+            code="",
+            text=why,
+            description=why,
+        )
+
+
+def _pass(worker: PodWorker, point: str) -> None:
+    """Reach the crash point, which is named after the next call in the queue."""
+    call = worker.queue.next_call()
+    crash_point(f"podsync.{point}.{call}")
+    if call != "none":
+        worker.passed.add(point)
