@@ -1,4 +1,4 @@
-"""Subpaths on the machine's own kernel: what is bound, what is refused, and that nobody can lead it out of a volume."""
+"""Subpaths on the machine's own kernel: what is bound, what is refused, and that no container leaves its volume."""
 
 import contextlib
 import os
@@ -150,8 +150,8 @@ def test_paths_that_cannot_be(pod: Pod, path: str, step: str, reason: str) -> No
     (pod.volume / "loop").symlink_to("loop")
     (pod.volume / "dangling").symlink_to("nothing")
     (pod.volume / "file").write_text("x")
-    said, why = pod.refused(path)
-    assert (step in said, reason in why) == (True, True), (said, why)
+    failed_step, why = pod.refused(path)
+    assert (step in failed_step, reason in why) == (True, True), (failed_step, why)
     assert str(pod.volume) not in why and "x" * 300 not in why
     assert pod.bound() == []
 
@@ -181,7 +181,7 @@ def test_a_release_takes_one_container_and_leaves_the_others(pod: Pod) -> None:
     assert (pod.bound(), pod.place.exists(), (pod.volume / "a").is_dir()) == ([], False, True)
 
 
-def test_what_is_in_use_goes_all_the_same(pod: Pod) -> None:
+def test_what_is_in_use_is_unmounted_all_the_same(pod: Pod) -> None:
     target = pod.prepare("a")
     with (target / "open").open("w"):
         pod.subpaths.release("u", "c")
@@ -198,7 +198,7 @@ def test_an_unmount_takes_the_subpaths_of_the_volume_first_and_then_the_pod_can_
     assert (pod.volume.exists(), pod.directories.pod("u").exists()) == (False, False)
 
 
-def test_a_host_path_with_a_subpath_is_found_and_taken_away_without_its_content(pod: Pod, tmp_path: Path) -> None:
+def test_a_host_path_with_a_subpath_is_found_and_unmounted_without_its_content(pod: Pod, tmp_path: Path) -> None:
     host = tmp_path / "host"
     (host / "precious").mkdir(parents=True)
     (host / "precious" / "data").write_text("kept")
@@ -307,7 +307,9 @@ subpaths.release("u", "c")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_kill_at_any_step_is_mended_by_the_next_request_and_by_the_end(pod: Pod, tmp_path: Path, point: str) -> None:
+def test_a_kill_at_any_step_is_repaired_by_the_next_request_and_by_the_end(
+    pod: Pod, tmp_path: Path, point: str
+) -> None:
     order = tmp_path / "crash"
     for ending in ("request", "end"):
         order.write_text(f"volume.subpath.{point}")

@@ -47,7 +47,7 @@ def mounts_at(path: Path) -> int:
     return [mount.path for mount in mount_table()].count(str(path))
 
 
-def test_a_memory_volume_is_a_tmpfs_of_its_size_and_goes_with_its_content(directories: PodDirectories) -> None:
+def test_a_memory_volume_is_a_tmpfs_of_its_size_and_is_removed_with_its_content(directories: PodDirectories) -> None:
     volumes = EmptyDirPlugin(directories, SystemClock())
     path = Path(volumes.set_up("u", "shm", MEMORY, Gathered()))
     (path / "data").write_text("x")
@@ -69,7 +69,9 @@ def test_the_size_of_a_memory_volume_is_kept_by_the_kernel(directories: PodDirec
 
 
 @pytest.mark.parametrize("killed_after", ["mkdir", "mount", "marker"])
-def test_a_kill_at_any_step_leaves_what_the_next_life_completes(directories: PodDirectories, killed_after: str) -> None:
+def test_a_kill_at_any_step_leaves_what_the_next_process_completes(
+    directories: PodDirectories, killed_after: str
+) -> None:
     path = directories.empty_dir("u", "shm")
     path.mkdir(parents=True)
     if killed_after != "mkdir":
@@ -187,7 +189,7 @@ def test_a_restart_uses_the_tmpfs_that_is_there_and_a_running_reader_sees_the_ne
         os.close(container)
 
 
-def test_a_tmpfs_that_a_reboot_took_is_not_whole_and_is_filled_again(directories: PodDirectories) -> None:
+def test_a_tmpfs_that_a_reboot_took_is_not_complete_and_is_filled_again(directories: PodDirectories) -> None:
     volumes = secrets(directories)
     path = Path(volumes.show("u", "v", source(), FILES))
     unmount(path)
@@ -248,7 +250,7 @@ def test_the_root_directory_becomes_a_shared_mount_once(root: Path) -> None:
     assert (mount.path, mount.shared, mounts_at(root)) == (str(root), True, 1)
 
 
-def test_a_kill_between_bind_and_share_is_mended(root: Path) -> None:
+def test_a_kill_between_bind_and_share_is_repaired(root: Path) -> None:
     root.mkdir()
     bind_to_itself(root)
     assert root_dir.prepare(str(root)) is None

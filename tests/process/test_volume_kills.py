@@ -1,6 +1,6 @@
 """Kills with data at stake: what a pod has written to its volumes outlives every process, and nothing outlives the pod.
 
-One agent for the whole file; every test leaves it whole. The kills are SIGKILL.
+One agent for all tests of the file; every test leaves it intact. The kills are SIGKILL.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ async def written(world: World, name: str) -> dict[str, str]:
 
 
 async def outlast_the_grace(world: World) -> None:
-    """What would be taken for an orphan now is gone afterwards; nothing but time tells that it was not."""
+    """What would be taken for an orphan now is gone afterwards; only time shows that it was not."""
     await world.wait_beats(*SERVICES, after=time.monotonic() + ORPHAN_GRACE + 1, seconds=15)
 
 

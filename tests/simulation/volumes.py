@@ -1,4 +1,4 @@
-"""Volumes without mounts: what volume's adapter does to the disk, in memory, and the pod directories of podsync."""
+"""Volumes without mounts: what volume's plugins do to the disk, in memory, and the pod directories of podsync."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ Shown = dict[str, bytes]
 
 
 class Volumes:
-    """The disk's truth over all lives of volume: uid -> volume -> its files (None for an emptyDir)."""
+    """The disk's truth over all processes of volume: uid -> volume -> its files (None for an emptyDir)."""
 
     def __init__(self, root: Path, story: Story, oracle: Oracle) -> None:
         self.root, self._story, self._oracle = root, story, oracle
@@ -106,8 +106,8 @@ class SimulatedCalls(PluginCalls):
         here = self._volumes.mounted.get(uid, {})
         path = self._volumes.root / "pods" / uid / "volumes"
         bound = {volume for volume, _, _ in self._volumes.bound.get(uid, set())}
-        whole = [
+        complete = [
             FoundVolume(name, plugin, str(path / name) if plugin else "", complete=bool(plugin), subpaths=name in bound)
             for name, (plugin, _) in sorted(here.items())
         ]
-        return [*whole, *(FoundVolume(n, on_disk=False, subpaths=True) for n in sorted(bound - here.keys()))]
+        return [*complete, *(FoundVolume(n, on_disk=False, subpaths=True) for n in sorted(bound - here.keys()))]

@@ -98,6 +98,10 @@ class Machine:
     def found(self) -> list[tuple[str, str]]:
         return [(volume.name, volume.plugin) for volume in self.plugin.reconstruct("u")]
 
+    def is_complete(self) -> bool:
+        """Whether a new process would use the volume as it is."""
+        return any(volume.complete for volume in self.plugin.reconstruct("u"))
+
     def tree(self) -> dict[str, tuple[str, str]]:
         """Path -> mode and content, as containers see them."""
         top, seen = self.directories.pod("u"), dict[str, tuple[str, str]]()
@@ -183,6 +187,21 @@ def test_a_set_up_killed_before_any_system_call_is_completed_by_the_next_process
         machine.tear_down()
         assert machine.found() == []
     assert 4 < step < STEPS
+
+
+def test_only_a_volume_with_everything_in_place_is_found_complete(machines: Iterator[Machine]) -> None:
+    undisturbed = next(machines)
+    undisturbed.set_up()
+    assert undisturbed.is_complete() is undisturbed.spec.requires_remount
+    for step in range(1, STEPS):
+        beginning, ending = next(machines), next(machines)
+        ending.set_up()
+        began, ended = killed(step, beginning.set_up), killed(step, ending.tear_down)
+        for machine in (beginning, ending):
+            assert not machine.is_complete() or machine.tree() == undisturbed.tree()
+        if not began and not ended:
+            break
+    assert step < STEPS
 
 
 def test_what_a_killed_set_up_leaves_is_found_and_torn_down(machines: Iterator[Machine]) -> None:
