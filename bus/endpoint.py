@@ -19,7 +19,7 @@ from bus.following import Following
 from bus.frames import AnswerHead, Frames, Update
 from bus.interface import Change, NoAnswerError, RequestRefusedError
 from bus.ledger import Ledger
-from bus.messages.beat import Beat, GetHealth
+from bus.messages.beat import Beat
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import Stream
 from bus.owned import Owned
@@ -44,7 +44,6 @@ class Endpoint(ABC):
         self.drops = Drops(clock)
         self.answers = Answers(service, clock)
         self.answers.register(GetSnapshot, self._answer_snapshot)
-        self.answers.register(GetHealth, self._answer_health)
         self._pulse = Pulse(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, Following[Any]] = {}
@@ -223,9 +222,6 @@ class Endpoint(ABC):
         if ledger is None:
             raise RequestRefusedError(f"{self.service} does not own the stream {request.stream}")
         return ledger.snapshot()
-
-    async def _answer_health(self, _: GetHealth) -> Beat:
-        return self._present_beat()
 
     def _present_beat(self) -> Beat:
         return self._pulse.beat(self.clock.monotonic(), self._ledgers.values())

@@ -34,6 +34,11 @@ class Ledger:
         self._entries[key] = value
         return self._next(UpdateKind.PUT, key, value, cause)
 
+    def refresh(self, key: str, value: bytes) -> None:
+        """Give a key that has a value another one that only snapshots carry from now on."""
+        if key in self._entries:
+            self._entries[key] = value
+
     def delete(self, key: str, cause: str = "") -> Update | None:
         """Take a key away. None when it has no value."""
         if self._entries.pop(key, None) is None:

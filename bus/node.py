@@ -147,13 +147,3 @@ class NodeBus(Endpoint):
             self.beat()
             self.tick()
             await asyncio.sleep(next_beat_in(self.clock.monotonic()))
-
-
-async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
-    """Ask as someone who is no service: a command at a prompt. Raises as `Bus.ask` does."""
-    bus = NodeBus("command", manifest)
-    await bus.start()
-    try:
-        return await bus.ask(service, request, answer, timeout)
-    finally:
-        await bus.stop()

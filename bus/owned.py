@@ -27,13 +27,19 @@ class Owned(Generic[T]):
 
         Raises UnencodableError (MessageTooLargeError over 16 MiB), also logged; the key then keeps its former value.
         """
-        try:
-            encoded = codec.encode(value, f"{self.stream.name} {key}")
-        except codec.UnencodableError as error:
-            log.error("bus: not published: %s", error)
-            raise
+        encoded = self._encode(key, value)
         self._values[key] = value
         self._send(self.ledger.put(key, encoded, cause))
+
+    def refresh(self, key: str, value: T) -> None:
+        """Change what no follower in step needs: the value is in snapshots from now on, and no update is sent.
+
+        Nothing happens for a key without a value. Raises as `put` does.
+        """
+        if key in self._values:
+            encoded = self._encode(key, value)
+            self._values[key] = value
+            self.ledger.refresh(key, encoded)
 
     def delete(self, key: str, cause: str = "") -> None:
         """Take a key away; nothing happens when it has no value."""
@@ -51,6 +57,13 @@ class Owned(Generic[T]):
     def mark_complete(self) -> None:
         """Say that everything there is has been put: from now on an absent key is a deleted one."""
         self._send(self.ledger.mark_complete())
+
+    def _encode(self, key: str, value: T) -> bytes:
+        try:
+            return codec.encode(value, f"{self.stream.name} {key}")
+        except codec.UnencodableError as error:
+            log.error("bus: not published: %s", error)
+            raise
 
     def _send(self, update: Update | None) -> None:
         if update is not None:

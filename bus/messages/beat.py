@@ -15,8 +15,3 @@ class Beat:
     streams: dict[str, int] = field(default_factory=dict)  # stream -> newest number
     progress: dict[str, float] = field(default_factory=dict)  # name of a loop -> CLOCK_MONOTONIC of its last turn
     troubles: tuple[str, ...] = ()  # one line each: what is wrong with this process now ("runtime not reachable")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GetHealth:
-    """Request to any service: its present beat."""

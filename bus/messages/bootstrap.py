@@ -31,13 +31,8 @@ class CredentialsRenewal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetManifest:
-    """Request to bootstrap: the manifest of socket addresses; the same content as the manifest file."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Answer to GetManifest and content of `<run dir>/manifest.json`."""
+    """Content of `<run dir>/manifest.json`."""
 
     protocol: str  # PROTOCOL.md version, "major.minor"
     run_dir: str

@@ -13,7 +13,17 @@ class DesiredPod:
 
     uid: str
     source: str  # file | http | api
-    pod: dict[str, Any]  # the raw Pod, defaulted, with kubernetes.io/config.* annotations; from the API with its status
+    # The raw Pod, defaulted, with kubernetes.io/config.* annotations; from the API with the status that it had when
+    # this was put or the snapshot was made. The newest is on `pods.api_status`.
+    pod: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiPodStatus:
+    """Stream `pods.api_status`, key: pod UID: the newest status that the API server has of a desired pod."""
+
+    resource_version: str
+    status: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,7 @@ from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodeConditions, NodeResources, PodStatus
-from bus.messages.sources import ChangedObject, DesiredPod, MirrorPod, NodeObject
-from bus.messages.status import NodeStatus, StatusWritten
+from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.volume import MountedVolumes
 from shared.model.runtime import RuntimePod
 
@@ -27,6 +26,7 @@ class Stream(Generic[T]):
 
 
 PODS_DESIRED = Stream("pods.desired", "sources", DesiredPod)
+PODS_API_STATUS = Stream("pods.api_status", "sources", ApiPodStatus)
 PODS_MIRRORS = Stream("pods.mirrors", "sources", MirrorPod)
 NODE_OBJECT = Stream("node.object", "sources", NodeObject)
 OBJECTS_CHANGED = Stream("objects.changed", "sources", ChangedObject)
@@ -39,8 +39,6 @@ RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
 NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
 NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
 PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
-STATUS_WRITTEN = Stream("status.written", "status", StatusWritten)
-NODE_STATUS = Stream("node.status", "status", NodeStatus)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
 
 
@@ -51,6 +49,7 @@ def events_of(service: str) -> Stream[KubeEvent]:
 
 STREAMS: tuple[Stream[Any], ...] = (
     PODS_DESIRED,
+    PODS_API_STATUS,
     PODS_MIRRORS,
     NODE_OBJECT,
     OBJECTS_CHANGED,
@@ -63,8 +62,6 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_OBSERVED,
     NODE_IMAGES,
     PROBES_RESULTS,
-    STATUS_WRITTEN,
-    NODE_STATUS,
     CERTIFICATES,
     *(events_of(service) for service in SERVICES),
 )

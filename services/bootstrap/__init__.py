@@ -15,7 +15,7 @@ Follows
     files it names, the current client certificate, its own two files and their directories, by inotify. What an exec
     plugin gave is renewed before it ends.
 Answers
-    GetManifest. RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
+    RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
 Persists
     config.json, manifest.json and credentials/ (0600, atomic), in the run directory; the self-signed pair; the
     certificate stores. While a certificate is asked for: its key and request in `<run dir>/<which>-certificate.pending`

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from bus.interface import OwnedStream
 from bus.lock import ServiceLock
-from bus.manifest import read_manifest
-from bus.messages.bootstrap import CertificateState, GetManifest, Manifest
+from bus.messages.bootstrap import CertificateState
 from bus.messages.streams import CERTIFICATES
 from services.bootstrap.controllers.certificates import Certificates
 from services.bootstrap.controllers.configuration_watch import ConfigurationWatch
@@ -24,7 +23,7 @@ def build(context: Context, startup: BootstrapStartup) -> "Bootstrap":
 
 
 class Bootstrap:
-    """Owns the stream `certificates` and answers GetManifest."""
+    """Owns the stream `certificates`."""
 
     def __init__(self, context: Context, startup: BootstrapStartup) -> None:
         self._context, self._config = context, context.config
@@ -33,7 +32,6 @@ class Bootstrap:
         self._systemd = Systemd(context, startup.generation, startup.supervisor_process)
         self._follower = KubeconfigFollower(context, startup) if self._config.joins_cluster else None
         self._certificates = Certificates(context, startup.credentials, certificates, self._client_changed)
-        context.bus.answer(GetManifest, self._answer_manifest)
         self._configuration = ConfigurationWatch(context, startup, certificates)
         certificates.mark_complete()
 
@@ -48,9 +46,6 @@ class Bootstrap:
             tasks.create_task(self._systemd.run(), name="systemd")
             self._certificates.start(tasks)
             self._configuration.start(tasks)
-
-    async def _answer_manifest(self, _: GetManifest) -> Manifest:
-        return read_manifest(self._run_dir)
 
     def _client_changed(self) -> None:
         if self._follower is not None:

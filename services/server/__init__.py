@@ -11,9 +11,9 @@ Owns
     No stream and no state. The listeners, open streams and log files, and a cache of who may do what.
 
 Follows
-    `pods.desired` and `pods.status` (what `/pods` shows and which container a request means), `pods.mirrors` (a
-    request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers, log paths, whether
-    a followed container still runs), and every service's beats (`/healthz`).
+    `pods.desired`, `pods.api_status` and `pods.status` (what `/pods` shows and which container a request means),
+    `pods.mirrors` (a request may name a static pod by its mirror's UID), `runtime.pods` (running pods and containers,
+    log paths, whether a followed container still runs), and every service's beats (`/healthz`).
     The serving certificate, its key and the client CA are files of bootstrap's or the operator's, followed by inotify.
     A change of any of them counts for the next handshake or request and ends no connection.
 

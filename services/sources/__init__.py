@@ -7,10 +7,11 @@ Purpose
     pods and the Services in step by list and watch, and reads Secrets, ConfigMaps and RuntimeClasses for the others.
 
 Owns
-    `pods.desired` (complete once every configured source has reported), `pods.mirrors`, `node.object` (complete once
-    the API server was listed, never on a node that runs alone), `objects.changed` (versions of the Secrets and
-    ConfigMaps that pods name, never their content; complete once every pod of the API was told and each object watched
-    then has a version or failed to be read, or ten seconds later) and `events/sources`.
+    `pods.desired` (complete once every configured source has reported), `pods.api_status`, `pods.mirrors`,
+    `node.object` (these three complete once the API server was listed, never on a node that runs alone),
+    `objects.changed` (versions of the Secrets and ConfigMaps that pods name, never their content; complete once every
+    pod of the API was told and each object watched then has a version or failed to be read, or ten seconds later) and
+    `events/sources`.
 
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and

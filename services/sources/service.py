@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.event_recorder import EventRecorder
 from bus.messages.sources import FoundObject, FoundServices, GetObject, GetServices
-from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_DESIRED, PODS_MIRRORS, events_of
+from bus.messages.streams import NODE_OBJECT, OBJECTS_CHANGED, PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, events_of
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
 from services.sources.adapters.clients import Clients
@@ -52,7 +52,7 @@ class Sources:
         troubles = Troubles(self._bus)
         present = {"file": bool(config.static_pod_path), "api": clients is not None}
         configured = [source for source, there in present.items() if there]
-        desired = DesiredSet(self._bus.own(PODS_DESIRED), events, clock, configured)
+        desired = DesiredSet(self._bus.own(PODS_DESIRED), self._bus.own(PODS_API_STATUS), events, clock, configured)
         self._static: StaticPods | None = None
         if present["file"]:
             self._static = StaticPods(config, clock, desired, events, troubles)

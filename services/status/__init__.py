@@ -4,14 +4,14 @@ Purpose
     Judges the node's Ready condition from what pleg observed and from the beats of the processes that pods need
     (bootstrap's silence is a trouble in the beat and no condition), joins it with the pressure conditions podsync
     judges, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status and
-    its lease, writes pod statuses, mirror pods and Events; alone it confirms pod statuses as they come.
+    its lease, and writes pod statuses, mirror pods and Events.
 
 Owns
-    `node.status`, `status.written` and `events/status`.
+    `events/status`.
 
 Follows
-    `pods.status`, `pods.admitted`, `pods.desired`, `pods.mirrors`, `node.conditions`, `node.observed`, `node.object`,
-    `node.resources`, `node.images`, every `events/<service>`, and all beats.
+    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.conditions`,
+    `node.observed`, `node.object`, `node.resources`, `node.images`, every `events/<service>`, and all beats.
 
 Answers
     ReviewToken, ReviewAccess, RequestToken: what the API server says to them.
@@ -30,7 +30,7 @@ On restart
     times come from the record and from the Node as the API server has it. Ready is first published when it is known:
     it waits for missing facts, and for up to 30 s for a process that has not reported since the start. Until then the
     Node keeps the condition it has. The same holds after a time in which this process was stopped: beats that it did
-    not receive then are not counted as missing. Pod statuses are confirmed again from their stream. Events that are on
+    not receive then are not counted as missing. Every pod status is compared again. Events that are on
     the streams already and older than the start count as logged by the process before. Those that it had not recorded
     are still on the writers' streams and are sent, under the same names as before: none is counted twice, and what
     happens again raises the count of the same Event object. Its own events that were not sent yet are lost.

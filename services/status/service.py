@@ -7,11 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.event import KubeEvent
-from bus.messages.podsync import PodStatus
-from bus.messages.status import StatusWritten
-from bus.messages.streams import PODS_STATUS, SERVICES, STATUS_WRITTEN, events_of
+from bus.messages.streams import SERVICES, events_of
 from services.frame.generation import supervisor_generation, supervisor_process
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
@@ -91,17 +88,15 @@ class Status:
                 follow_events(self._bus, service, self._take_event)
         place = Path("status")
         records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
-        judgement = NodeConditionEvaluator(context, records, self._record_node_event)
-        self._written = self._bus.own(STATUS_WRITTEN)
+        self.node_conditions = judgement = NodeConditionEvaluator(context, records, self._record_node_event)
         reviews = Reviews(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": judgement.run}
         systemd = Systemd(context, supervisor_process())
         if systemd.is_waited_for:
             self._parts["watchdog"] = systemd.run
         if clients is None:
-            self._bus.follow(PODS_STATUS, self._echo)
             return
-        pods = Pods(context, clients, self._written)
+        pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)
         node = Node(
@@ -155,13 +150,3 @@ class Status:
     def _record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:
         event = KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=self._config.node_name)
         self._take_event("status", reason, self._recorder.record(event), is_news=True)
-
-    def _echo(self, change: Change[PodStatus]) -> None:
-        """Alone, a pod status is accepted as soon as it is here."""
-        match change:
-            case Put(uid, status):
-                self._written.put(uid, StatusWritten(uid=uid, version=status.version), "no API server: accepted here")
-            case Deleted(uid):
-                self._written.delete(uid, "the pod has no status any more")
-            case Freshness(complete=True, stale=False):
-                self._written.mark_complete()

@@ -32,7 +32,7 @@ def named_streams(text: str) -> set[str]:
     """The names of streams in back-quotes, and `beats` however written."""
     known = {stream.name for stream in STREAMS} | {ALL_EVENTS}
     text = text.replace("`events/<service>`", f"`{ALL_EVENTS}`")
-    named = {name for name in re.findall(r"`([a-z]+(?:[./][a-z*]+)?)`", text) if name in known}
+    named = {name for name in re.findall(r"`([a-z]+(?:[./][a-z*_]+)?)`", text) if name in known}
     return named | ({"beats"} if re.search(r"\bbeats?\b", text) else set())
 
 

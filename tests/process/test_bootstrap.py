@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from bus.manifest import read_manifest
-from bus.messages.beat import Beat, GetHealth
-from bus.messages.bootstrap import GetManifest, Manifest
-from bus.node import ask_once
+from bus.messages.beat import Beat
+from tests.bus_client import next_beat
 from tests.lacking import require_command
 from tests.process.supervised import CHECKOUT, Agent, alive, eventually
 
@@ -32,7 +31,7 @@ def console(agent: Agent) -> list[str]:
 
 
 async def beat_of(agent: Agent, service: str) -> Beat:
-    return await ask_once(read_manifest(agent.run_dir), service, GetHealth(), Beat, timeout=10)
+    return await next_beat(read_manifest(agent.run_dir), service)
 
 
 def test_a_bad_first_configuration_is_printed_once_and_ends_supervisord(agent: Agent) -> None:
@@ -86,11 +85,9 @@ def test_a_run_directory_that_is_too_long_ends_the_start(agent: Agent) -> None:
     assert "too long for sockets" in line
 
 
-async def test_a_good_start_leaves_private_files_and_answers_the_manifest(agent: Agent) -> None:
+async def test_a_good_start_leaves_private_files(agent: Agent) -> None:
     agent.start()
     agent.logged("status", "dummy runs")
-    manifest = read_manifest(agent.run_dir)
-    assert await ask_once(manifest, "bootstrap", GetManifest(), Manifest, timeout=10) == manifest
     for path in agent.run_dir.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     assert json.loads((agent.run_dir / "config.json").read_bytes())["config"]["port"] == 32250

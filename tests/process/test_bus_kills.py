@@ -11,7 +11,7 @@ import pytest
 
 from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
-from bus.messages.beat import Beat, GetHealth
+from bus.messages.beat import Beat
 from bus.node import NodeBus
 from tests.process.bus_kills.arena import FOLLOWERS, OWNER, AwaitState, Finish, GetState, State
 
@@ -48,12 +48,20 @@ class Arena:
         manifest = new_manifest(self._run_dir, services=(OWNER, *FOLLOWERS))
         write_manifest(manifest)
         judge = NodeBus("judge", manifest)
+        beating: set[str] = set()
+        all_beat = asyncio.Event()
+
+        def listen(beat: Beat) -> None:
+            beating.add(beat.service)
+            if beating >= {OWNER, *FOLLOWERS}:
+                all_beat.set()
+
+        judge.on_beat(listen)
         await judge.start()
         try:
             for service in (OWNER, *FOLLOWERS):
                 await self._spawn(service)
-            for service in (OWNER, *FOLLOWERS):
-                await judge.ask(service, GetHealth(), Beat, timeout=20)
+            await asyncio.wait_for(all_beat.wait(), 20)
             await self._kill_at_random()
             return await self._compare(judge)
         finally:

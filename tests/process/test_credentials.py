@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from bus.manifest import read_manifest
-from bus.messages.beat import Beat, GetHealth
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
-from bus.node import ask_once
 from shared.kube.credentials import Credentials, load_credentials
+from tests.bus_client import ask_once, next_beat
 from tests.process.supervised import CHECKOUT, Agent, eventually
 from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, says, write
 from tests.unit.kube.tls_world import Authority, write_pair
@@ -69,7 +68,7 @@ def pair_of(found: Credentials) -> tuple[bytes, bytes]:
 
 
 async def troubles(agent: Agent) -> str:
-    beat = await ask_once(read_manifest(agent.run_dir), "bootstrap", GetHealth(), Beat, timeout=10)
+    beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
     return "; ".join(beat.troubles)
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from bus.manifest import read_manifest
-from bus.messages.beat import Beat, GetHealth
-from bus.node import ask_once
 from shared.kube.credentials import load_credentials
+from tests.bus_client import next_beat
 from tests.fakes.api_http import HttpApiServer
 from tests.process.supervised import Agent, eventually
 from tests.unit.bootstrap.kubeconfigs import encoded, inline, kubeconfig, plugin, says, write
@@ -81,7 +80,7 @@ def test_a_first_start_ends_with_one_line(agent: Agent, spoil: Callable[[Agent],
 
 
 async def troubles(agent: Agent) -> str:
-    beat = await ask_once(read_manifest(agent.run_dir), "bootstrap", GetHealth(), Beat, timeout=10)
+    beat = await next_beat(read_manifest(agent.run_dir), "bootstrap")
     return "; ".join(beat.troubles)
 
 

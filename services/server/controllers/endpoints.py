@@ -74,7 +74,8 @@ class Endpoints:
 
     async def pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """GET /pods."""
-        return _json(pod_list(self._streams.desired.state.values(), self._streams.status.state))
+        streams = self._streams
+        return _json(pod_list(streams.desired.state.values(), streams.status.state, streams.api_statuses.state))
 
     async def running_pods(self, _request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """GET /runningpods/."""

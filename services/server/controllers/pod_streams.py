@@ -5,7 +5,7 @@ from typing import Any
 
 from bus.interface import Bus, Change, Deleted, FollowedStream, Put
 from bus.messages.sources import DesiredPod
-from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
+from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 
@@ -37,8 +37,8 @@ class Wakers:
 
 
 class PodStreams:
-    """The followed streams. `known` is set once all are complete and in step; without a cluster there are no mirror
-    pods to wait for."""
+    """The followed streams. `known` is set once all are complete and in step; without a cluster those about the pods of
+    the API server are not needed."""
 
     def __init__(self, bus: Bus, *, joins_cluster: bool) -> None:
         self.known = asyncio.Event()
@@ -47,14 +47,17 @@ class PodStreams:
         self.status = bus.follow(PODS_STATUS, self._changed)
         self.runtime = bus.follow(RUNTIME_PODS, self._runtime_changed)
         self.mirrors = bus.follow(PODS_MIRRORS, self._changed)
+        self.api_statuses = bus.follow(PODS_API_STATUS, self._changed)
         self._needed: list[FollowedStream[Any]] = [self.desired, self.status, self.runtime]
         if joins_cluster:
-            self._needed.append(self.mirrors)
+            self._needed += [self.mirrors, self.api_statuses]
 
     def status_of(self, desired: DesiredPod) -> Object:
-        """Return the pod status that podsync computed, else the one in the pod itself."""
-        computed = self.status.state.get(desired.uid)
-        return computed.status if computed is not None else desired.pod.get("status") or {}
+        """Return the pod status that podsync computed, else the newest one of the API server, else the pod's own."""
+        computed, known = self.status.state.get(desired.uid), self.api_statuses.state.get(desired.uid)
+        if computed is not None:
+            return computed.status
+        return known.status if known is not None else desired.pod.get("status") or {}
 
     def _changed(self, _: object) -> None:
         if all(stream.complete and not stream.stale for stream in self._needed):

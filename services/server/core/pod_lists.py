@@ -4,18 +4,23 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod
+from bus.messages.sources import ApiPodStatus, DesiredPod
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 
 
-def pod_list(desired: Iterable[DesiredPod], statuses: Mapping[str, PodStatus]) -> Object:
-    """The PodList of /pods. An API pod keeps the status the API server gave it; others show the computed one."""
+def pod_list(
+    desired: Iterable[DesiredPod], statuses: Mapping[str, PodStatus], api_statuses: Mapping[str, ApiPodStatus]
+) -> Object:
+    """The PodList of /pods. An API pod has the version and status of the API server; others the computed status."""
     items = []
     for entry in desired:
         pod = {key: value for key, value in entry.pod.items() if key not in ("kind", "apiVersion", "status")}
-        computed = statuses.get(entry.uid)
+        computed, known = statuses.get(entry.uid), api_statuses.get(entry.uid)
         shown = computed.status if computed is not None and entry.source != "api" else entry.pod.get("status")
+        if known is not None:
+            shown = known.status
+            pod["metadata"] = {**pod["metadata"], "resourceVersion": known.resource_version}
         items.append({**pod, "status": shown or {}})
     return _listed(items)
 

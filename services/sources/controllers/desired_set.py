@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from bus.event_recorder import EventRecorder
 from bus.interface import OwnedStream
 from bus.messages.event import KubeEvent
-from bus.messages.sources import DesiredPod
-from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, Wanted
+from bus.messages.sources import ApiPodStatus, DesiredPod
+from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, StatusChanged, Wanted
 from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
@@ -18,13 +18,19 @@ log = logging.getLogger(__name__)
 
 
 class DesiredSet:
-    """`pods.desired`: each source hands in what it has, saves what must be on disk, and then has it published."""
+    """`pods.desired` and `pods.api_status`: each source hands in what it has, saves what must be on disk, and then has
+    it published."""
 
     def __init__(
-        self, stream: OwnedStream[DesiredPod], events: EventRecorder, clock: Clock, sources: Iterable[str]
+        self,
+        stream: OwnedStream[DesiredPod],
+        api_statuses: OwnedStream[ApiPodStatus],
+        events: EventRecorder,
+        clock: Clock,
+        sources: Iterable[str],
     ) -> None:
         self.pods = DesiredPods(frozenset(sources))
-        self._stream, self._events, self._clock = stream, events, clock
+        self._stream, self._api_statuses, self._events, self._clock = stream, api_statuses, events, clock
         if self.pods.complete:
             stream.mark_complete()
 
@@ -47,6 +53,8 @@ class DesiredSet:
             self._publish(source, change)
         if whole:
             self.pods.told(source)
+            if source == "api":
+                self._api_statuses.mark_complete()
         if self.pods.complete:
             self._stream.mark_complete()
 
@@ -56,13 +64,27 @@ class DesiredSet:
             case Removed(uid):
                 log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
                 self._stream.delete(uid, f"{what} gone or changed")
+                self._api_statuses.delete(uid, f"{what} gone or changed")
             case Wanted(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
                 log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
+                self._put_api_status(desired)  # first: whoever follows both has no status that is older than the pod
                 self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
+            case StatusChanged(desired):
+                self._put_api_status(desired)
+                self._stream.refresh(desired.uid, desired)
             case Duplicate(pod, message):
                 log.warning("%s", message)
                 self._events.record(failed_validation(message, pod))
+
+    def _put_api_status(self, desired: DesiredPod) -> None:
+        if desired.source == "api":
+            status, version = desired.pod.get("status"), desired.pod["metadata"].get("resourceVersion")
+            known = ApiPodStatus(
+                resource_version=version if isinstance(version, str) else "",
+                status=status if isinstance(status, dict) else {},
+            )
+            self._api_statuses.put(desired.uid, known, "status changed")
 
 
 def failed_validation(message: str, pod: Object | None) -> KubeEvent:

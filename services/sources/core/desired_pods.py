@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.sources import DesiredPod
 from shared.model import objects
+from shared.model.conditions import POD_CONDITIONS
 from shared.model.objects import Object
 from shared.podspec.static_pod import SEEN, SOURCE, with_seen
 
@@ -29,6 +30,13 @@ class Wanted:
 
 
 @dataclass(frozen=True)
+class StatusChanged:
+    """The API server has another status of this pod, and podsync need not know it at once."""
+
+    pod: DesiredPod
+
+
+@dataclass(frozen=True)
 class Duplicate:
     """Dropped: an earlier pod of the same update has its name, or one from another source its UID. Told once for as
     long as it stays so. `message` is the kubelet's FailedValidation text."""
@@ -37,7 +45,8 @@ class Duplicate:
     message: str
 
 
-MergeChange = Removed | Wanted | Duplicate
+TERMINAL_PHASES = ("Succeeded", "Failed")
+MergeChange = Removed | Wanted | StatusChanged | Duplicate
 
 
 @dataclass
@@ -96,7 +105,7 @@ class DesiredPods:
         before = {uid for uid, known in self._pods.items() if known.source == source}
         changes: list[MergeChange] = [Removed(uid) for uid in self._pods if uid in before - wanted.keys()]
         added: list[Wanted] = []
-        updated: list[Wanted] = []
+        updated: list[Wanted | StatusChanged] = []
         for uid, pod in wanted.items():
             if self._given.get(uid) is pod:
                 continue
@@ -106,6 +115,8 @@ class DesiredPods:
                 added.append(Wanted(desired, added=True))
             elif _essence(self._pods[uid].pod) != _essence(desired.pod):
                 updated.append(Wanted(desired, added=False))
+            elif self._pods[uid].pod.get("status") != desired.pod.get("status"):
+                updated.append(StatusChanged(desired))
             else:
                 continue
             self._pods[uid] = desired
@@ -131,10 +142,23 @@ def _created(change: Wanted) -> str:
 
 
 def _essence(pod: Object) -> tuple[object, ...]:
-    """What of a pod is worth telling: versions, owners and finalizers change without a meaning for the node."""
+    """What of a pod podsync must know at once: versions, owners and finalizers change without a meaning for the node,
+    and most of the status is what podsync has computed."""
     metadata = pod["metadata"]
     kept = ("labels", "annotations", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-    return (*(metadata.get(key) for key in kept), pod.get("spec"), pod.get("status"))
+    return (*(metadata.get(key) for key in kept), pod.get("spec"), _status_for_podsync(pod))
+
+
+def _status_for_podsync(pod: Object) -> tuple[object, ...]:
+    """That the pod has ended, and the conditions that are not the node's or that a readiness gate names."""
+    status = pod.get("status")
+    status = status if isinstance(status, dict) else {}
+    phase, conditions = status.get("phase"), status.get("conditions")
+    gates = [gate.get("conditionType") for gate in (pod.get("spec") or {}).get("readinessGates") or ()]
+    own = [kind for kind in POD_CONDITIONS if kind not in gates]
+    listed = conditions if isinstance(conditions, list) else ()
+    others = [one for one in listed if not isinstance(one, dict) or one.get("type") not in own]
+    return phase if phase in TERMINAL_PHASES else "", others
 
 
 def _taken_message(pod: Object, source: str, holder: str) -> str:

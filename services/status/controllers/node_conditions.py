@@ -10,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bus.messages.beat import Beat
-from bus.messages.status import NodeStatus
-from bus.messages.streams import NODE_CONDITIONS, NODE_OBSERVED, NODE_STATUS, SERVICES
+from bus.messages.streams import NODE_CONDITIONS, NODE_OBSERVED, SERVICES
 from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
@@ -49,13 +48,12 @@ BOOTSTRAP_IS_SILENT = (
 
 
 class NodeConditionEvaluator:
-    """The one owner of `node.status`. `record(reason, message)` records a Normal event of the node."""
+    """The conditions of the node. `record(reason, message)` records a Normal event of the node."""
 
     def __init__(self, context: Context, records: Checkpoint, record: Callable[[str, str], None]) -> None:
         self.verdict: tuple[Condition, ...] = ()  # what is thought now, also while it rests on not knowing
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._records, self._record = records, record
-        self._node_status = self._bus.own(NODE_STATUS)
         self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
         self._pressure = self._bus.follow(NODE_CONDITIONS, self._on_node_fact)
         self._bus.on_beat(self._on_beat)
@@ -66,6 +64,7 @@ class NodeConditionEvaluator:
         self._runtime_good_at: float | None = None
         self._awake_since = self._ran_at = self._clock.monotonic()
         self._conditions: tuple[Condition, ...] = ()
+        self._decided: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
         self._bootstrap_is_silent = False
         self._is_ready = False  # nothing spoke against it when the node was judged last
@@ -77,8 +76,7 @@ class NodeConditionEvaluator:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """What was said of the node in this life; () before the first word."""
-        said = self._node_status.get(NODE)
-        return said.conditions if said is not None else ()
+        return self._decided
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Called whenever the status of a condition has changed, and at the first word."""
@@ -186,8 +184,7 @@ class NodeConditionEvaluator:
         if not same_but_for(self._conditions, conditions, "lastHeartbeatTime", "message"):
             await self._save(conditions)
         self._conditions, self._published_at = conditions, now
-        self._node_status.put(NODE, NodeStatus(conditions=conditions), "conditions changed")
-        self._node_status.mark_complete()
+        self._decided = conditions
         for event in events:
             self._record(event.reason, f"Node {self._config.node_name} status is now: {event.reason}")
         if events or not said:

@@ -5,9 +5,7 @@ Nothing is kept that the streams and the API server do not tell again: after a r
 
 import logging
 
-from bus.interface import OwnedStream
 from bus.messages.podsync import PodStatus
-from bus.messages.status import StatusWritten
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import REQUEST_TIMEOUT
 from services.status.core.pod_status_baseline import Baseline, kept_of, metadata, newest, version
@@ -27,24 +25,17 @@ _TRIES = 3  # of one write that meets a newer object each time
 class PodStatuses:
     """One pod at a time per UID (`controllers.request_workers`); keys are podsync's UIDs, never a mirror pod's."""
 
-    def __init__(
-        self, client: ApiClient, clock: Clock, followed: PodStreams, written: OwnedStream[StatusWritten]
-    ) -> None:
-        self._client, self._clock, self._followed, self._written = client, clock, followed, written
+    def __init__(self, client: ApiClient, clock: Clock, followed: PodStreams) -> None:
+        self._client, self._clock, self._followed = client, clock, followed
         self._answers: dict[str, Object] = {}  # what the API server told us and the watch has not shown yet
         self._doubtful: set[str] = set()  # asked, and no answer came: it may or may not have happened
         self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
         self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
-        self._settled: set[str] = set()  # UIDs this life has come to an end with at least once
         self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> what was known when there was nothing to do
 
     def keys(self) -> set[str]:
         """Every pod there may be something to do for."""
-        return {*self._followed.statuses.state, *self._followed.desired.state, *self._settled, *self._written.keys()}
-
-    def forget(self, pod_uid: str) -> None:
-        """podsync shows no status of the pod any more."""
-        self._written.delete(pod_uid, "the pod has no status any more")
+        return {*self._followed.statuses.state, *self._followed.desired.state}
 
     async def bring_up_to_date(self, pod_uid: str) -> bool:
         """Write the newest status where the API server has another, then delete the object where its time has come.
@@ -88,6 +79,7 @@ class PodStatuses:
         return (
             status,
             followed.desired.state.get(pod_uid),
+            followed.api_statuses.state.get(pod_uid),
             followed.admitted.state.get(pod_uid),
             mirror,
             self._answers.get(api_uid),
@@ -97,22 +89,14 @@ class PodStatuses:
             followed.mirrors_are_all,
         )
 
-    def settle(self, pod_uid: str) -> None:
-        """The pod was brought up to date, or is out of reach. Once all are, the confirmations are complete."""
-        known = self._followed.statuses
-        if pod_uid in known.state:
-            self._settled.add(pod_uid)
-        if known.complete and not known.stale and self._settled.issuperset(known.state):
-            self._written.mark_complete()
-
     def _watched(self, pod_uid: str, status: PodStatus | None) -> tuple[Object | None, bool]:
         """The API object as sources shows it; whether the API server may know more than that."""
         if self._followed.is_static(pod_uid):
             mirror = self._followed.mirror_of(status) if status is not None else None
             return (mirror.pod if mirror is not None else None), False
-        desired = self._followed.desired.state.get(pod_uid)
-        if desired is not None:
-            return desired.pod, True
+        pod = self._followed.api_pod(pod_uid)
+        if pod is not None:
+            return pod, True
         return None, status is not None and not self._followed.desired_is_all
 
     def _baseline(self, pod_uid: str, target: Object, watched: Object | None) -> Baseline:
@@ -162,7 +146,6 @@ class PodStatuses:
             break
         else:
             raise ApiError(f"the pod changed under {_TRIES} attempts to write its status")
-        self._written.put(pod_uid, StatusWritten(uid=pod_uid, version=status.version), "accepted by the API server")
         return pod, asked
 
     async def _patch(self, target: Object, pod: Object, change: Object) -> Object:
@@ -215,20 +198,25 @@ class PodStatuses:
         return True
 
     def _let_go(self, pod_uid: str) -> None:
-        """Forget answers the watch has caught up with, and everything about pods that are no more."""
+        """Forget the answer that the watch has caught up with; all answers about pods that are gone, if this one is."""
         followed = self._followed
-        desired, status = followed.desired.state.get(pod_uid), followed.statuses.state.get(pod_uid)
-        if desired is None and status is None:
-            self._settled.discard(pod_uid)
+        status = followed.statuses.state.get(pod_uid)
+        if status is None and pod_uid not in followed.desired.state:
+            self.forget_gone()
+            return
+        mirror = followed.mirror_of(status) if status is not None else None
+        shown = mirror.pod if mirror is not None else followed.api_pod(pod_uid)
+        answered = self._answers.get(mirror.uid if mirror is not None else pod_uid)
+        if answered is not None and _caught_up(shown, answered):
+            del self._answers[mirror.uid if mirror is not None else pod_uid]
+
+    def forget_gone(self) -> None:
+        """Forget everything about pods that are no more."""
+        followed = self._followed
         alive = {*followed.desired.state, *followed.statuses.state, *(m.uid for m in followed.mirrors.state.values())}
-        shown = {uid(d.pod): d.pod for d in (desired,) if d is not None}
-        shown |= {mirror.uid: mirror.pod for mirror in followed.mirrors.state.values()}
-        for api_uid in [
-            key for key in self._answers if key not in alive or _caught_up(shown.get(key), self._answers[key])
-        ]:
-            del self._answers[api_uid]
-        for api_uid in [key for key in self._without_effect if key not in alive]:
-            del self._without_effect[api_uid]
+        for known in (self._answers, self._without_effect, self._nothing_to_do):
+            for api_uid in known.keys() - alive:
+                del known[api_uid]
         self._doubtful &= alive
         self._deleted &= alive
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from bus.interface import FollowedStream
 from bus.messages.podsync import AdmittedPod, PodStatus
-from bus.messages.sources import DesiredPod, MirrorPod, NodeObject
+from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from services.status.core.mirror_pod import STATIC_SOURCES
+from services.status.core.pod_status_baseline import metadata
 from shared.model.objects import Object
 
 NODE = "node"
@@ -18,13 +19,14 @@ class PodStreams:
     statuses: FollowedStream[PodStatus]
     admitted: FollowedStream[AdmittedPod]
     desired: FollowedStream[DesiredPod]
+    api_statuses: FollowedStream[ApiPodStatus]
     mirrors: FollowedStream[MirrorPod]
     node: FollowedStream[NodeObject]
 
     @property
     def desired_is_all(self) -> bool:
-        """A pod that is not desired is gone."""
-        return self.desired.complete and not self.desired.stale
+        """A pod that is not desired is gone, and of the others the API server's status is known."""
+        return all(stream.complete and not stream.stale for stream in (self.desired, self.api_statuses))
 
     @property
     def admitted_is_all(self) -> bool:
@@ -44,6 +46,14 @@ class PodStreams:
     def is_static(self, uid: str) -> bool:
         """The pod comes from a manifest of this node."""
         return self.source(uid) in STATIC_SOURCES
+
+    def api_pod(self, uid: str) -> Object | None:
+        """The desired pod with the newest status that the API server showed; None when it is not desired."""
+        desired, newest = self.desired.state.get(uid), self.api_statuses.state.get(uid)
+        if desired is None or newest is None:
+            return desired.pod if desired is not None else None
+        versioned = {**metadata(desired.pod), "resourceVersion": newest.resource_version}
+        return {**desired.pod, "metadata": versioned, "status": newest.status}
 
     def mirror_of(self, status: PodStatus) -> MirrorPod | None:
         """The mirror pod that shows this very static pod."""

@@ -3,11 +3,17 @@
 import asyncio
 from typing import Any
 
-from bus.interface import Change, Deleted, OwnedStream, Put
+from bus.interface import Change, Deleted, Put
 from bus.messages.podsync import AdmittedPod, PodStatus
-from bus.messages.sources import DesiredPod, MirrorPod
-from bus.messages.status import StatusWritten
-from bus.messages.streams import NODE_OBJECT, PODS_ADMITTED, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS
+from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
+from bus.messages.streams import (
+    NODE_OBJECT,
+    PODS_ADMITTED,
+    PODS_API_STATUS,
+    PODS_DESIRED,
+    PODS_MIRRORS,
+    PODS_STATUS,
+)
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.controllers.mirror_pods import MirrorPods
@@ -19,18 +25,19 @@ COMPARE_SECONDS = 10.0  # everything is compared anew; what is equal costs no re
 
 
 class Pods:
-    """Owns `status.written` when there is an API server: a status is written once that has accepted it."""
+    """The part of status that writes pods' statuses and mirror pods, where there is an API server."""
 
-    def __init__(self, context: Context, clients: Clients, written: OwnedStream[StatusWritten]) -> None:
+    def __init__(self, context: Context, clients: Clients) -> None:
         bus, clock = context.bus, context.clock
         streams = PodStreams(
             statuses=bus.follow(PODS_STATUS, self._on_status),
             admitted=bus.follow(PODS_ADMITTED, self._on_admitted),
             desired=bus.follow(PODS_DESIRED, self._on_desired),
+            api_statuses=bus.follow(PODS_API_STATUS, self._on_api_status),
             mirrors=bus.follow(PODS_MIRRORS, self._on_mirror),
             node=bus.follow(NODE_OBJECT, self._on_node),
         )
-        self._statuses = PodStatuses(clients.kube, clock, streams, written)
+        self._statuses = PodStatuses(clients.kube, clock, streams)
         self._mirrors = MirrorPods(clients.kube, clock, streams, context.config.node_name)
         self._status_workers = RequestWorkers(
             "the status", clock, self._bring_status, lambda: bus.progress("pod statuses")
@@ -49,11 +56,10 @@ class Pods:
                 await asyncio.sleep(COMPARE_SECONDS)
 
     async def _bring_status(self, uid: str) -> bool:
-        asked = await self._statuses.bring_up_to_date(uid)
-        self._statuses.settle(uid)
-        return asked
+        return await self._statuses.bring_up_to_date(uid)
 
     def _compare_all(self) -> None:
+        self._statuses.forget_gone()
         for uid in self._statuses.keys():  # noqa: SIM118 (no mapping)
             self._status_workers.add(uid)
         self._compare_mirrors()
@@ -64,10 +70,14 @@ class Pods:
 
     def _on_status(self, change: Change[PodStatus]) -> None:
         match change:
-            case Put(uid):
+            case Put(uid) | Deleted(uid):
                 self._status_workers.add(uid)
-            case Deleted(uid):
-                self._statuses.forget(uid)
+            case _:
+                self._compare_all()
+
+    def _on_api_status(self, change: Change[ApiPodStatus]) -> None:
+        match change:
+            case Put(uid) | Deleted(uid):
                 self._status_workers.add(uid)
             case _:
                 self._compare_all()

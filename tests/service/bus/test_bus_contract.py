@@ -9,9 +9,10 @@ from bus import codec
 from bus.endpoint import Endpoint
 from bus.frames import BEATS_TOPIC, topic_of
 from bus.interface import Change, Deleted, Freshness, Put
-from bus.messages.beat import Beat, GetHealth
+from bus.messages.beat import Beat
+from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
-from bus.messages.streams import NODE_STATUS, PODS_ADMITTED, PODS_DESIRED
+from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_DESIRED
 from bus.owned import Owned
 from tests.service.bus.harness import Harness, world
 
@@ -23,10 +24,10 @@ def pod(uid: str, **spec: Any) -> DesiredPod:
 
 
 class Follower:
-    """podsync following pods.desired, noting what it is told."""
+    """A service that follows pods.desired and keeps each change."""
 
-    def __init__(self, world: Harness) -> None:
-        self.bus: Endpoint = world.bus("podsync")
+    def __init__(self, world: Harness, service: str = "podsync") -> None:
+        self.bus: Endpoint = world.bus(service)
         self.told: list[Change[DesiredPod]] = []
         self.stream = self.bus.follow(PODS_DESIRED, self.told.append)
 
@@ -212,6 +213,21 @@ class TestStreams:
         assert follower.bus.drops.counts["value"] == 1
         assert follower.bus.drops.counts["snapshot again"] == 0
 
+    async def test_a_refreshed_value_sends_nothing_and_is_in_the_next_snapshot(self, world: Harness) -> None:
+        _, pods, follower = await self.joined(world)
+        pods.put("a", pod("a"))
+        await world.until(lambda: "a" in follower.stream.state)
+        newer = DesiredPod(uid="a", source="api", pod={"status": "newer"})
+        pods.refresh("a", newer)
+        pods.refresh("unknown", newer)
+        pods.put("b", pod("b"))
+        await world.until(lambda: "b" in follower.stream.state)
+        assert follower.stream.state["a"] == pod("a") and pods.get("a") == newer
+        late = Follower(world, "volume")
+        await late.bus.start()
+        await world.until(lambda: "b" in late.stream.state)
+        assert dict(late.stream.state) == {"a": newer, "b": pod("b")}
+
     async def test_an_owner_of_another_major_version_makes_the_stream_stale_and_a_trouble(self, world: Harness) -> None:
         owner, pods, follower = await self.joined(world)
         pods.put("a", pod("a"))
@@ -223,8 +239,8 @@ class TestStreams:
         foreign = codec.encode(Beat(service="sources", incarnation="x", protocol="2.0", pid=1, sent_at=0.0))
         world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
         await world.until(lambda: follower.stream.stale)
-        health = await owner.ask("podsync", GetHealth(), Beat)
-        assert health.troubles == ("sources speaks bus protocol 2.0 and podsync 1.1: restart the older one",)
+        troubles = follower.bus._present_beat().troubles
+        assert troubles == ("sources speaks bus protocol 2.0 and podsync 1.1: restart the older one",)
 
     async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
         bus = world.bus("sources")
@@ -235,12 +251,12 @@ class TestStreams:
             bus.own(PODS_ADMITTED)
 
     async def test_streams_are_named_before_the_start(self, world: Harness) -> None:
-        bus = world.bus("status")
-        with pytest.raises(RuntimeError, match="status asked podsync before its bus was started"):
-            await bus.ask("podsync", GetHealth(), Beat)
+        bus = world.bus("pleg")
+        with pytest.raises(RuntimeError, match="pleg asked podsync before its bus was started"):
+            await bus.ask("podsync", GetSnapshot(stream="pods.status"), Snapshot)
         await bus.start()
-        with pytest.raises(RuntimeError, match="status called own after its bus was started"):
-            bus.own(NODE_STATUS)
+        with pytest.raises(RuntimeError, match="pleg called own after its bus was started"):
+            bus.own(NODE_IMAGES)
 
     async def joined(self, world: Harness) -> tuple[Endpoint, Owned[DesiredPod], Follower]:
         """An owner and a follower that is in step with it."""

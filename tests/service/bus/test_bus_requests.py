@@ -9,8 +9,8 @@ import pytest
 from bus import codec
 from bus.endpoint import Endpoint
 from bus.interface import NoAnswerError, RequestRefusedError
-from bus.messages.beat import Beat, GetHealth
 from bus.messages.snapshot import GetSnapshot, Snapshot
+from bus.messages.streams import VOLUMES_MOUNTED
 from tests.service.bus.harness import Harness, world
 
 __all__ = ["world"]
@@ -36,10 +36,6 @@ class TestRequests:
         answers = await asyncio.gather(*(asker.ask("podsync", Echo(text=str(n)), Echoed) for n in range(50)))
         assert [answer.text for answer in answers] == [str(n) for n in range(50)]
 
-    async def test_every_service_answers_for_its_health(self, world: Harness) -> None:
-        asker = await self.asking(world)
-        assert (await asker.ask("podsync", GetHealth(), Beat)).service == "podsync"
-
     async def test_a_refusal_is_the_other_sides_one_line(self, world: Harness) -> None:
         asker = await self.asking(world)
         with pytest.raises(RequestRefusedError, match=r"^nothing to echo$"):
@@ -52,9 +48,9 @@ class TestRequests:
 
     async def test_a_question_nobody_answers_names_who_what_and_how_long(self, world: Harness) -> None:
         asker = await self.asking(world)
-        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat, timeout=0.3))
+        asking = asyncio.create_task(asker.ask("volume", Echo(text=""), Echoed, timeout=0.3))
         await world.pass_time(0.3)
-        with pytest.raises(NoAnswerError, match=r"^volume did not answer GetHealth within 0\.3 s$"):
+        with pytest.raises(NoAnswerError, match=r"^volume did not answer Echo within 0\.3 s$"):
             await asking
 
     async def test_a_slow_answer_is_too_late_but_holds_up_no_other(self, world: Harness) -> None:
@@ -67,10 +63,12 @@ class TestRequests:
 
     async def test_a_question_asked_before_its_service_is_there_is_answered_when_it_comes(self, world: Harness) -> None:
         asker = await self.asking(world)
-        asking = asyncio.create_task(asker.ask("volume", GetHealth(), Beat))
+        asking = asyncio.create_task(asker.ask("volume", GetSnapshot(stream="volumes.mounted"), Snapshot))
         await asyncio.sleep(0)
-        await world.bus("volume").start()
-        assert (await asking).service == "volume"
+        volume = world.bus("volume")
+        volume.own(VOLUMES_MOUNTED)
+        await volume.start()
+        assert (await asking).stream == "volumes.mounted"
 
     async def test_a_question_under_way_at_a_kill_is_answered_by_the_next_process(self, world: Harness) -> None:
         asker = await self.asking(world)
@@ -124,7 +122,8 @@ class TestRequests:
         await asyncio.sleep(0)
         with pytest.raises(NoAnswerError, match=r"^podsync has 2 Echo of status to answer: no more are sent$"):
             await asker.ask("podsync", Echo(text="fast"), Echoed)
-        assert (await asker.ask("podsync", GetHealth(), Beat)).service == "podsync"
+        with pytest.raises(RequestRefusedError):  # another type is answered
+            await asker.ask("podsync", GetSnapshot(stream="pods.desired"), Snapshot)
         await world.pass_time(0.3)
         await asyncio.gather(*slow, return_exceptions=True)
         assert await asker.ask("podsync", Echo(text="fast"), Echoed) == Echoed(text="fast")
@@ -144,8 +143,8 @@ class TestRequests:
 
     async def test_an_answer_of_another_type_is_no_answer(self, world: Harness) -> None:
         asker = await self.asking(world)
-        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with a Echoed instead of a Beat$"):
-            await asker.ask("podsync", Echo(text="a"), Beat)
+        with pytest.raises(NoAnswerError, match=r"^podsync answered Echo with a Echoed instead of a Snapshot$"):
+            await asker.ask("podsync", Echo(text="a"), Snapshot)
 
     async def test_an_answer_that_does_not_decode_is_no_answer_and_counted(self, world: Harness) -> None:
         asker = await self.asking(world)

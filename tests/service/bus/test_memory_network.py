@@ -8,7 +8,7 @@ import pytest
 
 from bus.interface import Change, Deleted, Freshness, NoAnswerError
 from bus.memory import IDLE_TURNS, Delivery, Fate, MemoryNetwork
-from bus.messages.beat import Beat, GetHealth
+from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
 from bus.owned import Owned
@@ -167,8 +167,8 @@ async def test_what_a_killed_owner_still_says_reaches_nobody(world: World) -> No
 async def test_a_killed_service_cannot_ask(world: World) -> None:
     await world.start()
     world.network.kill("podsync")
-    with pytest.raises(NoAnswerError, match="podsync did not ask sources for GetHealth: it is no more"):
-        await world.follower.ask("sources", GetHealth(), Beat)
+    with pytest.raises(NoAnswerError, match="podsync did not ask sources for GetSnapshot: it is no more"):
+        await world.follower.ask("sources", GetSnapshot(stream="pods.desired"), Snapshot)
 
 
 async def test_a_service_runs_once(world: World) -> None:

@@ -10,16 +10,19 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from bus import frames
-from bus.interface import NoAnswerError
+from bus import codec, frames
+from bus.interface import NoAnswerError, RequestRefusedError
 from bus.lock import ServiceLock
 from bus.manifest import new_manifest, prepare_run_dir
-from bus.messages.beat import Beat, GetHealth
 from bus.messages.bootstrap import Manifest
+from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
-from bus.node import NodeBus, ask_once
+from bus.node import NodeBus
 from shared.errors import OperatorError
+from tests.bus_client import ask_once
+
+DESIRED = GetSnapshot(stream="pods.desired")
 
 
 @pytest.fixture
@@ -44,7 +47,7 @@ async def sources(manifest: Manifest) -> AsyncIterator[NodeBus]:
 async def test_a_second_process_of_a_service_is_refused_before_it_binds(manifest: Manifest, sources: NodeBus) -> None:
     with pytest.raises(OperatorError, match=r"locks/sources\.lock: sources is running already, as process \d+ \("):
         await NodeBus("sources", manifest).start()
-    assert (await ask_once(manifest, "sources", GetHealth(), Beat)).incarnation == sources.incarnation
+    assert (await ask_once(manifest, "sources", DESIRED, Snapshot)).incarnation == sources.incarnation
 
 
 async def test_a_lock_that_is_given_is_kept_at_the_stop(manifest: Manifest) -> None:
@@ -118,7 +121,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     """A ROUTER of the test's own plays a service that dies with the first copy in its hands."""
     asker = NodeBus("podsync", manifest)
     await asker.start()
-    asking = asyncio.create_task(asker.ask("sources", GetHealth(), Beat))
+    asking = asyncio.create_task(asker.ask("sources", DESIRED, Snapshot))
     context = zmq.asyncio.Context()
     router = context.socket(zmq.ROUTER)
     router.setsockopt(zmq.LINGER, 0)
@@ -136,8 +139,8 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     assert frames.read_request(again) == (head, body)
     routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 5)
     assert frames.read_request(reminder) == (head, None)
-    beat = frames.write_beat(Beat(service="sources", incarnation="i", protocol="1.1", pid=1, sent_at=0.0))[1]
-    answer = frames.write_answer(frames.AnswerHead(v="1.1", id=head.id, type="Beat"), beat)
+    snapshot = codec.encode(Snapshot(stream="pods.desired", incarnation="i", number=0, complete=True, entries={}))
+    answer = frames.write_answer(frames.AnswerHead(v="1.1", id=head.id, type="Snapshot"), snapshot)
     await router.send_multipart([routing, b"no head"])
     await router.send_multipart([routing, *answer])
     await router.send_multipart([routing, *answer])
@@ -155,12 +158,12 @@ async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
     dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.LINGER, 0)
     dealer.connect(manifest.addresses["sources"]["req"])
-    overdue = frames.RequestHead(v="1.0", client="x/i", id=1, type="GetHealth", deadline=time.monotonic() - 1)
-    good = frames.RequestHead(v="1.0", client="x/i", id=2, type="GetHealth", deadline=time.monotonic() + 5)
+    overdue = frames.RequestHead(v="1.0", client="x/i", id=1, type="GetSnapshot", deadline=time.monotonic() - 1)
+    good = frames.RequestHead(v="1.0", client="x/i", id=2, type="GetSnapshot", deadline=time.monotonic() + 5)
     await dealer.send_multipart([b"\xff", b"{}"])
     await dealer.send_multipart([b"alone"])
-    await dealer.send_multipart(frames.write_request(overdue, b"{}"))
-    await dealer.send_multipart(frames.write_request(good, b"{}"))
+    await dealer.send_multipart(frames.write_request(overdue, codec.encode(DESIRED)))
+    await dealer.send_multipart(frames.write_request(good, codec.encode(DESIRED)))
     head, _ = frames.read_answer(await asyncio.wait_for(dealer.recv_multipart(), 5))
     assert head.id == 2
     assert sources.drops.counts["request"] == 2
@@ -186,7 +189,8 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
     await asyncio.gather(asking, return_exceptions=True)
     await asker.stop()
     probe = time.monotonic() + 5
-    await ask_once(manifest, "sources", GetHealth(), Beat)  # the hang-up came before this on the same I/O thread
+    with pytest.raises(RequestRefusedError):  # the hang-up came before this on the same I/O thread
+        await ask_once(manifest, "sources", DESIRED, Snapshot)
     gate.set()
     while not sources.drops.counts["answer"] and time.monotonic() < probe:
         await asyncio.sleep(0)
@@ -197,15 +201,15 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
 async def test_questions_under_way_end_with_the_bus(manifest: Manifest) -> None:
     asker = NodeBus("podsync", manifest)
     await asker.start()
-    asking = asyncio.create_task(asker.ask("sources", GetHealth(), Beat))
+    asking = asyncio.create_task(asker.ask("sources", DESIRED, Snapshot))
     await asyncio.sleep(0)
     await asker.stop()
     with pytest.raises(NoAnswerError, match="the bus was stopped before the answer came"):
         await asking
-    with pytest.raises(NoAnswerError, match="podsync did not ask sources for GetHealth: its bus is stopped"):
-        await asker.ask("sources", GetHealth(), Beat)
+    with pytest.raises(NoAnswerError, match="podsync did not ask sources for GetSnapshot: its bus is stopped"):
+        await asker.ask("sources", DESIRED, Snapshot)
 
 
 async def test_a_service_that_is_not_in_the_manifest_cannot_be_asked(manifest: Manifest) -> None:
     with pytest.raises(NoAnswerError, match="nobody is not in the manifest of addresses"):
-        await ask_once(manifest, "nobody", GetHealth(), Beat)
+        await ask_once(manifest, "nobody", DESIRED, Snapshot)

@@ -13,8 +13,8 @@ import aiohttp
 from bus.interface import OwnedStream
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod, MirrorPod
-from bus.messages.streams import PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
+from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
+from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
 from services.frame.launch import Context
 from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
@@ -68,6 +68,7 @@ class Node:
         self.cri = FakeRuntime(self.network.clock)
         self.desired: OwnedStream[DesiredPod]
         self.mirrors: OwnedStream[MirrorPod]
+        self.api_statuses: OwnedStream[ApiPodStatus]
         self.status: OwnedStream[PodStatus]
         self.runtime: OwnedStream[RuntimePod]
 
@@ -78,6 +79,7 @@ class Node:
             if service == "sources":
                 self.desired = bus.own(PODS_DESIRED)
                 self.mirrors = bus.own(PODS_MIRRORS)
+                self.api_statuses = bus.own(PODS_API_STATUS)
             elif service == "podsync":
                 self.status = bus.own(PODS_STATUS)
             elif service == "pleg":
@@ -88,7 +90,12 @@ class Node:
 
     def mark_complete(self, service: str) -> None:
         """What this service publishes of pods is all there is."""
-        for name in {"sources": ("desired", "mirrors"), "podsync": ("status",), "pleg": ("runtime",)}.get(service, ()):
+        names = {
+            "sources": ("desired", "mirrors", "api_statuses"),
+            "podsync": ("status",),
+            "pleg": ("runtime",),
+        }
+        for name in names.get(service, ()):
             getattr(self, name).mark_complete()
 
     async def run_pod(self, log_path: Path | str = "", state: ContainerState = ContainerState.RUNNING) -> None:

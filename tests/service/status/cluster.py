@@ -8,25 +8,25 @@ from typing import Any, TypeVar
 from bus.interface import OwnedStream
 from bus.memory import MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState, PodStatus
-from bus.messages.sources import DesiredPod, MirrorPod, NodeObject
+from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod, NodeObject
 from bus.messages.streams import (
     NODE_OBJECT,
     PODS_ADMITTED,
+    PODS_API_STATUS,
     PODS_DESIRED,
     PODS_MIRRORS,
     PODS_STATUS,
-    STATUS_WRITTEN,
 )
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.controllers.pods import Pods
 from services.status.controllers.reviews import Reviews
+from services.status.core.pod_status_merge import status_patch
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
 from shared.model.objects import Object, annotations
 from tests.fakes.api_resources import NEWEST, OlderServer, target_of
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.heard import Heard
 from tests.fakes.virtual_time import ended, pass_time, virtual_clock
 
 T = TypeVar("T")
@@ -61,16 +61,16 @@ class Cluster:
     async def start_sources(self) -> None:
         bus = self.sources = self.network.bus("sources")
         self.desired, self.mirrors = bus.own(PODS_DESIRED), bus.own(PODS_MIRRORS)
+        self.api_statuses = bus.own(PODS_API_STATUS)
         self.node = bus.own(NODE_OBJECT)
         await bus.start()
         self.show()
-        for stream in (self.desired, self.mirrors, self.node):
+        for stream in (self.desired, self.api_statuses, self.mirrors, self.node):
             stream.mark_complete()
 
     async def start_podsync(self, *, complete: bool = True) -> None:
         bus = self.podsync = self.network.bus("podsync")
         self.admitted, self.statuses = bus.own(PODS_ADMITTED), bus.own(PODS_STATUS)
-        self.written = Heard(bus, STATUS_WRITTEN)
         await bus.start()
         if complete:
             for uid, admitted in self.admitted_by_uid.items():
@@ -84,7 +84,7 @@ class Cluster:
         bus = self.network.bus("status")
         clients = self.clients = Clients(*(self.server.client(USER) for _ in range(6)))
         context = Context("status", self.config, bus, self.network.clock, asyncio.Event())
-        pods = Pods(context, clients, bus.own(STATUS_WRITTEN))
+        pods = Pods(context, clients)
         Reviews(context, clients, lambda: 0.0)
         await bus.start()
         self.status = asyncio.create_task(pods.run())
@@ -112,6 +112,17 @@ class Cluster:
                 shown[uid] = DesiredPod(uid=uid, source="api", pod=dict(pod))
         node = self.server.get(paths.node("n1"))
         nodes = {"node": NodeObject(node=node)} if node is not None else {}
+        statuses = {
+            uid: ApiPodStatus(
+                resource_version=one.pod["metadata"]["resourceVersion"], status=one.pod.get("status") or {}
+            )
+            for uid, one in shown.items()
+            if one.source == "api"
+        }
+        _show(self.api_statuses, statuses)
+        for uid, one in shown.items():  # of the status alone there is no news on `pods.desired`
+            if (before := self.desired.get(uid)) is not None and _essence(before) == _essence(one):
+                self.desired.refresh(uid, one)
         _show(self.desired, shown)
         _show(self.mirrors, mirrors)
         _show(self.node, nodes)
@@ -177,9 +188,17 @@ class Cluster:
         return [line for line in lines if line.startswith(method)]
 
     def is_written(self, uid: str) -> bool:
-        """podsync knows that its newest status was accepted."""
-        written = self.written.state.get(uid)
-        return written is not None and written.version == self.statuses_by_uid[uid].version
+        """The API server shows podsync's newest status of the pod, on its mirror where it is a static one."""
+        said = self.statuses_by_uid[uid]
+        pod = self.pod(said.name)
+        if pod is None or uid not in (pod["metadata"]["uid"], annotations(pod).get(MIRROR)):
+            return False
+        return status_patch(pod, said.status, now="") is None
+
+
+def _essence(desired: DesiredPod) -> Object:
+    metadata = {key: value for key, value in desired.pod["metadata"].items() if key != "resourceVersion"}
+    return {key: value for key, value in desired.pod.items() if key != "status"} | {"metadata": metadata}
 
 
 def _show(stream: OwnedStream[T], values: dict[str, T]) -> None:

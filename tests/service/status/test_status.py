@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,20 +12,16 @@ from bus.event_recorder import EventRecorder
 from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import NodeConditions, PodStatus
-from bus.messages.status import NodeStatus, StatusWritten
+from bus.messages.podsync import NodeConditions
 from bus.messages.streams import (
     NODE_CONDITIONS,
     NODE_OBSERVED,
-    NODE_STATUS,
-    PODS_STATUS,
-    STATUS_WRITTEN,
     events_of,
 )
 from services.frame.launch import Context
 from services.status.controllers.node_conditions import BOOTSTRAP_IS_SILENT
 from services.status.core.ready import MAIN_LOOPS
-from services.status.service import build
+from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
 from tests.fakes.heard import Heard
@@ -43,6 +39,37 @@ WELL = NodeObserved(
 )
 
 
+Conditions = tuple[dict[str, str], ...]
+
+
+class Decided:
+    """The conditions of the node that status decided, in every incarnation, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[Conditions] = []
+        self._changed = asyncio.Event()
+
+    def watch(self, service: Status) -> None:
+        evaluator = service.node_conditions
+        publish = evaluator._publish
+
+        async def recorded(conditions: Conditions, now: float) -> None:
+            before = evaluator.conditions
+            await publish(conditions, now)
+            if evaluator.conditions is not before:
+                self.all.append(evaluator.conditions)
+                self._changed.set()
+
+        evaluator._publish = recorded  # type: ignore[method-assign]
+
+    async def until(self, condition: Callable[[Conditions], bool]) -> Conditions:
+        async with asyncio.timeout(10):
+            while not self.all or not condition(self.all[-1]):
+                self._changed.clear()
+                await self._changed.wait()
+        return self.all[-1]
+
+
 class Node:
     """The other processes as buses, and lives of status one after the other."""
 
@@ -50,11 +77,9 @@ class Node:
         self.tmp_path = tmp_path
         self.network = MemoryNetwork()
         self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
-        self.statuses = self.buses["podsync"].own(PODS_STATUS)
         self.pressure = self.buses["podsync"].own(NODE_CONDITIONS)
         self.podsync_events = EventRecorder(self.buses["podsync"].own(events_of("podsync")), self.network.clock)
-        self.written = Heard(self.buses["podsync"], STATUS_WRITTEN)
-        self.node = Heard(self.buses["server"], NODE_STATUS)
+        self.decided = Decided()
         self.node_events = Heard(self.buses["server"], events_of("status"))
         self.start_pleg()
 
@@ -93,8 +118,8 @@ class Node:
 
     @property
     def said(self) -> list[str]:
-        """Every Ready that was published, in order."""
-        return [put.value.conditions[-1]["status"] for put in self.node.changes if hasattr(put, "value")]
+        """Every Ready that was decided, in order."""
+        return [conditions[-1]["status"] for conditions in self.decided.all]
 
     @contextlib.asynccontextmanager
     async def status(self) -> AsyncIterator[None]:
@@ -107,6 +132,7 @@ class Node:
         )
         bus = self.network.bus("status")
         service = build(Context("status", config, bus, self.network.clock, asyncio.Event()))
+        self.decided.watch(service)
         await bus.start()
         running = asyncio.create_task(service.run())
         try:
@@ -118,11 +144,10 @@ class Node:
                 await running
 
     async def until_ready_is(self, status: str, text: str) -> dict[str, str]:
-        def holds(state: dict[str, NodeStatus]) -> bool:
-            ready = state["node"].conditions[-1] if state else {}
-            return ready.get("status") == status and text in ready["message"]
+        def holds(conditions: Conditions) -> bool:
+            return conditions[-1]["status"] == status and text in conditions[-1]["message"]
 
-        return (await self.node.until(holds))["node"].conditions[-1]
+        return (await self.decided.until(holds))[-1]
 
 
 @pytest.fixture
@@ -132,33 +157,20 @@ async def node(tmp_path: Path) -> Node:
     return node
 
 
-async def test_pod_statuses_are_confirmed_at_once_and_forgotten_with_their_pod(node: Node) -> None:
-    status = PodStatus(uid="u", name="web", namespace="default", version=(1, 2), status={"phase": "Running"})
-    async with node.status():
-        node.statuses.put("u", status)
-        node.statuses.mark_complete()
-        assert await node.written.until(bool) == {"u": StatusWritten(uid="u", version=(1, 2))}
-        node.statuses.put("u", replace(status, version=(1, 3)))
-        await node.written.until(lambda state: state["u"].version == (1, 3))
-        assert node.written.complete
-        node.statuses.delete("u")
-        await node.written.until(lambda state: not state)
-
-
 async def test_a_well_node_is_ready_with_its_pressure_conditions(node: Node) -> None:
     node.observe(WELL)
     pressure = {"type": "DiskPressure", "status": "False", "reason": "KubeletHasNoDiskPressure", "message": "m"}
     node.pressure.put("node", NodeConditions(conditions=({**pressure, "lastTransitionTime": "t0"},)))
     async with node.status():
         ready = await node.until_ready_is("True", "kubelet is posting ready status")
-        await node.node.until(lambda state: len(state["node"].conditions) == 2)
+        await node.decided.until(lambda conditions: len(conditions) == 2)
     assert ready["lastTransitionTime"] == "2023-11-14T22:13:20Z"
 
 
 async def test_nothing_is_said_of_the_node_before_it_is_known(node: Node) -> None:
     async with node.status():
         await node.live(29)
-        assert node.node.state == {}
+        assert node.decided.all == []
         await node.live(3)
         await node.until_ready_is("False", "network state unknown")
 
@@ -188,7 +200,7 @@ async def test_a_runtime_that_goes_away_is_down_after_thirty_seconds(node: Node)
         await node.until_ready_is("True", "")
         node.observe(replace(WELL, runtime_reachable=False))
         await node.live(29)
-        assert node.node.state["node"].conditions[-1]["status"] == "True"
+        assert node.decided.all[-1][-1]["status"] == "True"
         await node.live(3)
         await node.until_ready_is("False", "container runtime is down")
 
@@ -201,7 +213,7 @@ async def test_a_dead_process_is_no_matter_for_thirty_seconds_and_named_afterwar
         node.network.kill("volume")
         del node.buses["volume"]
         await node.live(29)
-        assert node.node.state["node"].conditions[-1]["status"] == "True"
+        assert node.decided.all[-1][-1]["status"] == "True"
         await node.live(3)
         await node.until_ready_is("False", "volume is not healthy: volume was last seen active 31s ago")
 
@@ -318,10 +330,8 @@ async def test_the_transition_time_survives_a_restart(node: Node) -> None:
         before = await node.until_ready_is("True", "")
     await node.live(100)
     async with node.status():
-        await node.node.until(
-            lambda state: state["node"].conditions[-1]["lastHeartbeatTime"] > before["lastHeartbeatTime"]
-        )
-    after = node.node.state["node"].conditions[-1]
+        await node.decided.until(lambda now: now[-1]["lastHeartbeatTime"] > before["lastHeartbeatTime"])
+    after = node.decided.all[-1][-1]
     assert after["lastTransitionTime"] == before["lastTransitionTime"]
     assert node.node_events.state == {}
 
@@ -334,10 +344,10 @@ async def test_a_changing_duration_alone_is_published_only_every_ten_seconds(nod
         del node.buses["volume"]
         await node.live(32)
         await node.until_ready_is("False", "volume")
-        said = len(node.node.said)
+        said = len(node.said)
         await node.live(30)
         await node.until_ready_is("False", "1m")
-    assert len(node.node.said) - said in (2, 3)
+    assert len(node.said) - said in (2, 3)
 
 
 async def test_events_of_all_processes_are_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from bus.messages.beat import Beat
 
 UPDATE = Update(stream="pods.desired", incarnation="i", number=7, kind=UpdateKind.PUT, key="k", value=b"{}", cause="c")
 BEAT = Beat(service="sources", incarnation="i", protocol="1.1", pid=1, sent_at=2.5, streams={"pods.desired": 7})
-REQUEST = RequestHead(v="1.1", client="podsync/i", id=3, type="GetHealth", deadline=9.5)
+REQUEST = RequestHead(v="1.1", client="podsync/i", id=3, type="GetSnapshot", deadline=9.5)
 ANSWER = AnswerHead(v="1.1", id=3, type="Beat")
 READERS: list[Callable[[Sequence[bytes]], Any]] = [
     frames.read_update,

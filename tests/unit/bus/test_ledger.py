@@ -75,3 +75,13 @@ def test_shows_where_it_stands() -> None:
     assert repr(owner) == "<Ledger pods.desired first#1 1 keys incomplete>"
     owner.mark_complete()
     assert repr(owner) == "<Ledger pods.desired first#2 1 keys complete>"
+
+
+def test_a_refreshed_value_is_in_the_snapshot_under_the_same_number() -> None:
+    ledger = Ledger("s", "i")
+    ledger.put("a", b"1")
+    ledger.refresh("a", b"2")
+    ledger.refresh("unknown", b"3")
+    snapshot = ledger.snapshot()
+    assert (snapshot.number, {key: bytes(raw) for key, raw in snapshot.entries.items()}) == (1, {"a": b"2"})
+    assert ledger.put("a", b"2") is None

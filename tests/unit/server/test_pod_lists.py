@@ -3,7 +3,7 @@
 from typing import Any
 
 from bus.messages.podsync import PodStatus
-from bus.messages.sources import DesiredPod
+from bus.messages.sources import ApiPodStatus, DesiredPod
 from services.server.core.pod_lists import find_pod, pod_list, running_pod_list
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
@@ -18,23 +18,32 @@ def computed(uid: str, phase: str) -> PodStatus:
 
 
 def test_no_pods_are_null_as_go_encodes_them() -> None:
-    assert pod_list([], {}) == {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": None}
+    assert pod_list([], {}, {}) == {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": None}
 
 
 def test_a_static_pod_shows_the_computed_status_and_no_kind() -> None:
-    items = pod_list([desired("a", status={"phase": "Pending"})], {"a": computed("a", "Running")})["items"]
+    items = pod_list([desired("a", status={"phase": "Pending"})], {"a": computed("a", "Running")}, {})["items"]
     assert items == [
         {"metadata": {"name": "a", "namespace": "ns", "uid": "a"}, "spec": {}, "status": {"phase": "Running"}}
     ]
 
 
 def test_an_api_pod_keeps_the_status_the_api_server_gave_it() -> None:
-    items = pod_list([desired("a", "api", status={"phase": "Pending"})], {"a": computed("a", "Running")})["items"]
+    items = pod_list([desired("a", "api", status={"phase": "Pending"})], {"a": computed("a", "Running")}, {})["items"]
     assert items[0]["status"] == {"phase": "Pending"}
 
 
+def test_an_api_pod_shows_the_newest_version_and_status_of_the_api_server() -> None:
+    newest = {"a": ApiPodStatus(resource_version="7", status={"phase": "Running"})}
+    items = pod_list([desired("a", "api", status={"phase": "Pending"})], {"a": computed("a", "Failed")}, newest)[
+        "items"
+    ]
+    assert items[0]["status"] == {"phase": "Running"}
+    assert items[0]["metadata"] == {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "7"}
+
+
 def test_a_pod_nobody_computed_a_status_for_shows_its_own_or_an_empty_one() -> None:
-    items = pod_list([desired("a"), desired("b", status={"phase": "Pending"})], {})["items"]
+    items = pod_list([desired("a"), desired("b", status={"phase": "Pending"})], {}, {})["items"]
     assert [item["status"] for item in items] == [{}, {"phase": "Pending"}]
 
 

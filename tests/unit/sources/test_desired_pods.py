@@ -1,6 +1,10 @@
 """The merge of complete sets into changes, in the order they must be told."""
 
-from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, Wanted
+from typing import Any
+
+import pytest
+
+from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChange, Removed, StatusChanged, Wanted
 from services.sources.core.manifest_records import decode, encode
 from shared.model.objects import Object, annotations
 
@@ -17,6 +21,8 @@ def told(changes: list[MergeChange]) -> list[str]:
                 texts.append(f"removed {uid}")
             case Wanted(desired, added):
                 texts.append(f"{'added' if added else 'changed'} {desired.uid}")
+            case StatusChanged(desired):
+                texts.append(f"status {desired.uid}")
             case Duplicate():
                 texts.append("duplicate")
     return texts
@@ -139,3 +145,34 @@ def test_a_record_comes_back_only_for_the_same_node_and_in_a_known_form() -> Non
 def test_a_record_of_a_version_that_noted_no_origin_is_of_its_own_file() -> None:
     stored = {**pod("a"), "spec": {"nodeName": "n1"}}
     assert decode({"version": 1, "pod": stored}, "/m/now", node_name="n1") == (stored, "/m/now")
+
+
+def api_pod(**status: Any) -> Object:
+    gates = {"readinessGates": [{"conditionType": "Ready"}]} if status.pop("gated", False) else {}
+    return {**pod("a"), "spec": {"image": "a", **gates}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"phase": "Pending"}, {"phase": "Running", "podIP": "10.0.0.1"}, "status a"),
+        ({}, {"conditions": [{"type": "Ready", "status": "True"}]}, "status a"),
+        ({"phase": "Running"}, {"phase": "Running"}, ""),
+        ({"phase": "Running"}, {"phase": "Failed"}, "changed a"),
+        ({}, {"conditions": [{"type": "example.com/gate", "status": "True"}]}, "changed a"),
+        ({"gated": True}, {"gated": True, "conditions": [{"type": "Ready", "status": "True"}]}, "changed a"),
+    ],
+)
+def test_of_the_status_only_an_end_and_conditions_of_others_change_the_pod(
+    before: Object, after: Object, expected: str
+) -> None:
+    desired = DesiredPods(frozenset({"api"}))
+    desired.merge("api", [api_pod(**before)], seen="t0")
+    assert told(desired.merge("api", [api_pod(**after)], seen="t1")) == ([expected] if expected else [])
+    assert desired.pod("a", "api") is not None
+
+
+def test_a_status_of_odd_shape_is_no_reason_to_fail() -> None:
+    desired = DesiredPods(frozenset({"api"}))
+    desired.merge("api", [{**pod("a"), "status": None}], seen="t0")
+    assert told(desired.merge("api", [{**pod("a"), "status": {"conditions": "?"}}], seen="t1")) == ["status a"]

@@ -1,0 +1,37 @@
+"""A client of an agent's bus that is no service: one request, or the next beat of a service."""
+
+import asyncio
+from typing import Any, TypeVar
+
+from bus.messages.beat import Beat
+from bus.messages.bootstrap import Manifest
+from bus.node import NodeBus
+
+T = TypeVar("T")
+
+
+async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
+    """Ask a service. Raises as `Bus.ask` does."""
+    bus = NodeBus("command", manifest)
+    await bus.start()
+    try:
+        return await bus.ask(service, request, answer, timeout)
+    finally:
+        await bus.stop()
+
+
+async def next_beat(manifest: Manifest, service: str, timeout: float = 10.0) -> Beat:
+    """The next beat of a service; TimeoutError after `timeout` seconds."""
+    bus = NodeBus("command", manifest)
+    found: asyncio.Future[Beat] = asyncio.get_running_loop().create_future()
+
+    def listen(beat: Beat) -> None:
+        if beat.service == service and not found.done():
+            found.set_result(beat)
+
+    bus.on_beat(listen)
+    await bus.start()
+    try:
+        return await asyncio.wait_for(found, timeout)
+    finally:
+        await bus.stop()
