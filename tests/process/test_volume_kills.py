@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from services.volume.core.reconciler import ORPHAN_GRACE
+from services.volume.core.orphans import ORPHAN_GRACE
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 from tests.world import World, busybox_pod

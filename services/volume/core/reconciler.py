@@ -24,15 +24,13 @@ from services.volume.core.operations import (
     UnmountDevice,
     UnmountVolume,
 )
+from services.volume.core.orphans import Orphans
 from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, mount_step, settling, usable, view
 from services.volume.core.volume_spec import Refused, VolumeSpec
 
-# A pod directory may appear before the entry of its pod reaches this process, and a podsync that lost its records may
-# find a pod again in the runtime; only what stays unknown for this long (seconds) is an orphan.
-ORPHAN_GRACE = 2.0
 # LAGGING and UNANSWERED failures are not reported for this long (seconds).
 QUIET = 10.0
 # A provisional volume waits at most this long (seconds, after the start) for the node's resources.
@@ -48,7 +46,7 @@ class Reconciler:
     actual: ActualStateOfWorld
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
     _refusals_reported: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> volumes
-    _unknown_since: dict[str, float] = field(default_factory=dict)
+    _orphans: Orphans = field(default_factory=Orphans)
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
     _waits: MountWaits = field(default_factory=MountWaits)
@@ -204,7 +202,7 @@ class Reconciler:
                 self.actual.prepared.discard(uid)
                 if not error:
                     self.actual.directories.discard(uid)
-                    self._unknown_since.pop(uid, None)
+                    self._orphans.forget(uid)
                     self._backoff.forget(uid)
                     self.refreshes.forget_pod(uid)
             case MountDevice(unique_name, spec):
@@ -259,15 +257,14 @@ class Reconciler:
 
     def next_attempt(self, now: float) -> float | None:
         """Return when to call `operations` again though nothing changed."""
-        orphans = (since + ORPHAN_GRACE for since in self._unknown_since.values() if since + ORPHAN_GRACE > now)
-        known = (
+        moments = (
+            self._orphans.next_at(now),
             self._backoff.next_attempt(now),
             self.refreshes.next_at(now),
             self._waits.next_at(now),
             self.desired.hold_until,
         )
-        moments = [*orphans, *(moment for moment in known if moment is not None and moment > now)]
-        return min(moments, default=None)
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
 
     def _due(self, uid: str, now: float) -> list[Operation]:
         desired = self.desired.pods.get(uid)
@@ -311,7 +308,7 @@ class Reconciler:
         return devices.due(self.desired, self.actual, may_unmount=may_unmount)
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
-        if not self._may_unmount(uid, desired, now):
+        if not self._orphans.may_unmount(uid, self.desired, now):
             return []
         wanted = desired.volumes if desired is not None else {}
         operations: list[Operation] = []
@@ -326,11 +323,3 @@ class Reconciler:
         if gone and uid in self.actual.directories and not self.actual.of(uid):
             operations.append(RemovePodDirectory(uid))
         return operations
-
-    def _may_unmount(self, uid: str, desired: DesiredVolumes | None, now: float) -> bool:
-        if desired is not None or not self.desired.exhaustive:
-            self._unknown_since.pop(uid, None)
-            return self.desired.exhaustive  # a newer entry of a listed pod may not have arrived yet
-        if uid in self.desired.withdrawn:
-            return True
-        return now - self._unknown_since.setdefault(uid, now) >= ORPHAN_GRACE

@@ -14,7 +14,7 @@ from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
-from services.volume.core import reconciler
+from services.volume.core import orphans
 from services.volume.plugins.registry import PLUGINS
 from services.volume.service import Volume
 from shared.clock import SystemClock
@@ -113,7 +113,7 @@ async def started_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
         Path(path).mkdir(exist_ok=True)
 
     monkeypatch.setattr(root_dir, "prepare", without_mounts)
-    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
     node = Node(tmp_path)
     await node.podsync.start()
     return node

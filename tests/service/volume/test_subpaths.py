@@ -10,7 +10,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters import root_dir, subpaths
 from services.volume.controllers import subpath_requests as requests
-from services.volume.core import reconciler
+from services.volume.core import orphans
 from tests.service.volume.node import Node
 
 SECRET_PATH = "of-a-secret"
@@ -19,7 +19,7 @@ SECRET_PATH = "of-a-secret"
 @pytest.fixture
 async def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
     monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(exist_ok=True))
-    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 0.05)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
     monkeypatch.setattr(subpaths, "bind", lambda source, target: None)
     monkeypatch.setattr(subpaths, "unmount_all", lambda target: None)
     node = Node(tmp_path)

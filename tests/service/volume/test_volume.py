@@ -10,7 +10,7 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.controllers import operation_executor, reconciliation
-from services.volume.core import reconciler
+from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import Gathered
 from services.volume.plugins.plugin_calls import PluginCalls
@@ -207,7 +207,7 @@ async def test_neither_events_nor_listings_of_directories_wait_for_operations_th
 async def test_a_podsync_that_lost_its_records_and_finds_the_pod_again_keeps_its_volume(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reconciler, "ORPHAN_GRACE", 2.0)
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 2.0)
     node.admit("u", "cache")
     node.admitted.mark_complete()
     async with node.volume():

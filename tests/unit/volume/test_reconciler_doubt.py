@@ -4,8 +4,8 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.volume.core.operations import MakePodDirectories, RemovePodDirectory, UnmountVolume
+from services.volume.core.orphans import ORPHAN_GRACE
 from services.volume.core.outcome import FoundVolume
-from services.volume.core.reconciler import ORPHAN_GRACE
 from tests.unit.volume.reconciling import World
 
 
