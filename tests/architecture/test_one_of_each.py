@@ -1,8 +1,9 @@
 """What the tree has once: a second copy of these is found here."""
 
 import ast
+import re
 
-from tests.architecture.checkout import python_files, tree_of
+from tests.architecture.checkout import python_files, text_of, tree_of
 
 BACKOFF = "shared/backoff.py"
 POWERS_THAT_ARE_NO_DELAYS = {
@@ -18,6 +19,12 @@ def test_delays_grow_in_one_place() -> None:
     found = {f"{name}:{line}" for name in python_files("shared", "bus", "services") for line in _growth(name)}
     assert {place for place in found if place.split(":")[0] not in allowed} == set()
     assert {place.split(":")[0] for place in found} == allowed
+
+
+def test_yaml_is_read_in_one_place() -> None:
+    reading = re.compile(r"\byaml\.(parse|load|safe_load|compose|scan)")
+    found = [name for name in python_files("shared", "bus", "services") if reading.search(text_of(name))]
+    assert found == ["shared/yaml_reader/reader.py"]
 
 
 def _growth(name: str) -> list[int]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
-import yaml
 
 from services.bootstrap.adapters.exec_plugin import PLUGIN_PATIENCE, run_plugin_for
 from services.bootstrap.adapters.material import (
@@ -31,9 +30,11 @@ from services.bootstrap.adapters.material import (
     file_text,
 )
 from services.bootstrap.core.kubeconfig import Shape, read_shape
+from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 
 _SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 _SERVICE_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+_LIMITS = Limits(depth=100, values=2**19, characters=2**19)
 _PATIENCE = 50  # seconds for the whole child; reading a file may hang, too
 
 
@@ -174,14 +175,13 @@ def _replace_user(report: KubeconfigReport, shape: Shape, kubeconfig: str, manag
 def _read(kubeconfig: str) -> Any:
     text = file_text(kubeconfig, "")
     try:
-        # In C where there is one: a tenth of the time and memory for what somebody took for a kubeconfig.
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise ProblemError(f"is not YAML: {at}{error.problem or 'cannot be parsed'} (mend it)") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise ProblemError("is not YAML (mend it)") from None
+        documents = list(read_documents(text, _LIMITS))
+    except UnreadableError as error:
+        at = f"line {error.position[0]}, column {error.position[1]}: " if error.position else ""
+        raise ProblemError(f"is not YAML: {at}{error.why} (correct it)") from None
+    if len(documents) > 1:
+        raise ProblemError(f"holds {len(documents)} YAML documents (keep one)")
+    return documents[0] if documents else None
 
 
 def _plain_material(shape: Shape, kubeconfig: str) -> Material:

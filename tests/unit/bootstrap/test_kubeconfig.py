@@ -95,7 +95,8 @@ def test_a_bad_authority(tmp_path: Path) -> None:
         (b"\xff\xfe", "is not text"),
         (b"", "is empty, and this is no pod with a service account"),
         (b"- 1\n", "is not a kubeconfig"),
-        (b"a: !!python/object:os.system {}\n", "is not YAML: line 1"),
+        (b"a: 1\n---\nb: 1\n", "holds 2 YAML documents"),
+        (b"a: !!python/object:os.system {}\n", "is empty, and this is no pod"),  # a tag makes no object
     ],
 )
 def test_bad_files(tmp_path: Path, content: bytes, start: str, monkeypatch: pytest.MonkeyPatch) -> None:

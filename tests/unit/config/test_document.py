@@ -191,18 +191,21 @@ def test_documents_without_end_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "why"),
     [
-        "a: " + "[" * 60 + "]" * 60,
-        "\n" + "[" * 20_000,
-        "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2000)),
-        "a: &a {<<: *a}",
-        "a: &a\n  b: [*a]",
+        ("a: " + "[" * 60 + "]" * 60, "is nested deeper than 50 levels"),
+        ("\n" + "[" * 20_000, "is nested deeper than 50 levels"),
+        (
+            "a0: &a0 [x]\n" + "\n".join(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 2000)),
+            "is nested deeper than 50 levels",
+        ),
+        ("a: &a {<<: *a}", 'contains itself by the alias "a"'),
+        ("a: &a\n  b: [*a]", 'contains itself by the alias "a"'),
     ],
 )
-def test_what_is_nested_too_deeply_is_refused_where_it_stands(text: str) -> None:
+def test_what_is_nested_too_deeply_is_refused_with_its_place(text: str, why: str) -> None:
     [line] = lines_of(text)
-    assert line.startswith("f.yaml:") and line.split(":")[1].isdecimal() and "is nested too deeply" in line
+    assert line.startswith("f.yaml:") and line.split(":")[1].isdecimal() and why in line
 
 
 def test_plain_aliases_and_merges_are_read() -> None:

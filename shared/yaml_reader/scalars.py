@@ -1,6 +1,7 @@
 """Which value a YAML scalar has, by the rules of the decoder the kubelet uses (YAML 1.1, config.md 3.4).
 
-`yes`, `on` and `y` are true; `0o17` and `017` are 15; times of day and dates are strings. Pure.
+`yes`, `on` and `y` are true; `0o17` and `017` are 15; times of day and dates are strings; whole numbers beyond 64 bits
+are floating point. Pure.
 """
 
 import math
@@ -31,15 +32,19 @@ def plain_value(text: str) -> Any:
     if match := _INTEGER.fullmatch(digits):
         sign, *forms = match.groups()
         base, body = next((b, body) for b, body in zip((16, 2, 8, 10), forms, strict=True) if body is not None)
-        return int(sign + body, base)
-    if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
-        return number
+        number = int(sign + body, base)
+        return number if -(2**63) <= number < 2**64 else float(number)
+    if _FLOAT.fullmatch(digits) and math.isfinite(fraction := float(digits)):
+        return fraction
     return text
 
 
 def tagged_value(tag: str, text: str) -> Any:
-    """The value of a scalar with an explicit tag; unknown tags leave the text. Raises ValueError where it cannot be."""
+    """The value of a scalar with an explicit tag; unknown tags leave the text. Raises ValueError where the text does
+    not fit the tag, and for binary data."""
     name = tag.removeprefix(_TAG)
+    if name == "binary":
+        raise ValueError("is !!binary, which is not read")
     if name not in ("bool", "int", "float", "null"):
         return text
     value = plain_value(text)
