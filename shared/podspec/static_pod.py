@@ -1,22 +1,17 @@
-"""Static pods: from a decoded manifest to the pod this node runs, with the identity it keeps (pods.md 1.2).
+"""Static pods: from a decoded manifest to the valid pod this node runs, with the identity it keeps (pods.md 1.2).
 
-Whoever reads the manifest decodes it first; whoever merges sources says when a pod was first seen.
+Only sources imports this, for it brings the validation of pods with it; what a static pod is, is in `pod_source`.
 """
 
-from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from shared.model.objects import Object, name
 from shared.podspec.defaults import apply_defaults
 from shared.podspec.hashing import content_hash
+from shared.podspec.pod_source import HASH, SOURCE
 from shared.podspec.references import api_reference
 from shared.podspec.schema import plain_copy, shown, type_errors
 from shared.podspec.validation import validate_pod
-
-SOURCE = "kubernetes.io/config.source"
-SEEN = "kubernetes.io/config.seen"
-HASH = "kubernetes.io/config.hash"
-MIRROR = "kubernetes.io/config.mirror"
 
 _NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}
 _ORIGIN = {"file": "file", "http": "url"}
@@ -75,42 +70,3 @@ def _described(document: object) -> str:
     if document is None:
         return "empty"
     return "a list" if isinstance(document, list) else "a bare value"
-
-
-def with_seen(pod: Object, seen: str) -> Object:
-    """The pod with the moment this agent first saw it (`seen_text`), which never changes its identity."""
-    metadata = pod["metadata"]
-    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), SEEN: seen}}}
-
-
-def seen_text(nanoseconds: int, utc_offset_seconds: int) -> str:
-    """A wall-clock moment as config.seen has it: RFC 3339, always nine digits, the machine's own zone."""
-    zone = timezone(timedelta(seconds=utc_offset_seconds)) if utc_offset_seconds else UTC
-    seconds, fraction = divmod(nanoseconds, 10**9)
-    moment = datetime.fromtimestamp(seconds, zone).isoformat(timespec="seconds")
-    day, offset = moment[:19], moment[19:]
-    return f"{day}.{fraction:09d}{'Z' if offset == '+00:00' else offset}"
-
-
-def is_static(pod: Object) -> bool:
-    """config.source is set and is not the API."""
-    return (_annotations(pod).get(SOURCE) or "api") != "api"
-
-
-def is_mirror(pod: Object) -> bool:
-    """The API server's picture of a static pod."""
-    return MIRROR in _annotations(pod)
-
-
-def is_critical(pod: Object) -> bool:
-    """Static, mirror, or of system priority: admitted even if others must go."""
-    return is_static(pod) or is_mirror(pod) or ((pod.get("spec") or {}).get("priority") or 0) >= 2_000_000_000
-
-
-def is_node_critical(pod: Object) -> bool:
-    """Critical, and named so by its priority class."""
-    return is_critical(pod) and (pod.get("spec") or {}).get("priorityClassName") == "system-node-critical"
-
-
-def _annotations(pod: Object) -> dict[str, Any]:
-    return (pod.get("metadata") or {}).get("annotations") or {}

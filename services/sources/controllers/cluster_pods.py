@@ -21,7 +21,7 @@ from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
 from shared.kube import paths
 from shared.model import objects
-from shared.podspec.static_pod import SEEN
+from shared.podspec.pod_source import SEEN
 
 log = logging.getLogger(__name__)
 

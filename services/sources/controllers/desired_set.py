@@ -12,7 +12,7 @@ from services.sources.core.desired_pods import DesiredPods, Duplicate, MergeChan
 from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
-from shared.podspec.static_pod import seen_text
+from shared.podspec.pod_source import seen_text
 
 log = logging.getLogger(__name__)
 

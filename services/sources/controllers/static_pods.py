@@ -18,7 +18,8 @@ from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
 from shared.model import objects
 from shared.model.objects import Object
-from shared.podspec.static_pod import SEEN, InvalidPod, static_pod
+from shared.podspec.pod_source import SEEN
+from shared.podspec.static_pod import InvalidPod, static_pod
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from bus.messages.sources import DesiredPod
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
 from shared.model.objects import Object
-from shared.podspec.static_pod import SEEN, SOURCE, with_seen
+from shared.podspec.pod_source import SEEN, SOURCE, with_seen
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from shared.clock import Clock
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiError, ApiStatusError
 from shared.model.objects import annotations
-from shared.podspec.static_pod import MIRROR
+from shared.podspec.pod_source import MIRROR
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.sources import DesiredPod, MirrorPod
 from services.status.core.pod_status_merge import is_terminal, status_of
 from shared.model.objects import Object
-from shared.podspec.static_pod import MIRROR
+from shared.podspec.pod_source import MIRROR
 
 STATIC_SOURCES = ("file", "http")
 

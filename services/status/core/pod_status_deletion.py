@@ -4,7 +4,7 @@ from bus.messages.podsync import AdmittedPod
 from services.status.core.pod_status_baseline import metadata
 from services.status.core.pod_status_merge import is_terminal, status_of
 from shared.model.objects import Object
-from shared.podspec.static_pod import MIRROR
+from shared.podspec.pod_source import MIRROR
 
 
 def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all: bool) -> bool:

@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 
 from shared.model.objects import Object, annotations, name, namespace, uid
 from shared.podspec.defaults import apply_defaults
-from shared.podspec.static_pod import (
-    InvalidPod,
-    is_critical,
-    is_mirror,
-    is_node_critical,
-    is_static,
-    seen_text,
-    static_pod,
-    with_seen,
-)
+from shared.podspec.pod_source import is_critical, is_mirror, is_node_critical, is_static, seen_text, with_seen
+from shared.podspec.static_pod import InvalidPod, static_pod
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 ADMISSION = {"preemptionPolicy", "priority", "serviceAccount", "serviceAccountName", "tolerations", "volumes"}

@@ -7,10 +7,10 @@ from services.podsync.core.admission.node_selector import matches_node
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
 from shared.model.objects import Object
+from shared.podspec.pod_source import is_static
 from shared.podspec.ports import HostPort, host_ports
 from shared.podspec.quantity import ZERO, Quantity
 from shared.podspec.resources import ResourceList, parse_resources, pod_requests
-from shared.podspec.static_pod import is_static
 
 PODS = "pods"
 _FIRST = ("cpu", "memory", "ephemeral-storage")

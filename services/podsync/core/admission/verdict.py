@@ -12,9 +12,9 @@ from services.podsync.core.admission.preemption import NoVictimsError, choose_vi
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
 from shared.model.objects import Object, annotations
+from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.references import MOST_REFERENCES, referenced_objects
-from shared.podspec.static_pod import is_critical
 
 MOST_CONTAINERS = 500  # of all kinds together
 MOST_VOLUMES = 1_000

@@ -4,6 +4,7 @@ from services.podsync.core.cri.message import message
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
 from shared.model.objects import Object
+from shared.podspec.pod_source import is_critical, is_node_critical
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.quantity import ZERO
 from shared.podspec.resources import (
@@ -20,7 +21,6 @@ from shared.podspec.resources import (
     resource_list,
     shares,
 )
-from shared.podspec.static_pod import is_critical, is_node_critical
 
 _GUARANTEED, _BEST_EFFORT = -997, 1000
 _BURSTABLE = range(3, 1000)  # between the node's own processes and BestEffort
