@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from shared.config.field_table import FIELDS
-from shared.config.fields import Field, FlagKind, Kind, ListOf, MapOf, Schema
+from shared.config.fields import Field, FlagKind
 from shared.config.flag_table import FLAGS, REMOVED_FLAGS, WINDOWS_FLAGS, Flag
 from shared.config.flag_text import value_text
+from shared.schema import ListOf, MapOf, Scalar, Schema
 from shared.version import KUBERNETES_VERSION
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -56,15 +57,15 @@ These are parsed, checked and shown, and have no effect yet. `bulkhead config ch
 sets.
 """
 _TYPES = {
-    Kind.BOOL: "bool",
-    Kind.INT32: "int32",
-    Kind.INT64: "int64",
-    Kind.UINT32: "uint32",
-    Kind.FLOAT64: "float64",
-    Kind.STRING: "string",
-    Kind.DURATION: "duration",
-    Kind.FLUSH: "duration",
-    Kind.QUANTITY: "quantity",
+    Scalar.BOOLEAN: "bool",
+    Scalar.INT32: "int32",
+    Scalar.INT64: "int64",
+    Scalar.UINT32: "uint32",
+    Scalar.FLOAT64: "float64",
+    Scalar.STRING: "string",
+    Scalar.DURATION: "duration",
+    Scalar.DURATION_OR_NANOSECONDS: "duration",
+    Scalar.QUANTITY: "quantity",
 }
 
 
@@ -104,7 +105,7 @@ def _type(schema: Schema) -> str:
     if isinstance(schema, ListOf):
         return f"list of {_type(schema.item)}"
     if isinstance(schema, MapOf):
-        return f"map of {_type(schema.item)}"
+        return f"map of {_type(schema.value)}"
     if isinstance(schema, dict):
         return "{" + ", ".join(f"{name}: {_type(inner)}" for name, inner in schema.items()) + "}"
     return _TYPES[schema]

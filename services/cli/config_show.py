@@ -7,12 +7,12 @@ from typing import Any
 
 from shared.config.evaluation import evaluate
 from shared.config.field_table import FIELDS
-from shared.config.fields import MapOf
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_table import FLAGS
 from shared.config.layers import Layers, Origin
 from shared.config.nested import value_of
 from shared.config.resolve import Resolved
+from shared.schema import MapOf
 
 Say = Callable[[str], None]
 _HEADERS = "staticPodURLHeader"

@@ -13,10 +13,10 @@ from shared.config.decoding import decode
 from shared.config.document import LARGEST_FILE, Document, read_documents, too_large
 from shared.config.durations import parse_nanoseconds
 from shared.config.effective import CredentialProvider
-from shared.config.fields import Kind, ListOf, Schema
 from shared.config.findings import ERROR, Findings
 from shared.config.rules_urls import scheme_of
 from shared.podspec.names import qualified_name
+from shared.schema import ListOf, Scalar, Schema
 
 _CONFIG, _BIN_DIR = "--image-credential-provider-config", "--image-credential-provider-bin-dir"
 _GROUP, _KIND = "kubelet.config.k8s.io", "CredentialProviderConfig"
@@ -27,13 +27,14 @@ _ENDINGS = (".json", ".yaml", ".yml")
 _GATE = "KubeletServiceAccountTokenForCredentialProviders"
 _CACHE_TYPES = ("ServiceAccount", "Token")
 _REQUIRED, _OPTIONAL = "requiredServiceAccountAnnotationKeys", "optionalServiceAccountAnnotationKeys"
-_STRINGS = ListOf(Kind.STRING)
+_STRINGS = ListOf(Scalar.STRING)
 _PROVIDER: dict[str, Schema] = {
-    "name": Kind.STRING, "matchImages": _STRINGS, "defaultCacheDuration": Kind.DURATION, "apiVersion": Kind.STRING,
-    "args": _STRINGS, "env": ListOf({"name": Kind.STRING, "value": Kind.STRING}),
+    "name": Scalar.STRING, "matchImages": _STRINGS, "defaultCacheDuration": Scalar.DURATION,
+    "apiVersion": Scalar.STRING,
+    "args": _STRINGS, "env": ListOf({"name": Scalar.STRING, "value": Scalar.STRING}),
 }  # fmt: skip
 _TOKEN: dict[str, Schema] = {
-    "serviceAccountTokenAudience": Kind.STRING, "cacheType": Kind.STRING, "requireServiceAccount": Kind.BOOL,
+    "serviceAccountTokenAudience": Scalar.STRING, "cacheType": Scalar.STRING, "requireServiceAccount": Scalar.BOOLEAN,
     _REQUIRED: _STRINGS, _OPTIONAL: _STRINGS,
 }  # fmt: skip
 
@@ -133,7 +134,7 @@ def _check_file(
         return []
     for key, place, first in document.repeated:
         findings.add(key, f"is given twice, first at {first}", "remove one of them", place)
-    schema: dict[str, Schema] = {"apiVersion": Kind.STRING, "kind": Kind.STRING}
+    schema: dict[str, Schema] = {"apiVersion": Scalar.STRING, "kind": Scalar.STRING}
     schema["providers"] = ListOf(_PROVIDER | ({"tokenAttributes": _TOKEN} if version == "v1" else {}))
     _hide_secrets(document.data, findings)
     providers = decode(document.data, schema, document.places, findings, unknown=ERROR).data.get("providers") or []

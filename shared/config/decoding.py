@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.config.durations import parse_nanoseconds
-from shared.config.fields import Kind, ListOf, MapOf, Schema
 from shared.config.findings import ERROR, STRICT, WARNING, Findings
 from shared.config.spelling import closest
 from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.schema import INTEGER_LIMITS, ListOf, MapOf, Scalar, Schema, is_of_type
 
-_INTEGER_LIMITS = {Kind.INT32: (-(2**31), 2**31 - 1), Kind.INT64: (-(2**63), 2**63 - 1), Kind.UINT32: (0, 2**32 - 1)}
 _BAD = object()
 
 
@@ -107,7 +106,7 @@ class _Decoder:
                 return self._bad(value, written, key, "must be a mapping", "write `name: value` lines")
             items = {}
             for name, item in value.items():
-                items[name] = self._item(item, schema.item, f"{written}.{name}", f"{key}.{name}")
+                items[name] = self._item(item, schema.value, f"{written}.{name}", f"{key}.{name}")
                 self._place(f"{written}.{name}", f"{key}.{name}")
             return {name: item for name, item in items.items() if item is not _BAD}
         if isinstance(schema, ListOf):
@@ -128,27 +127,24 @@ class _Decoder:
             return []
         if isinstance(schema, MapOf | dict):
             return {}
-        return {Kind.BOOL: False, Kind.STRING: "", Kind.QUANTITY: "0"}.get(schema, 0)
+        return {Scalar.BOOLEAN: False, Scalar.STRING: "", Scalar.QUANTITY: "0"}.get(schema, 0)
 
-    def _scalar(self, value: Any, kind: Kind, written: str, key: str) -> Any:
-        if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 and kind in _INTEGER_LIMITS:
+    def _scalar(self, value: Any, kind: Scalar, written: str, key: str) -> Any:
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 and kind in INTEGER_LIMITS:
             value = int(value)  # JSON, into which YAML is turned, has one kind of number
-        number = isinstance(value, int) and not isinstance(value, bool)
-        if kind is Kind.BOOL:
-            fits, remedy = isinstance(value, bool), "write true or false without quotes"
-        elif kind in _INTEGER_LIMITS:
-            low, high = _INTEGER_LIMITS[kind]
-            fits, remedy = number and low <= value <= high, "write a number without quotes"
-        elif kind is Kind.FLOAT64:
-            fits, remedy = number or isinstance(value, float), "write a number without quotes"
-        elif kind is Kind.STRING:
-            fits, remedy = isinstance(value, str), "put it in quotes"
-        elif kind is Kind.QUANTITY:
-            value = str(value) if number else value
+        fits = is_of_type(value, kind)
+        if kind is Scalar.BOOLEAN:
+            remedy = "write true or false without quotes"
+        elif kind in INTEGER_LIMITS or kind is Scalar.FLOAT64:
+            remedy = "write a number without quotes"
+        elif kind is Scalar.STRING:
+            remedy = "put it in quotes"
+        elif kind is Scalar.QUANTITY:
+            value = str(value) if isinstance(value, int) and fits else value
             fits, remedy = isinstance(value, str) and _is_quantity(value), 'such as "100Mi"'
         else:
             remedy = 'write numbers with units ns, us, ms, s, m, h, as in "20s"'
-            fits = (kind is Kind.FLUSH and number and abs(value) < 2**63) or _is_duration(value)
+            fits = fits and (isinstance(value, int) or _is_duration(value))
         return value if fits else self._bad(value, written, key, f"must be {kind}", remedy)
 
     def _bad(self, value: Any, written: str, key: str, wanted: str, remedy: str) -> Any:

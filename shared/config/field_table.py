@@ -4,10 +4,11 @@ Data only. Parser, help text, defaults, validation, /configz, `bulkhead config s
 that try every field and flag all read it; there is no second list to keep in step. Limits of durations are in seconds.
 """
 
-from shared.config.fields import UNSET, Field, FlagKind, Kind, ListOf, MapOf
+from shared.config.fields import UNSET, Field, FlagKind
+from shared.schema import ListOf, MapOf, Scalar
 
-B, I32, I64, U32, F64 = Kind.BOOL, Kind.INT32, Kind.INT64, Kind.UINT32, Kind.FLOAT64
-S, D, Q, FLUSH = Kind.STRING, Kind.DURATION, Kind.QUANTITY, Kind.FLUSH
+B, I32, I64, U32, F64 = Scalar.BOOLEAN, Scalar.INT32, Scalar.INT64, Scalar.UINT32, Scalar.FLOAT64
+S, D, Q, FLUSH = Scalar.STRING, Scalar.DURATION, Scalar.QUANTITY, Scalar.DURATION_OR_NANOSECONDS
 STRING_LIST, STRING_MAP = ListOf(S), MapOf(S)
 ABOVE_ZERO = 1e-9  # the shortest duration there is
 EVICTION_HARD = {

@@ -8,32 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-
-class Kind(StrEnum):
-    """The type of one scalar, named as an operator would say it."""
-
-    BOOL = "true or false"
-    INT32 = "a 32-bit whole number"
-    INT64 = "a 64-bit whole number"
-    UINT32 = "a whole number from 0 to 4294967295"
-    FLOAT64 = "a number"
-    STRING = "a string"
-    DURATION = 'a duration string such as "1m30s"'
-    FLUSH = 'a duration string such as "5s", or whole nanoseconds'
-    QUANTITY = 'a quantity such as "100Mi"'
-
-
-@dataclass(frozen=True)
-class ListOf:
-    item: "Schema"
-
-
-@dataclass(frozen=True)
-class MapOf:
-    item: "Schema"
-
-
-Schema = Kind | ListOf | MapOf | dict[str, "Schema"]
+from shared.schema import ListOf, MapOf, Scalar, Schema
 
 
 class FlagKind(StrEnum):
@@ -106,20 +81,20 @@ def _flag_kind(schema: Schema) -> FlagKind:
     if isinstance(schema, MapOf):
         return FlagKind.MAP
     kinds = {
-        Kind.BOOL: FlagKind.BOOL,
-        Kind.INT32: FlagKind.INT32,
-        Kind.INT64: FlagKind.INT,
-        Kind.STRING: FlagKind.STRING,
-        Kind.DURATION: FlagKind.DURATION,
-        Kind.FLUSH: FlagKind.DURATION,
-        Kind.QUANTITY: FlagKind.QUANTITY,
+        Scalar.BOOLEAN: FlagKind.BOOL,
+        Scalar.INT32: FlagKind.INT32,
+        Scalar.INT64: FlagKind.INT,
+        Scalar.STRING: FlagKind.STRING,
+        Scalar.DURATION: FlagKind.DURATION,
+        Scalar.DURATION_OR_NANOSECONDS: FlagKind.DURATION,
+        Scalar.QUANTITY: FlagKind.QUANTITY,
     }
     return kinds[schema]  # type: ignore[index]
 
 
 def schema_tree(fields: Iterable[Field]) -> dict[str, Schema]:
     """The nested schema of a whole KubeletConfiguration document."""
-    tree: dict[str, Any] = {"apiVersion": Kind.STRING, "kind": Kind.STRING}
+    tree: dict[str, Any] = {"apiVersion": Scalar.STRING, "kind": Scalar.STRING}
     for field in fields:
         *parents, last = field.key.split(".")
         inner = tree
@@ -129,7 +104,7 @@ def schema_tree(fields: Iterable[Field]) -> dict[str, Schema]:
     return tree
 
 
-B, S = Kind.BOOL, Kind.STRING
+B, S = Scalar.BOOLEAN, Scalar.STRING
 
 BULKHEAD_CONFIGURATION: dict[str, Schema] = {
     "apiVersion": S,

@@ -15,9 +15,10 @@ from shared.config.decoding import Decoded, decode
 from shared.config.document import Document
 from shared.config.durations import format_duration, parse_nanoseconds
 from shared.config.field_table import FIELDS
-from shared.config.fields import RELATIVE_PATHS, SAME, UNSET, Field, Kind, MapOf, schema_tree
+from shared.config.fields import RELATIVE_PATHS, SAME, UNSET, Field, schema_tree
 from shared.config.findings import Findings
 from shared.config.nested import put_value, remove_value, value_of
+from shared.schema import MapOf, Scalar
 
 # Keys that have their default only while a feature gate is on.
 _GATED = {
@@ -146,7 +147,7 @@ def finish(layers: Layers) -> None:
     """Write durations as Go prints them; any negative podPidsLimit is -1."""
     for one in FIELDS:
         value = value_of(layers.data, one.key)
-        if one.schema in (Kind.DURATION, Kind.FLUSH) and isinstance(value, str):
+        if one.schema in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS) and isinstance(value, str):
             put_value(layers.data, one.key, format_duration(parse_nanoseconds(value)))
     if (limit := value_of(layers.data, "podPidsLimit")) is not None and limit < -1:
         origin = layers.origins["podPidsLimit"]
@@ -156,7 +157,7 @@ def finish(layers: Layers) -> None:
 
 def is_zero(value: Any, one: Field) -> bool:
     """Whether the value is one that some keys cannot tell from nothing given."""
-    if one.schema in (Kind.DURATION, Kind.FLUSH) and isinstance(value, str):
+    if one.schema in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS) and isinstance(value, str):
         return parse_nanoseconds(value) == 0
     return not value
 
@@ -240,7 +241,7 @@ def _is_omitted(value: Any, one: Field) -> bool:
     """Whether the kubelet leaves the value out when it writes the base that drop-ins are merged onto."""
     if value is None or isinstance(value, list | dict):
         return not value
-    return not value and not one.default and one.schema is not Kind.DURATION
+    return not value and not one.default and one.schema is not Scalar.DURATION
 
 
 def _merge_patch(

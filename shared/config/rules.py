@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.field_table import FIELDS
-from shared.config.fields import Field, Kind
+from shared.config.fields import Field
 from shared.config.findings import Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import check_sysctls, check_taints, reservations
@@ -21,6 +21,7 @@ from shared.config.rules_logging import check_logging, check_tracing
 from shared.config.rules_placement import check_placement
 from shared.config.rules_pods import check_pod_logs_dir, check_pods
 from shared.config.rules_serving import check_cluster_dns, check_open_access, check_serving
+from shared.schema import Scalar
 
 __all__ = ["check_clients", "check_listeners", "check_open_access", "check_pod_logs_dir", "check_rules", "value_of"]
 
@@ -63,7 +64,7 @@ def _check_plain(field: Field, data: dict[str, Any], findings: Findings) -> None
     if field.choices and value not in field.choices and not (value == "" and field.default == ""):
         choices = ", ".join(field.choices)
         findings.add(field.key, f'is "{value}", must be one of {choices}', "names are case-sensitive")
-    lasts = field.schema in (Kind.DURATION, Kind.FLUSH)
+    lasts = field.schema in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS)
     amount, one = (nanoseconds(data, field.key), SECOND) if lasts else (value, 1)
     if (field.low is None and field.high is None) or amount is None:
         return

@@ -5,46 +5,13 @@ Fields not named here are carried along unread, whatever they hold. Decides type
 
 import json
 import math
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from shared.podspec.usual_values import UnusualError, usual_copy
+from shared.schema import ListOf, MapOf, Scalar, Schema, Struct, is_of_type
 
 MAX_DEPTH = 100
-_INT64 = range(-(2**63), 2**63)
-_INT32 = range(-(2**31), 2**31)
-
-
-class Scalar(StrEnum):
-    """What a field holds, as the message says it."""
-
-    STRING = "a string"
-    INTEGER = "an integer"
-    INT32 = "an integer of at most 32 bits"
-    BOOLEAN = "true or false"
-    QUANTITY = "a quantity"  # text or number
-    INT_OR_STRING = "an integer or a string"
-
-
-@dataclass(frozen=True)
-class ListOf:
-    """A list, each item of one shape."""
-
-    item: "Shape"
-
-
-@dataclass(frozen=True)
-class MapOf:
-    """An object with keys of the user's choosing."""
-
-    value: "Shape"
-
-
-Struct = dict[str, Any]  # field name -> Shape
-Shape = Scalar | ListOf | MapOf | Struct
-
-S, I, B, Q = Scalar.STRING, Scalar.INTEGER, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
+S, I, B, Q = Scalar.STRING, Scalar.INT64, Scalar.BOOLEAN, Scalar.QUANTITY  # noqa: E741
 I32, P = Scalar.INT32, Scalar.INT_OR_STRING
 STRINGS, STRING_MAP, AMOUNTS = ListOf(S), MapOf(S), MapOf(Q)
 
@@ -307,7 +274,7 @@ def _unspeakable(value: Any, nul: bool) -> str:
     return ""
 
 
-def type_errors(value: Any, shape: Shape = POD, path: str = "") -> list[str]:
+def type_errors(value: Any, shape: Schema = POD, path: str = "") -> list[str]:
     """One message per field of the wrong type, in Kubernetes' form `<path>: Invalid value: <value>: must be …`."""
     if not path and _fits(value, shape):
         return []
@@ -325,13 +292,10 @@ def type_errors(value: Any, shape: Shape = POD, path: str = "") -> list[str]:
             return [_mismatch(path, value, "a list")]
         pairs = enumerate(value)
         return [error for index, item in pairs for error in type_errors(item, shape.item, f"{path}[{index}]")]
-    if _is(value, shape):
-        return []
-    plain = shape is Scalar.INT32 and not _is(value, Scalar.INTEGER)
-    return [_mismatch(path, value, (Scalar.INTEGER if plain else shape).value)]
+    return [] if is_of_type(value, shape) else [_mismatch(path, value, shape.value)]
 
 
-def _fits(value: Any, shape: Shape) -> bool:
+def _fits(value: Any, shape: Schema) -> bool:
     """Whether `type_errors` has nothing to say, without the paths that only an error needs."""
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(_fits(value[key], field) for key, field in shape.items() if key in value)
@@ -339,7 +303,7 @@ def _fits(value: Any, shape: Shape) -> bool:
         return isinstance(value, dict) and all(_fits(item, shape.value) for item in value.values())
     if isinstance(shape, ListOf):
         return isinstance(value, list) and all(_fits(item, shape.item) for item in value)
-    return _is(value, shape)
+    return is_of_type(value, shape)
 
 
 def join(path: str, key: str) -> str:
@@ -356,23 +320,6 @@ def at(path: str, key: str) -> str:
 def _one_line(key: str) -> str:
     """A key of the user's choosing, fit for a message of one line."""
     return key if key.isprintable() and len(key) <= 80 else shown(key)
-
-
-def _is(value: Any, scalar: Scalar) -> bool:
-    number = isinstance(value, int) and not isinstance(value, bool)
-    match scalar:
-        case Scalar.STRING:
-            return isinstance(value, str)
-        case Scalar.INTEGER:
-            return number and value in _INT64
-        case Scalar.INT32:
-            return number and value in _INT32
-        case Scalar.BOOLEAN:
-            return isinstance(value, bool)
-        case Scalar.QUANTITY:
-            return number or isinstance(value, str | float)
-        case Scalar.INT_OR_STRING:
-            return isinstance(value, str) or (number and value in _INT32)
 
 
 def _mismatch(path: str, value: Any, wanted: str) -> str:

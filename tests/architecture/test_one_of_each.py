@@ -27,6 +27,12 @@ def test_yaml_is_read_in_one_place() -> None:
     assert found == ["shared/yaml_reader/reader.py"]
 
 
+def test_shapes_of_data_are_described_in_one_language() -> None:
+    described = re.compile(r"^class (ListOf|MapOf)\b", re.MULTILINE)
+    found = [name for name in python_files("shared", "bus", "services") if described.search(text_of(name))]
+    assert found == ["shared/schema.py"]
+
+
 def _growth(name: str) -> list[int]:
     nodes = (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.expr | ast.stmt))
     return [node.lineno for node in nodes if _grows(node)]

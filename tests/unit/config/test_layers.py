@@ -8,7 +8,7 @@ import pytest
 from shared.config.decoding import decode
 from shared.config.document import Document, read_documents
 from shared.config.field_table import FIELDS
-from shared.config.fields import UNSET, Field, FlagKind, Kind, ListOf, MapOf, schema_tree
+from shared.config.fields import UNSET, Field, FlagKind, schema_tree
 from shared.config.findings import Findings
 from shared.config.flag_text import value_text
 from shared.config.flags import parse_flags
@@ -24,6 +24,7 @@ from shared.config.layers import (
     lay_own_flags,
 )
 from shared.config.nested import put_value, value_of
+from shared.schema import ListOf, MapOf, Scalar
 
 EVERY_FIELD = pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
 
@@ -50,10 +51,10 @@ def sample(field: Field) -> Any:
         return ["a"]
     if isinstance(field.schema, MapOf):
         return {"memory.available": "7Mi"} if field.flag_kind is FlagKind.THRESHOLDS else {"k": "7"}
-    assert isinstance(field.schema, Kind)
+    assert isinstance(field.schema, Scalar)
     return {
-        Kind.BOOL: not field.default, Kind.STRING: "/x", Kind.DURATION: "7s", Kind.FLUSH: "7s", Kind.QUANTITY: "7Mi",
-        Kind.FLOAT64: 0.5,
+        Scalar.BOOLEAN: not field.default, Scalar.STRING: "/x", Scalar.DURATION: "7s",
+        Scalar.DURATION_OR_NANOSECONDS: "7s", Scalar.QUANTITY: "7Mi", Scalar.FLOAT64: 0.5,
     }.get(field.schema, 7)  # fmt: skip
 
 
@@ -62,8 +63,14 @@ def zero(field: Field) -> Any:
         return []
     if isinstance(field.schema, MapOf):
         return {}
-    assert isinstance(field.schema, Kind)
-    zeros = {Kind.BOOL: False, Kind.STRING: "", Kind.DURATION: "0s", Kind.FLUSH: "0s", Kind.QUANTITY: "0"}
+    assert isinstance(field.schema, Scalar)
+    zeros = {
+        Scalar.BOOLEAN: False,
+        Scalar.STRING: "",
+        Scalar.DURATION: "0s",
+        Scalar.DURATION_OR_NANOSECONDS: "0s",
+        Scalar.QUANTITY: "0",
+    }
     return zeros.get(field.schema, 0)
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from shared.config.durations import format_duration
 from shared.config.field_table import FIELDS
-from shared.config.fields import Field, Kind, ListOf, MapOf, Schema
+from shared.config.fields import Field
 from shared.config.findings import ERROR, Findings
 from shared.config.gate_table import GATES
 from shared.config.rules import check_clients, check_rules
+from shared.schema import ListOf, MapOf, Scalar, Schema
 from tests.unit.config.rule_checks import DEFAULT_GATES, effective, found, warned
 from tests.unit.examples import examples
 
@@ -33,7 +34,7 @@ def test_nothing_at_all_breaks_no_rule() -> None:
 
 RANGED = [field for field in FIELDS if (field.low, field.high) != (None, None)]
 CHOOSING = [field for field in FIELDS if field.choices]
-LASTING = (Kind.DURATION, Kind.FLUSH)
+LASTING = (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS)
 LIMITS = {"INT32": (-(2**31), 2**31 - 1), "INT64": (-(2**63), 2**63 - 1), "UINT32": (0, 2**32 - 1)}
 COMPANIONS: dict[str, dict[str, Any]] = {  # what else must be so for a limit of the key to be reached alone
     "imageGCHighThresholdPercent": {"imageGCLowThresholdPercent": -1},
@@ -47,7 +48,7 @@ def written(field: Field, limit: float, steps: int) -> Any:
     """The value some of the smallest steps from a limit of the field."""
     if field.schema in LASTING:
         return format_duration(round(limit * 1e9) + steps)
-    if field.schema is Kind.FLOAT64:
+    if field.schema is Scalar.FLOAT64:
         return limit + steps / 100
     return int(limit) + steps
 
@@ -214,16 +215,16 @@ TEXTS = st.one_of(
 NAMES = st.one_of(
     st.sampled_from(["memory", "cpu", "memory.available", "full-pcpus-only", "max-allowable-numa-nodes"]), TEXTS
 )
-SCALARS: dict[Kind, st.SearchStrategy[Any]] = {
-    Kind.BOOL: st.booleans(),
-    Kind.INT32: st.integers(-(2**31), 2**31 - 1) | st.sampled_from([-1, 0, 1, 100]),
-    Kind.INT64: st.integers(-(2**63), 2**63 - 1),
-    Kind.UINT32: st.integers(0, 2**32 - 1),
-    Kind.FLOAT64: st.floats() | st.integers(-5, 5),
-    Kind.STRING: TEXTS,
-    Kind.DURATION: st.integers(-(2**63) + 1, 2**63 - 1).map(format_duration) | st.sampled_from(["0", "1s", "-1ms"]),
-    Kind.FLUSH: st.integers(-(2**62), 2**62),
-    Kind.QUANTITY: st.integers() | TEXTS,
+SCALARS: dict[Scalar, st.SearchStrategy[Any]] = {
+    Scalar.BOOLEAN: st.booleans(),
+    Scalar.INT32: st.integers(-(2**31), 2**31 - 1) | st.sampled_from([-1, 0, 1, 100]),
+    Scalar.INT64: st.integers(-(2**63), 2**63 - 1),
+    Scalar.UINT32: st.integers(0, 2**32 - 1),
+    Scalar.FLOAT64: st.floats() | st.integers(-5, 5),
+    Scalar.STRING: TEXTS,
+    Scalar.DURATION: st.integers(-(2**63) + 1, 2**63 - 1).map(format_duration) | st.sampled_from(["0", "1s", "-1ms"]),
+    Scalar.DURATION_OR_NANOSECONDS: st.integers(-(2**62), 2**62),
+    Scalar.QUANTITY: st.integers() | TEXTS,
 }
 
 
@@ -231,7 +232,7 @@ def well_typed(schema: Schema) -> st.SearchStrategy[Any]:
     if isinstance(schema, ListOf):
         return st.lists(well_typed(schema.item), max_size=3)
     if isinstance(schema, MapOf):
-        return st.dictionaries(NAMES, st.none() | well_typed(schema.item), max_size=3)
+        return st.dictionaries(NAMES, st.none() | well_typed(schema.value), max_size=3)
     if isinstance(schema, dict):
         return st.fixed_dictionaries({}, optional={name: well_typed(item) for name, item in schema.items()})
     return SCALARS[schema]

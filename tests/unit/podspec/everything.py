@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from shared.model.objects import Object
-from shared.podspec.schema import POD, ListOf, MapOf, Scalar, Shape, join
+from shared.podspec.schema import POD, join
+from shared.schema import ListOf, MapOf, Scalar, Schema
 
 Path = tuple[str | int, ...]
 
@@ -219,7 +220,7 @@ def everything() -> Object:
     }
 
 
-def paths_of(value: Any, shape: Shape, path: Path = ()) -> Iterator[tuple[Path, Shape]]:
+def paths_of(value: Any, shape: Schema, path: Path = ()) -> Iterator[tuple[Path, Schema]]:
     """Every place of a value that the schema knows, with its shape."""
     yield path, shape
     if isinstance(shape, dict):
@@ -234,7 +235,7 @@ def paths_of(value: Any, shape: Shape, path: Path = ()) -> Iterator[tuple[Path, 
             yield from paths_of(item, shape.item, (*path, index))
 
 
-def schema_paths(shape: Shape = POD, path: str = "") -> Iterator[str]:
+def schema_paths(shape: Schema = POD, path: str = "") -> Iterator[str]:
     """The schema's own paths, `[]` for the items of lists."""
     yield path
     if isinstance(shape, dict):
@@ -247,7 +248,7 @@ def schema_paths(shape: Shape = POD, path: str = "") -> Iterator[str]:
 def text_of(path: Path) -> str:
     """As messages write it."""
     text = ""
-    shape: Shape = POD
+    shape: Schema = POD
     for step in path:
         inner: Any = shape
         if isinstance(inner, ListOf | MapOf):
@@ -264,7 +265,7 @@ _HUGE = (-(2**63), -1, 0, 1, 2**31, 2**63 - 1, 2**63, 2**64)
 _TEXTS = ("", " ", "x" * 300, "../x", "/", "é", "\n", "$(", "-0")
 _WRONG: dict[Scalar, tuple[Any, ...]] = {
     Scalar.STRING: (5, True, {}),
-    Scalar.INTEGER: ("5", True, 1.5, 2**63),
+    Scalar.INT64: ("5", True, 1.5, 2**63),
     Scalar.INT32: ("5", 1.5, [], 2**31),
     Scalar.BOOLEAN: ("true", 1, {}),
     Scalar.QUANTITY: (True, []),
@@ -272,7 +273,7 @@ _WRONG: dict[Scalar, tuple[Any, ...]] = {
 }
 
 
-def replacements(shape: Shape) -> Iterator[tuple[Any, bool]]:
+def replacements(shape: Schema) -> Iterator[tuple[Any, bool]]:
     """What is put there instead, and whether it is of the wrong type."""
     yield ABSENT, False
     yield None, False
@@ -285,7 +286,7 @@ def replacements(shape: Shape) -> Iterator[tuple[Any, bool]]:
         match shape:
             case Scalar.STRING:
                 yield from ((text, False) for text in _TEXTS)
-            case Scalar.INTEGER | Scalar.INT32:
+            case Scalar.INT64 | Scalar.INT32:
                 limit = 2**31 if shape is Scalar.INT32 else 2**63
                 yield from ((number, False) for number in _HUGE if -limit <= number < limit)
             case Scalar.BOOLEAN:

@@ -226,16 +226,16 @@ def test_bad_metadata_is_named_with_its_field(metadata: dict[str, Any], beginnin
         ({"containers": [{"tty": "yes"}]}, 'spec.containers[0].tty: Invalid value: "yes": must be true or false'),
         (
             {"containers": [{"ports": [{"containerPort": "80"}]}]},
-            'spec.containers[0].ports[0].containerPort: Invalid value: "80": must be an integer',
+            'spec.containers[0].ports[0].containerPort: Invalid value: "80": must be a 32-bit whole number',
         ),
         ({"nodeSelector": {"a": True}}, "spec.nodeSelector[a]: Invalid value: true: must be a string"),
         (
             {"terminationGracePeriodSeconds": 2**63},
-            f"spec.terminationGracePeriodSeconds: Invalid value: {2**63}: must be an integer",
+            f"spec.terminationGracePeriodSeconds: Invalid value: {2**63}: must be a 64-bit whole number",
         ),
         (
             {"containers": [{"resources": {"limits": {"cpu": True}}}]},
-            "spec.containers[0].resources.limits[cpu]: Invalid value: true: must be a quantity",
+            'spec.containers[0].resources.limits[cpu]: Invalid value: true: must be a quantity such as "100Mi"',
         ),
     ],
 )
