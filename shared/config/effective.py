@@ -1,12 +1,19 @@
 """The effective configuration: what bootstrap decided from flags, file and defaults, and what every service reads.
 
 bootstrap writes it as `<run dir>/config.json` (0600, atomic); services load it and follow the file.
-Durations are seconds, sizes bytes. Only what some service uses stands here; the whole KubeletConfiguration as given is
-in `document`. Defaults are the kubelet's (config.md 2.2).
+Durations are seconds, sizes bytes. It holds only what a service uses; the whole KubeletConfiguration as given is in
+`document`. Defaults are the kubelet's (config.md 2.2).
 """
 
 from dataclasses import dataclass, field
 from typing import Any
+
+KEY = "key"  # in the metadata of a field: the key of KubeletConfiguration that it has its value from
+
+
+def _of(key: str, default: Any) -> Any:
+    """A field with the value of this key, converted by `settings`; without a document it is `default`."""
+    return field(default=default, metadata={KEY: key})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,99 +59,103 @@ class EffectiveConfig:
     log_dir: str  # where each service writes <service>.log
     cert_dir: str
     kubeconfig: str = ""  # "" = standalone
-    bootstrap_kubeconfig: str = ""  # credentials that serve to obtain the client certificate, and nothing else
-    rotate_certificates: bool = False  # the client certificate is asked for, and renewed, by us
-    server_tls_bootstrap: bool = False  # the serving certificate is
+    bootstrap_kubeconfig: str = ""  # credentials for obtaining the client certificate only
+    rotate_certificates: bool = _of("rotateCertificates", False)  # of the client certificate
+    server_tls_bootstrap: bool = _of("serverTLSBootstrap", False)  # the API server signs the serving certificate
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
     config_dir: str = ""  # the directory of drop-ins, "" = none given
-    verbosity: int = 0
-    logging_format: str = "text"  # text | json
-    vmodule: tuple[tuple[str, int], ...] = ()  # pattern of a file's base name -> verbosity there
-    log_flush_frequency: float = 5.0
+    verbosity: int = _of("logging.verbosity", 0)
+    logging_format: str = _of("logging.format", "text")  # text | json
+    vmodule: tuple[tuple[str, int], ...] = _of("logging.vmodule", ())  # pattern of a file's base name, verbosity
+    log_flush_frequency: float = _of("logging.flushFrequency", 5.0)
     log_split_stream: bool = False  # info to standard output, the rest to standard error
     log_info_buffer_size: int = 0  # bytes
-    feature_gates: dict[str, bool] = field(default_factory=dict)  # every gate the kubelet knows, settled
+    feature_gates: dict[str, bool] = field(default_factory=dict)  # every gate of the kubelet, with its value
     lock_file: str = ""
     exit_on_lock_contention: bool = False
-    oom_score_adj: int = -999
-    max_open_files: int = 1000000
+    oom_score_adj: int = _of("oomScoreAdj", -999)
+    max_open_files: int = _of("maxOpenFiles", 1000000)
 
-    static_pod_path: str = ""
-    file_check_frequency: float = 20.0
-    sync_frequency: float = 60.0
-    pod_logs_dir: str = "/var/log/pods"
-    container_log_max_size: int = 10 * 2**20  # bytes at which a log is rotated, negative = never
-    container_log_max_files: int = 5
-    container_log_max_workers: int = 1
-    container_log_monitor_interval: float = 10.0
-    container_runtime_endpoint: str = "unix:///run/containerd/containerd.sock"
-    image_service_endpoint: str = ""  # "" = the runtime endpoint
-    runtime_request_timeout: float = 120.0
-    max_container_restart_period: float = 300.0
-    serialize_image_pulls: bool = True
-    max_parallel_image_pulls: int = 0  # 0 = not set
-    registry_pull_qps: int = 5
-    registry_burst: int = 10
-    image_verification_policy: str = "NeverVerifyPreloadedImages"  # "" = records of pulls are neither kept nor heeded
-    preloaded_images: tuple[str, ...] = ()  # names of images, or `<prefix>/*`, that need no verification
+    static_pod_path: str = _of("staticPodPath", "")
+    file_check_frequency: float = _of("fileCheckFrequency", 20.0)
+    sync_frequency: float = _of("syncFrequency", 60.0)
+    pod_logs_dir: str = _of("podLogsDir", "/var/log/pods")
+    container_log_max_size: int = _of("containerLogMaxSize", 10 * 2**20)  # bytes, negative = no limit
+    container_log_max_files: int = _of("containerLogMaxFiles", 5)
+    container_log_max_workers: int = _of("containerLogMaxWorkers", 1)
+    container_log_monitor_interval: float = _of("containerLogMonitorInterval", 10.0)
+    container_runtime_endpoint: str = _of("containerRuntimeEndpoint", "unix:///run/containerd/containerd.sock")
+    image_service_endpoint: str = _of("imageServiceEndpoint", "")  # "" = the runtime endpoint
+    runtime_request_timeout: float = _of("runtimeRequestTimeout", 120.0)
+    max_container_restart_period: float = _of("crashLoopBackOff.maxContainerRestartPeriod", 300.0)
+    serialize_image_pulls: bool = _of("serializeImagePulls", True)
+    max_parallel_image_pulls: int = _of("maxParallelImagePulls", 0)  # 0 = not set
+    registry_pull_qps: int = _of("registryPullQPS", 5)
+    registry_burst: int = _of("registryBurst", 10)
+    # "" = records of pulls are neither kept nor used
+    image_verification_policy: str = _of("imagePullCredentialsVerificationPolicy", "NeverVerifyPreloadedImages")
+    # names of images, or `<prefix>/*`, that need no verification
+    preloaded_images: tuple[str, ...] = _of("preloadedImagesVerificationAllowlist", ())
     credential_providers: tuple[CredentialProvider, ...] = ()
     credential_provider_bin_dir: str = ""
-    cgroup_driver: str = "cgroupfs"  # cgroupfs | systemd
-    cgroup_root: str = ""
-    cgroups_per_qos: bool = True
-    cpu_cfs_quota: bool = True
-    cpu_cfs_quota_period: float = 0.1
-    pod_pids_limit: int = -1
-    max_pods: int = 110
-    seccomp_default: bool = False
-    cluster_dns: tuple[str, ...] = ()
-    cluster_domain: str = ""
-    resolv_conf: str = "/etc/resolv.conf"
-    eviction_hard: dict[str, str] = field(default_factory=dict)  # signal -> threshold text
-    eviction_pressure_transition_period: float = 300.0
-    node_status_update_frequency: float = 10.0
-    node_status_report_frequency: float = 300.0
-    node_status_max_images: int = 50  # -1 = all
-    node_lease_duration: float = 40.0
-    register_node: bool = True
-    register_with_taints: tuple[dict[str, str], ...] = ()  # key, value, effect
+    cgroup_driver: str = _of("cgroupDriver", "cgroupfs")  # cgroupfs | systemd
+    cgroup_root: str = _of("cgroupRoot", "")
+    cgroups_per_qos: bool = _of("cgroupsPerQOS", True)
+    cpu_cfs_quota: bool = _of("cpuCFSQuota", True)
+    cpu_cfs_quota_period: float = _of("cpuCFSQuotaPeriod", 0.1)
+    pod_pids_limit: int = _of("podPidsLimit", -1)
+    max_pods: int = _of("maxPods", 110)
+    seccomp_default: bool = _of("seccompDefault", False)
+    cluster_dns: tuple[str, ...] = _of("clusterDNS", ())
+    cluster_domain: str = _of("clusterDomain", "")
+    resolv_conf: str = _of("resolvConf", "/etc/resolv.conf")
+    # signal -> threshold text
+    eviction_hard: dict[str, str] = field(default_factory=dict, metadata={KEY: "evictionHard"})
+    eviction_pressure_transition_period: float = _of("evictionPressureTransitionPeriod", 300.0)
+    node_status_update_frequency: float = _of("nodeStatusUpdateFrequency", 10.0)
+    node_status_report_frequency: float = _of("nodeStatusReportFrequency", 300.0)
+    node_status_max_images: int = _of("nodeStatusMaxImages", 50)  # -1 = all
+    node_lease_duration: float = _of("nodeLeaseDurationSeconds", 40.0)
+    register_node: bool = _of("registerNode", True)
+    register_with_taints: tuple[dict[str, str], ...] = _of("registerWithTaints", ())  # key, value, effect
     node_labels: dict[str, str] = field(default_factory=dict)
     node_ips: tuple[str, ...] = ()  # as --node-ip gave them, also 0.0.0.0 and ::
-    provider_id: str = ""
+    provider_id: str = _of("providerID", "")
     external_cloud_provider: bool = False
-    controller_attach_detach: bool = True
-    pods_per_core: int = 0
-    system_reserved: dict[str, str] = field(default_factory=dict)  # resource -> quantity text
-    kube_reserved: dict[str, str] = field(default_factory=dict)
-    enforce_node_allocatable: tuple[str, ...] = ("pods",)
-    local_storage_capacity_isolation: bool = True
-    allowed_unsafe_sysctls: tuple[str, ...] = ()
-    change_detection_strategy: str = "Watch"  # Watch | Cache | Get
-    kube_api_qps: int = 50
-    kube_api_burst: int = 100
-    event_record_qps: int = 50  # 0 = the client default
-    event_burst: int = 100
+    controller_attach_detach: bool = _of("enableControllerAttachDetach", True)
+    pods_per_core: int = _of("podsPerCore", 0)
+    # resource -> quantity text
+    system_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "systemReserved"})
+    kube_reserved: dict[str, str] = field(default_factory=dict, metadata={KEY: "kubeReserved"})
+    enforce_node_allocatable: tuple[str, ...] = _of("enforceNodeAllocatable", ("pods",))
+    local_storage_capacity_isolation: bool = _of("localStorageCapacityIsolation", True)
+    allowed_unsafe_sysctls: tuple[str, ...] = _of("allowedUnsafeSysctls", ())
+    change_detection_strategy: str = _of("configMapAndSecretChangeDetectionStrategy", "Watch")  # Watch | Cache | Get
+    kube_api_qps: int = _of("kubeAPIQPS", 50)
+    kube_api_burst: int = _of("kubeAPIBurst", 100)
+    event_record_qps: int = _of("eventRecordQPS", 50)  # 0 = the client default
+    event_burst: int = _of("eventBurst", 100)
 
-    enable_server: bool = True
-    address: str = "0.0.0.0"
-    port: int = 10250
-    read_only_port: int = 0
-    healthz_bind_address: str = "127.0.0.1"
-    healthz_port: int = 10248
-    tls_cert_file: str = ""
-    tls_private_key_file: str = ""
-    tls_min_version: str = ""
-    tls_cipher_suites: tuple[str, ...] = ()
-    tls_curve_preferences: tuple[int, ...] = ()
-    client_ca_file: str = ""
-    anonymous_auth: bool = False
-    authorization_mode: str = "Webhook"  # AlwaysAllow | Webhook
-    webhook_authentication: bool = True
-    webhook_authentication_cache_ttl: float = 120.0
-    webhook_authorized_cache_ttl: float = 300.0
-    webhook_unauthorized_cache_ttl: float = 30.0
-    streaming_connection_idle_timeout: float = 14400.0
-    enable_debugging_handlers: bool = True
+    enable_server: bool = _of("enableServer", True)
+    address: str = _of("address", "0.0.0.0")
+    port: int = _of("port", 10250)
+    read_only_port: int = _of("readOnlyPort", 0)
+    healthz_bind_address: str = _of("healthzBindAddress", "127.0.0.1")
+    healthz_port: int = _of("healthzPort", 10248)
+    tls_cert_file: str = _of("tlsCertFile", "")
+    tls_private_key_file: str = _of("tlsPrivateKeyFile", "")
+    tls_min_version: str = _of("tlsMinVersion", "")
+    tls_cipher_suites: tuple[str, ...] = _of("tlsCipherSuites", ())
+    tls_curve_preferences: tuple[int, ...] = _of("tlsCurvePreferences", ())
+    client_ca_file: str = _of("authentication.x509.clientCAFile", "")
+    anonymous_auth: bool = _of("authentication.anonymous.enabled", False)
+    authorization_mode: str = _of("authorization.mode", "Webhook")  # AlwaysAllow | Webhook
+    webhook_authentication: bool = _of("authentication.webhook.enabled", True)
+    webhook_authentication_cache_ttl: float = _of("authentication.webhook.cacheTTL", 120.0)
+    webhook_authorized_cache_ttl: float = _of("authorization.webhook.cacheAuthorizedTTL", 300.0)
+    webhook_unauthorized_cache_ttl: float = _of("authorization.webhook.cacheUnauthorizedTTL", 30.0)
+    streaming_connection_idle_timeout: float = _of("streamingConnectionIdleTimeout", 14400.0)
+    enable_debugging_handlers: bool = _of("enableDebuggingHandlers", True)
 
     embedded_containerd: EmbeddedContainerd | None = None
     document: dict[str, Any] = field(default_factory=dict)

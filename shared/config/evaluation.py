@@ -15,7 +15,7 @@ from shared.config.drop_ins import DropIns, read_drop_ins, read_text
 from shared.config.effective import CredentialProvider
 from shared.config.findings import WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.flags import parse_flags
-from shared.config.machine import look_at_machine
+from shared.config.host_facts import read_host_facts
 from shared.config.places import find_places
 from shared.config.resolve import Resolved, Sources, resolve
 from shared.config.settings import absolute
@@ -50,7 +50,7 @@ def _evaluate(arguments: list[str]) -> Resolved:
     def check_providers(gates: Mapping[str, bool], findings: Findings) -> None:
         found.extend(check_credential_providers(providers, plugins, gates, findings))
 
-    facts = look_at_machine()
+    facts = read_host_facts()
     resolved = resolve(sources, flags, find_places(), socket.gethostname(), facts, findings, check_providers)
     bin_dir = absolute(plugins)
     config = replace(resolved.config, credential_providers=tuple(found), credential_provider_bin_dir=bin_dir)

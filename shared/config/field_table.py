@@ -1,7 +1,8 @@
 """The one list of KubeletConfiguration v1beta1: every key with type, defaults, flag and plain limits (config.md 2.2).
 
 Data only. Parser, help text, defaults, validation, /configz, `bulkhead config show`, the page in docs/ and the tests
-that try every field and flag all read it; there is no second list to keep in step. Limits of durations are in seconds.
+that try every field and flag read it. A key that a service uses is also named at its field of `EffectiveConfig`; a key
+that nothing uses has `acts=False`, so that an operator learns that it has no effect. Limits of durations are seconds.
 """
 
 from shared.config.fields import UNSET, Field, FlagKind

@@ -21,8 +21,8 @@ from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
 from shared.config.flags import Flags
 from shared.config.gate_table import GATES
 from shared.config.gates import settle_gates
+from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import Circumstances, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
-from shared.config.machine import MachineFacts, check_machine
 from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
 from shared.config.places import Places
@@ -70,7 +70,7 @@ def resolve(
     flags: Flags,
     places: Places,
     hostname: str,
-    facts: MachineFacts,
+    facts: HostFacts,
     findings: Findings,
     check_further: Callable[[Mapping[str, bool], Findings], None] = lambda gates, findings: None,
 ) -> Resolved:
@@ -118,7 +118,7 @@ class _Stack:
     """Lays the layers in the kubelet's order, and settles the feature gates where the kubelet does."""
 
     def __init__(
-        self, flags: Flags, defaults: Mapping[str, tuple[Any, str]], facts: MachineFacts, findings: Findings
+        self, flags: Flags, defaults: Mapping[str, tuple[Any, str]], facts: HostFacts, findings: Findings
     ) -> None:
         self._flags, self._findings = flags, findings
         self._flag_gates: dict[str, bool] = flags.fields.get("featureGates", {})
@@ -200,7 +200,7 @@ def _check(
     layers: Layers,
     gates: Mapping[str, bool],
     own: dict[str, Any],
-    facts: MachineFacts,
+    facts: HostFacts,
     places: Places,
     findings: Findings,
 ) -> None:
@@ -208,7 +208,7 @@ def _check(
     data = layers.data
     found = Findings(places=layers.places, default_place=findings.default_place)
     check_rules(data, gates, found)
-    check_machine(data, facts, found)
+    check_host(data, facts, found)
     check_open_access(data, places.refuse_open_access, found)
     if own["kubeconfig"]:
         check_clients(data, found)

@@ -48,7 +48,7 @@ class Evaluation:
 def evaluate_all(
     server: Callable[[], int | None],
     *,
-    look_at_machine: bool = True,
+    read_host_facts: bool = True,
     prepare: Callable[[EffectiveConfig], None] = lambda _: None,
 ) -> Evaluation:
     """Everything that can be wrong, looked at. Raises ConfigurationRefusedError with every problem found.
@@ -60,7 +60,7 @@ def evaluate_all(
     except OperatorError as error:
         raise ConfigurationRefusedError((str(error),)) from error
     resolved = evaluate(arguments)
-    if not look_at_machine:
+    if not read_host_facts:
         return Evaluation(resolved, PairReport())
     config = resolved.config
     try:

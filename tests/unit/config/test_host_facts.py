@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from shared.config.findings import Findings
-from shared.config.machine import MachineFacts, check_machine, look_at_machine
+from shared.config.host_facts import HostFacts, check_host, read_host_facts
 
 GIB = 2**30
-MACHINE = MachineFacts(online_cpus=frozenset(range(4)), memory=8 * GIB, numa_nodes=frozenset({0, 1}))
-V1 = MachineFacts(cgroup_v1=True)
+MACHINE = HostFacts(online_cpus=frozenset(range(4)), memory=8 * GIB, numa_nodes=frozenset({0, 1}))
+V1 = HostFacts(cgroup_v1=True)
 
 
 def tree(root: Path, files: dict[str, str]) -> str:
@@ -20,9 +20,9 @@ def tree(root: Path, files: dict[str, str]) -> str:
     return str(root)
 
 
-def lines(data: dict[str, Any], facts: MachineFacts) -> list[str]:
+def lines(data: dict[str, Any], facts: HostFacts) -> list[str]:
     findings = Findings()
-    check_machine(data, facts, findings)
+    check_host(data, facts, findings)
     return findings.lines
 
 
@@ -34,7 +34,7 @@ def test_a_machine_with_one_hierarchy(tmp_path: Path) -> None:
         "sys/devices/system/cpu/online": "0-1,3\n",
         "sys/devices/system/node/online": "0\n",
     }
-    assert look_at_machine(tree(tmp_path, files)) == MachineFacts(
+    assert read_host_facts(tree(tmp_path, files)) == HostFacts(
         swap_on=True,
         online_cpus=frozenset({0, 1, 3}),
         memory=16 * 2**20,
@@ -51,15 +51,15 @@ def test_a_machine_with_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
         "proc/swaps": "Filename Type Size Used Priority\n",
         "run/lock": "",
     }
-    facts = look_at_machine(tree(tmp_path, files))
+    facts = read_host_facts(tree(tmp_path, files))
     assert (facts.cgroup_v1, facts.swap_on, facts.systemd) == (True, False, False)
     assert facts.hierarchies == (f"{tmp_path}/sys/fs/cgroup/cpu", f"{tmp_path}/sys/fs/cgroup/memory")
 
 
 @pytest.mark.parametrize("meminfo", ["", "MemTotal:", "MemTotal: many kB", "\x00\xff"])
 def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None:
-    facts = look_at_machine(tree(tmp_path, {"proc/meminfo": meminfo, "sys/devices/system/cpu/online": "?"}))
-    assert facts == MachineFacts()
+    facts = read_host_facts(tree(tmp_path, {"proc/meminfo": meminfo, "sys/devices/system/cpu/online": "?"}))
+    assert facts == HostFacts()
     data = {"failCgroupV1": True, "failSwapOn": True, "reservedSystemCPUs": "9", "kubeReserved": {"memory": "9Ei"}}
     assert lines(data, facts) == []
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None
 @pytest.mark.parametrize(
     ("bad", "facts", "start", "good"),
     [
-        ({"failSwapOn": True}, MachineFacts(swap_on=True),
+        ({"failSwapOn": True}, HostFacts(swap_on=True),
          "failSwapOn: running with swap on is not supported while failSwapOn is true (switch swap off with swapoff -a",
          {"failSwapOn": False}),
         ({"failCgroupV1": True}, V1, "failCgroupV1: is true, and this machine uses cgroup v1", {"failCgroupV1": False}),
@@ -75,7 +75,7 @@ def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None
          {"singleProcessOOMKill": True}),
         ({"memorySwap": {"swapBehavior": "LimitedSwap"}}, V1, "memorySwap.swapBehavior: is LimitedSwap, which cgroup",
          {"memorySwap": {"swapBehavior": "NoSwap"}}),
-        ({"cgroupDriver": "systemd"}, MachineFacts(systemd=False),
+        ({"cgroupDriver": "systemd"}, HostFacts(systemd=False),
          "cgroupDriver: is systemd, and process 1 of this machine is not systemd (set it to cgroupfs here and in the",
          {"cgroupDriver": "cgroupfs"}),
         ({"reservedSystemCPUs": "2-4"}, MACHINE, 'reservedSystemCPUs: is "2-4", but CPU 4 is not online',
@@ -89,9 +89,9 @@ def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None
         ({"kubeReserved": {"memory": "7Gi"}, "evictionHard": {"memory.available": "13%"}}, MACHINE,
          'kubeReserved: Resource "memory" has a reservation',
          {"kubeReserved": {"memory": "7Gi"}, "evictionHard": {"memory.available": "12.5%"}}),
-        ({"reservedSystemCPUs": "0-4", "kubeReserved": {"cpu": "99"}}, MachineFacts(online_cpus=frozenset({0})),
+        ({"reservedSystemCPUs": "0-4", "kubeReserved": {"cpu": "99"}}, HostFacts(online_cpus=frozenset({0})),
          'reservedSystemCPUs: is "0-4", but CPU 1 is not online', {"reservedSystemCPUs": "0"}),
-        ({"topologyManagerPolicy": "best-effort"}, MachineFacts(numa_nodes=frozenset(range(9))),
+        ({"topologyManagerPolicy": "best-effort"}, HostFacts(numa_nodes=frozenset(range(9))),
          "topologyManagerPolicy: is best-effort, which is unsupported on machines with more than 8 NUMA Nodes; here a",
          {"topologyManagerPolicy": "best-effort", "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"}}),
         ({"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 2, "limits": {"memory": "1Gi"}}],
@@ -111,7 +111,7 @@ def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None
     ],
 )  # fmt: skip
 def test_what_a_machine_cannot_give_is_refused(
-    bad: dict[str, Any], facts: MachineFacts, start: str, good: dict[str, Any]
+    bad: dict[str, Any], facts: HostFacts, start: str, good: dict[str, Any]
 ) -> None:
     found = lines(bad, facts)
     assert found[0].startswith(start)
@@ -120,31 +120,31 @@ def test_what_a_machine_cannot_give_is_refused(
 
 
 def test_a_cgroup_root_that_will_be_made_is_a_warning(tmp_path: Path) -> None:
-    facts = MachineFacts(hierarchies=(str(tmp_path),))
+    facts = HostFacts(hierarchies=(str(tmp_path),))
     findings = Findings()
     for root in ("", "/"):
-        check_machine({"cgroupRoot": root}, facts, findings)
+        check_host({"cgroupRoot": root}, facts, findings)
     (tmp_path / "a").mkdir()
-    check_machine({"cgroupRoot": "/a"}, facts, findings)
+    check_host({"cgroupRoot": "/a"}, facts, findings)
     assert findings.found == []
-    check_machine({"cgroupRoot": "/a/b"}, facts, findings)
+    check_host({"cgroupRoot": "/a/b"}, facts, findings)
     [finding] = findings.found
     assert finding.line.startswith(f"cgroupRoot: /a/b does not exist in {tmp_path} and will be made")
     assert findings.lines == []
 
 
 def test_the_driver_systemd_is_fine_where_systemd_booted_the_machine(tmp_path: Path) -> None:
-    facts = look_at_machine(tree(tmp_path, {"run/systemd/system/x": "", "sys/fs/cgroup/cgroup.controllers": "cpu"}))
+    facts = read_host_facts(tree(tmp_path, {"run/systemd/system/x": "", "sys/fs/cgroup/cgroup.controllers": "cpu"}))
     assert lines({"cgroupDriver": "systemd"}, facts) == []
 
 
 def test_under_systemd_a_cgroup_root_is_made_of_slices(tmp_path: Path) -> None:
-    facts = MachineFacts(hierarchies=(str(tmp_path),))
+    facts = HostFacts(hierarchies=(str(tmp_path),))
     (tmp_path / "a.slice/a-b_c.slice").mkdir(parents=True)
     findings = Findings()
-    check_machine({"cgroupDriver": "systemd", "cgroupRoot": "/a/b-c"}, facts, findings)
+    check_host({"cgroupDriver": "systemd", "cgroupRoot": "/a/b-c"}, facts, findings)
     assert findings.found == []
-    check_machine({"cgroupDriver": "systemd", "cgroupRoot": "/a/b"}, facts, findings)
+    check_host({"cgroupDriver": "systemd", "cgroupRoot": "/a/b"}, facts, findings)
     assert "/a.slice/a-b.slice does not exist" in findings.found[0].line
 
 

@@ -1,6 +1,6 @@
 """What the machine must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
 
-`look_at_machine` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
+`read_host_facts` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
 """
 
 import struct
@@ -21,7 +21,7 @@ _WITHOUT_CONTROLLERS = ("systemd", "unified")
 
 
 @dataclass(frozen=True)
-class MachineFacts:
+class HostFacts:
     """What was seen; an empty set or 0 = could not be seen, and is not judged."""
 
     cgroup_v1: bool = False
@@ -33,13 +33,13 @@ class MachineFacts:
     systemd: bool = True  # it booted the machine: /run/systemd/system is how it says so itself
 
 
-def look_at_machine(root: str = "/") -> MachineFacts:
+def read_host_facts(root: str = "/") -> HostFacts:
     """The facts of this machine, or of the tree below `root`. Reads /proc and /sys; raises nothing."""
     top = Path(root)
     unified = (top / _CGROUPS / "cgroup.controllers").is_file()
     mounted = unified or (top / _CGROUPS).is_dir()
     swaps = _read(top / "proc/swaps").splitlines()
-    return MachineFacts(
+    return HostFacts(
         cgroup_v1=mounted and not unified,
         swap_on=len([line for line in swaps if line.strip()]) > 1,  # the first is the heading
         online_cpus=parse_cpus(_read(top / "sys/devices/system/cpu/online").strip()) or frozenset(),
@@ -76,7 +76,7 @@ def _hierarchies(cgroups: Path, unified: bool) -> tuple[str, ...]:
     return tuple(str(path) for path in directories if path.name not in _WITHOUT_CONTROLLERS)
 
 
-def check_machine(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+def check_host(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     """Note what this machine cannot give; what merely may surprise is a warning."""
     if facts.swap_on and data.get("failSwapOn"):
         what = "running with swap on is not supported while failSwapOn is true"
@@ -87,7 +87,7 @@ def check_machine(data: dict[str, Any], facts: MachineFacts, findings: Findings)
     _check_numa(data, facts, findings)
 
 
-def _check_cgroups(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+def _check_cgroups(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     if facts.cgroup_v1:
         if data.get("failCgroupV1"):
             what = "is true, and this machine uses cgroup v1"
@@ -118,7 +118,7 @@ def _slices(parts: list[str]) -> str:
     return "/".join("-".join(names[: depth + 1]) + ".slice" for depth in range(len(names)))
 
 
-def _check_cpus(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+def _check_cpus(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     text = data.get("reservedSystemCPUs") or ""
     missing = (parse_cpus(text) or frozenset()) - facts.online_cpus
     if text and facts.online_cpus and missing:
@@ -126,7 +126,7 @@ def _check_cpus(data: dict[str, Any], facts: MachineFacts, findings: Findings) -
         findings.add("reservedSystemCPUs", what, "name CPUs of /sys/devices/system/cpu/online")
 
 
-def _check_reservations(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+def _check_reservations(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     """What is kept back is not more than there is."""
     capacity = {"cpu": Quantity.of(len(facts.online_cpus)), "memory": Quantity.of(facts.memory, binary=True)}
     for resource, there in capacity.items():
@@ -158,7 +158,7 @@ def _kept_back(data: dict[str, Any], resource: str, memory: int) -> Quantity | N
         return None
 
 
-def _check_numa(data: dict[str, Any], facts: MachineFacts, findings: Findings) -> None:
+def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:
     policy, nodes = data.get("topologyManagerPolicy") or "none", facts.numa_nodes
     limits = dict(pairs(data, "topologyManagerPolicyOptions"))
     most = numa_limit(limits.get("max-allowable-numa-nodes", "")) or _MOST_NUMA_NODES
@@ -181,7 +181,7 @@ def _check_numa(data: dict[str, Any], facts: MachineFacts, findings: Findings) -
     _check_totals(data, totals, facts, findings)
 
 
-def _check_totals(data: dict[str, Any], totals: dict[str, Quantity], facts: MachineFacts, findings: Findings) -> None:
+def _check_totals(data: dict[str, Any], totals: dict[str, Quantity], facts: HostFacts, findings: Findings) -> None:
     """The amounts of `reservedMemory` are those of the reservation, kind by kind."""
     for kind, total in totals.items():
         kept = _kept_back(data, "memory", facts.memory) if kind == "memory" else Quantity.of(0)
