@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from services.bootstrap.adapters import machine
+from services.bootstrap.adapters import containerd_host
 from services.bootstrap.core.containerd_config import render_config, render_network
 from shared.config.effective import EmbeddedContainerd
 from tools import containerd, leftovers
@@ -60,7 +60,7 @@ class PrivateContainerd:
 
     def start(self) -> None:
         """Start it, again if need be, and wait until it answers."""
-        facts = machine.look(self.embedded)
+        facts = containerd_host.look(self.embedded)
         cni = Path(self.embedded.cni_conf_dir)
         cni.mkdir(exist_ok=True)
         told = render_config(self.embedded, facts, systemd_cgroup=False)

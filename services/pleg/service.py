@@ -7,7 +7,7 @@ from bus.interface import Change
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
 from services.frame.launch import Context
-from services.pleg.adapters.machine import read_machine
+from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.controllers.event_stream import EventReader

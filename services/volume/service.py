@@ -7,7 +7,7 @@ from bus.event_recorder import EventRecorder
 from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
 from services.frame.launch import Context
-from services.volume.adapters import machine
+from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers.operation_executor import OperationExecutor
@@ -37,7 +37,7 @@ class Volume:
         changed, failures = asyncio.Event(), PodFailures()
         alone = not context.config.joins_cluster
         populator = DesiredStateOfWorldPopulator(
-            plugins, machine.resources(), clock, failures, changed.set, alone=alone
+            plugins, host_resources.read(), clock, failures, changed.set, alone=alone
         )
         reconciler = self.reconciler = Reconciler(populator.desired, ActualStateOfWorld())
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))

@@ -11,6 +11,7 @@ from shared.config.fields import FlagKind
 from shared.config.flag_table import FLAGS, Flag
 from shared.config.flag_text import value_text
 from shared.config.gate_table import ALL_ALPHA, GATES, Stage
+from shared.host import architecture
 from shared.klog import go_quote
 from shared.version import KUBERNETES_RELEASE
 
@@ -76,7 +77,6 @@ def version_text(form: str) -> str:
     if form != "raw":
         return f"Kubernetes {KUBERNETES_RELEASE}"
     major, minor, _ = KUBERNETES_RELEASE.removeprefix("v").split(".")
-    machine = platform.machine()
     facts = {
         "Major": major,
         "Minor": minor,
@@ -87,7 +87,7 @@ def version_text(form: str) -> str:
         "BuildDate": "1970-01-01T00:00:00Z",  # what an unstamped build of Go says, and what parses as a time
         "GoVersion": "unknown",
         "Compiler": platform.python_implementation().lower(),
-        "Platform": f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}",
+        "Platform": f"{platform.system().lower()}/{architecture()}",
     }
     return f"version.Info{{{', '.join(f'{name}:{go_quote(value)}' for name, value in facts.items())}}}"
 

@@ -1,4 +1,4 @@
-"""What the machine must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
+"""What the host must be for a configuration (config.md 2.2, 2.3): cgroups, swap, CPUs, memory, NUMA nodes.
 
 `read_host_facts` reads, below a root; the checks only compare. Knows no defaults: failCgroupV1 must be decided.
 """
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shared.cgroup_name import cgroup_name
 from shared.config.findings import WARNING, Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import parse_cpus
 from shared.config.rules_data import blame, pairs
 from shared.config.rules_placement import numa_limit
+from shared.host import meminfo
 from shared.podspec.quantity import NANO, Quantity, QuantityError, parse_quantity
 
 _CGROUPS = "sys/fs/cgroup"
@@ -43,7 +45,7 @@ def read_host_facts(root: str = "/") -> HostFacts:
         cgroup_v1=mounted and not unified,
         swap_on=len([line for line in swaps if line.strip()]) > 1,  # the first is the heading
         online_cpus=parse_cpus(_read(top / "sys/devices/system/cpu/online").strip()) or frozenset(),
-        memory=_memory(_read(top / "proc/meminfo")),
+        memory=meminfo(top / "proc").get("MemTotal", 0),
         numa_nodes=parse_cpus(_read(top / "sys/devices/system/node/online").strip()) or frozenset(),
         hierarchies=_hierarchies(top / _CGROUPS, unified),
         systemd=not (top / "run").is_dir() or (top / "run/systemd/system").is_dir(),
@@ -55,15 +57,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
-
-
-def _memory(meminfo: str) -> int:
-    for line in meminfo.splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if name == "MemTotal" and words and words[0].isdigit():
-            return int(words[0]) * 1024
-    return 0
 
 
 def _hierarchies(cgroups: Path, unified: bool) -> tuple[str, ...]:
@@ -103,19 +96,13 @@ def _check_cgroups(data: dict[str, Any], facts: HostFacts, findings: Findings) -
         remedy = "set it to cgroupfs here and in the container runtime, or boot this machine with systemd"
         findings.add("cgroupDriver", "is systemd, and process 1 of this machine is not systemd", remedy)
     parts = [part for part in (data.get("cgroupRoot") or "").split("/") if part not in ("", ".", "..")]
-    cgroup = (_slices(parts) if systemd else "/".join(parts)) if parts else ""
-    if not cgroup:
+    if not parts:
         return
+    cgroup = cgroup_name(parts, "systemd" if systemd else "cgroupfs").lstrip("/")
     missing = [directory for directory in facts.hierarchies if not (Path(directory) / cgroup).is_dir()]
     if missing:
         what = f"/{cgroup} does not exist in {missing[0]}{' and others' if missing[1:] else ''} and will be made"
         findings.add("cgroupRoot", what, "make it first where something has to limit it", severity=WARNING)
-
-
-def _slices(parts: list[str]) -> str:
-    """How systemd writes the path: each slice's name begins with the names of those above it."""
-    names = [part.replace("-", "_") for part in parts]
-    return "/".join("-".join(names[: depth + 1]) + ".slice" for depth in range(len(names)))
 
 
 def _check_cpus(data: dict[str, Any], facts: HostFacts, findings: Findings) -> None:

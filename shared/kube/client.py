@@ -4,7 +4,6 @@ Implements `shared.kube.interface.ApiClient`; config.md 6.1, 6.2. Owns its conne
 """
 
 import asyncio
-import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import aiohttp
 import orjson
 
 from shared.clock import Clock, SystemClock
+from shared.host import architecture
 from shared.json_text import json_bytes
 from shared.kube.answers import Answer, MalformedAnswerError, decode_object, retry_after_seconds, status_error
 from shared.kube.connection import Connection, HttpAnswer, Way
@@ -32,7 +32,6 @@ _PUT_OFF = 1.0  # seconds, where a 429 does not say how long
 _LATER = 30.0  # seconds by which our end of a watch comes after the server's
 _LARGEST = 256 * 2**20  # bytes of one answer
 Refused = Callable[[int], None]
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 def kube_client(
@@ -60,9 +59,7 @@ def kube_client(
 
 def user_agent() -> str:
     """The User-Agent header, in the kubelet's form."""
-    machine = platform.machine()
-    architecture = _ARCHITECTURES.get(machine, machine)
-    return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture}) bulkhead/{version_of('bulkhead-kubelet')}"
+    return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def tagged_value(tag: str, text: str) -> Any:
         "null": value is None,
     }
     if not fits[name]:
-        raise ValueError(f"is no {name}, as its tag says")
+        raise ValueError(f"is not of the type in its tag: {name}")
     return float(value) if name == "float" and value is not None else value
 
 

@@ -17,7 +17,8 @@ from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, Sys
 from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.adapters.cgroups.systemd_units import SystemdError, SystemdUnits
 from services.podsync.core.cgroups.cgroup_names import unit_of
-from services.podsync.core.cgroups.pod_cgroup import CgroupValues, cgroup_name
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.cgroup_name import cgroup_name
 from tests.lacking import lack
 from tests.systemd_machine import SystemdMachine
 

@@ -40,7 +40,7 @@ def test_an_alias_is_the_newest_value_of_its_anchor() -> None:
         ("- 1\n- *none\n", 'unknown anchor "none"', 2),
         ("- 1\n- {[]: 1}\n", "a key must be a string, a number or a boolean", 2),
         ("- 1\n- {<<: 1}\n", "<< takes a mapping, or a list of them", 2),
-        ("- 1\n- !!int one\n", "is no int, as its tag says", 2),
+        ("- 1\n- !!int one\n", "is not of the type in its tag: int", 2),
         ("- 1\n- .inf\n", "is no number that JSON has", 2),
     ],
 )
@@ -62,7 +62,7 @@ def test_every_key_has_its_position() -> None:
 def test_keys_of_an_alias_and_of_a_merge_are_where_they_are_written() -> None:
     marks = marks_of("a: &a {x: 1, z: 2}\nb: *a\nc: {<<: *a, z: 3}\n")
     assert marks.inner["b"].keys == {"x": (1, 8), "z": (1, 14)}
-    assert marks.inner["c"].keys == {"x": (1, 8), "z": (3, 12)}
+    assert marks.inner["c"].keys == {"x": (1, 8), "z": (3, 13)}
 
 
 def test_of_a_key_given_twice_the_later_value_and_position_hold() -> None:

@@ -15,7 +15,7 @@ from bus.lock import ServiceLock
 from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
 from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
-from services.bootstrap.adapters import machine, ports, supervisord
+from services.bootstrap.adapters import containerd_host, ports, supervisord
 from services.bootstrap.adapters.layout import make_layout
 from services.bootstrap.adapters.lock_file import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
@@ -69,7 +69,7 @@ def evaluate_all(
         raise ConfigurationRefusedError((str(error),)) from error
     pair = settle_in_child(pair_request(config))
     problems, remarks = ports.find_taken(config, server)
-    missing = machine.find_missing(config.embedded_containerd) if config.embedded_containerd else []
+    missing = containerd_host.find_missing(config.embedded_containerd) if config.embedded_containerd else []
     if lines := (*pair.problems, *problems, *missing):
         place = config.config_file or "flags"
         raise ConfigurationRefusedError(tuple(f"{place}: {line}" for line in lines))
@@ -277,7 +277,7 @@ def write_containerd_files(config: EffectiveConfig) -> None:
     """config.toml, the CNI list and the directories they speak of. Raises OSError."""
     embedded = config.embedded_containerd
     assert embedded is not None
-    facts = machine.look(embedded)
+    facts = containerd_host.look(embedded)
     for directory, mode in ((embedded.root, 0o711), (embedded.state, 0o711), (embedded.cni_conf_dir, 0o700)):
         Path(directory).mkdir(parents=True, exist_ok=True, mode=mode)
     Path(embedded.config_file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)

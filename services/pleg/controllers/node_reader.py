@@ -9,7 +9,7 @@ from collections.abc import Callable
 from bus.interface import OwnedStream
 from bus.messages.pleg import NodeObserved
 from services.frame.launch import Context
-from services.pleg.adapters.machine import read_machine
+from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.node import MachineReading, NodeFacts
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import platform
 import re
 import socket
 from pathlib import Path
@@ -10,17 +9,8 @@ from typing import Protocol
 
 from services.status.adapters.device_checkpoint import DeviceCheckpoint
 from services.status.core.node_facts import HostNetwork, MachineFacts
+from shared.host import architecture, default_route_addresses, meminfo
 
-_ARCHITECTURES = {
-    "x86_64": "amd64",
-    "aarch64": "arm64",
-    "armv7l": "arm",
-    "armv6l": "arm",
-    "i686": "386",
-    "ppc64le": "ppc64le",
-    "s390x": "s390x",
-    "riscv64": "riscv64",
-}
 _MACHINE_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
 _SYSTEM_UUIDS = (
     "sys/class/dmi/id/product_uuid",
@@ -29,7 +19,6 @@ _SYSTEM_UUIDS = (
     "etc/machine-id",
 )
 _OS_RELEASES = ("etc/os-release", "usr/lib/os-release")
-_PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))  # reserved: nobody has these addresses
 
 
 class Host(Protocol):
@@ -69,15 +58,14 @@ class ThisHost:
 
 def read_machine(root: Path) -> MachineFacts:
     """The facts below `root`; those that cannot be read are empty (node.md 1.6, nodeInfo sources)."""
-    machine = platform.machine()
     return MachineFacts(
         machine_id=_first(root, _MACHINE_IDS),
         system_uuid=_first(root, _SYSTEM_UUIDS),
         boot_id=_first(root, ("proc/sys/kernel/random/boot_id",)),
         kernel_version=os.uname().release,
         os_image=_os_image(root),
-        architecture=_ARCHITECTURES.get(machine, machine),
-        swap_capacity=_swap(root),
+        architecture=architecture(),
+        swap_capacity=meminfo(root / "proc").get("SwapTotal", 0),
     )
 
 
@@ -101,7 +89,7 @@ def _network(name: str) -> HostNetwork:
     return HostNetwork(
         assigned=assigned_addresses(Path("/")),
         resolved=_resolved(name) if name else (),
-        default_routes=_default_routes(),
+        default_routes=default_route_addresses(),
     )
 
 
@@ -111,18 +99,6 @@ def _resolved(name: str) -> tuple[str, ...]:
     except (OSError, UnicodeError):
         return ()
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def _default_routes() -> tuple[str, ...]:
-    found = []
-    for family, remote in _PROBES:
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((remote, 9))  # of a datagram socket: only asks for the route
-                found.append(str(probe.getsockname()[0]))
-        except OSError:
-            continue
-    return tuple(ip for ip in found if not ip.startswith(("127.", "::1", "fe80:")))
 
 
 def _first(root: Path, names: tuple[str, ...]) -> str:
@@ -135,13 +111,6 @@ def _os_image(root: Path) -> str:
             if line.startswith("PRETTY_NAME="):
                 return line.partition("=")[2].strip().strip("\"'") or "Linux"
     return "Linux"
-
-
-def _swap(root: Path) -> int:
-    for line in _text(root / "proc/meminfo").splitlines():
-        if line.startswith("SwapTotal:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def _text(path: Path) -> str:

@@ -28,7 +28,7 @@ READ_ELSEWHERE = {
     "singleProcessOOMKill": "services/podsync/adapters/node/node_facts_reader.py",
     "userNamespaces.idsPerPod": "services/podsync/adapters/node/node_facts_reader.py",
 }
-# The kubelet does not read it any more, and says so; an orphaned server drains for so long.
+# The kubelet does not read it any more; an orphaned server drains for so long.
 READ_WITHOUT_ACTING = {"streamingConnectionIdleTimeout"}
 
 

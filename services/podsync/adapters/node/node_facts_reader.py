@@ -2,7 +2,6 @@
 
 import os
 import platform
-import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.node.node_resources import Machine, Reservations, node_resources
 from shared.config.effective import EffectiveConfig
 from shared.config.nested import value_of
+from shared.host import architecture, default_route_addresses, meminfo
 
-_GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _LARGEST_RESOLV_CONF = 10 << 20  # bytes, of which the rest is not read
 _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB", 512: "512KB"}
 
@@ -24,12 +23,12 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
     """The facts that stay while the process lives; `with_host_files` adds those that may change."""
     return NodeFacts(
         node_name=config.node_name,
-        node_ips=concrete_ips(config.node_ips) or node_addresses(),
+        node_ips=concrete_ips(config.node_ips) or default_route_addresses(),
         root_dir=config.root_dir,
         pod_logs_dir=config.pod_logs_dir,
         cluster_dns=config.cluster_dns,
         cluster_domain=config.cluster_domain,
-        memory_capacity=_memory_capacity(),
+        memory_capacity=meminfo().get("MemTotal", 0),
         allocatable=read_node_resources(config).allocatable,
         page_sizes=_page_sizes(),
         thermal_throttle_paths=_thermal_throttle_paths(),
@@ -39,7 +38,7 @@ def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
         cgroup_v2=cgroup_v2,
         swap_controller=_swap_controller(cgroup_v2=cgroup_v2),
         limited_swap=value_of(config.document, "memorySwap.swapBehavior") == "LimitedSwap",
-        swap_capacity=_meminfo("SwapTotal"),
+        swap_capacity=meminfo().get("SwapTotal", 0),
         single_process_oom_kill=_single_process_oom_kill(config, cgroup_v2=cgroup_v2),
         cpu_cfs_quota=config.cpu_cfs_quota,
         cpu_cfs_quota_period=int(config.cpu_cfs_quota_period * 1e6),
@@ -76,7 +75,7 @@ def read_node_resources(config: EffectiveConfig) -> NodeResources:
     }
     machine = Machine(
         cpus=os.cpu_count() or 1,
-        memory=_memory_capacity(),
+        memory=meminfo().get("MemTotal", 0),
         storage=_storage_capacity(Path(config.root_dir)),
         hugepages=pages,
     )
@@ -100,7 +99,7 @@ def read_node_capacity(config: EffectiveConfig) -> NodeCapacity:
     limits = [int(_text(f"/proc/sys/kernel/{name}").strip() or 0) for name in ("pid_max", "threads-max")]
     return NodeCapacity(
         cpus=os.cpu_count() or 1,
-        memory=_memory_capacity(),
+        memory=meminfo().get("MemTotal", 0),
         pids=min(limits),
         hugepages=pools,
         cpu_list=_text("/sys/devices/system/cpu/online").strip(),
@@ -112,11 +111,10 @@ def read_machine_facts(config: EffectiveConfig) -> MachineFacts:
     """What admission goes by where the API server's Node is not known."""
     release = platform.release().split(".")
     kernel = (int(release[0]), int("".join(c for c in release[1] if c.isdigit()) or 0)) if len(release) > 1 else (0, 0)
-    arch = _GO_ARCHITECTURES.get(platform.machine(), platform.machine())
     labels = {
         "kubernetes.io/hostname": config.node_name,
         **{f"{prefix}kubernetes.io/os": "linux" for prefix in ("", "beta.")},
-        **{f"{prefix}kubernetes.io/arch": arch for prefix in ("", "beta.")},
+        **{f"{prefix}kubernetes.io/arch": architecture() for prefix in ("", "beta.")},
         **config.node_labels,
     }
     return MachineFacts(
@@ -184,19 +182,6 @@ def _version(path: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def node_addresses() -> tuple[str, ...]:
-    """The addresses that the default routes would use, IPv4 first; () on a machine without one. Sends nothing."""
-    found = []
-    for family, remote in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect((remote, 9))
-                found.append(str(probe.getsockname()[0]))
-            except OSError:
-                continue
-    return tuple(ip for ip in found if not ip.startswith(("127.", "::1", "fe80:")))
-
-
 def _text(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace")
@@ -213,18 +198,6 @@ def _storage_capacity(directory: Path) -> int:
     except OSError:
         return 0
     return found.f_blocks * found.f_frsize
-
-
-def _memory_capacity() -> int:
-    return _meminfo("MemTotal")
-
-
-def _meminfo(name: str) -> int:
-    """Bytes; 0 = not told."""
-    for line in _text("/proc/meminfo").splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1]) * 1024
-    return 0
 
 
 def _page_sizes() -> tuple[str, ...]:

@@ -1,8 +1,4 @@
-"""Names of cgroups as the two drivers write them, and back again: which pod a directory belongs to. Pure.
-
-`/kubepods/burstable/pod1a-2b` is, under systemd, the unit `kubepods-burstable-pod1a_2b.slice` inside the slices that
-its name is made of. node.md 4.1.
-"""
+"""From the name of a cgroup (`shared/cgroup_name.py`) to its systemd unit, and to the pod that it belongs to. Pure."""
 
 from services.podsync.core.cgroups.pod_cgroup import POD_PREFIX, qos_cgroup_name
 from services.podsync.core.node.node_facts import NodeFacts

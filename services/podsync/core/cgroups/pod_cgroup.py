@@ -1,9 +1,10 @@
 """Names and values of the pod and QoS cgroups (pods.md 6.6, node.md 4.1-4.4). Writes none."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from services.podsync.core.node.node_facts import NodeFacts
+from shared.cgroup_name import cgroup_name
 from shared.model.objects import Object, uid
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.quantity import ZERO
@@ -36,15 +37,6 @@ class CgroupValues:
     pids_limit: int | None = None
     hugepage_limits: dict[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes, every size of the host
     cpuset_cpus: str = ""  # such as 0-7; "" = those of the cgroup above
-
-
-def cgroup_name(components: Sequence[str], driver: str) -> str:
-    """The path of a cgroup below the controllers' mount points, as the driver (cgroupfs or systemd) writes it."""
-    if driver != "systemd":
-        return "/" + "/".join(components)
-    escaped = [component.replace("-", "_") for component in components]
-    slices = ("-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped)))
-    return "/" + "/".join(slices)
 
 
 def qos_cgroup_name(qos: QosClass, facts: NodeFacts) -> str:

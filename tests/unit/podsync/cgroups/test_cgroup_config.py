@@ -7,7 +7,6 @@ import pytest
 from services.podsync.core.cgroups.pod_cgroup import (
     UNLIMITED_HUGEPAGES,
     CgroupValues,
-    cgroup_name,
     pod_cgroup_name,
     pod_cgroup_values,
     possible_pod_cgroup_names,
@@ -15,6 +14,7 @@ from services.podsync.core.cgroups.pod_cgroup import (
     qos_cgroup_values,
 )
 from services.podsync.core.node.node_facts import NodeFacts
+from shared.cgroup_name import cgroup_name
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 

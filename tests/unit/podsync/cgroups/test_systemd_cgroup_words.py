@@ -3,7 +3,7 @@
 import pytest
 
 from services.podsync.core.cgroups.cgroup_names import classes_of_pods, parent_unit_of, pod_uid_of, unit_of
-from services.podsync.core.cgroups.pod_cgroup import CgroupValues, cgroup_name
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.systemd_properties import (
     INFINITY,
     cpu_mask,
@@ -12,6 +12,7 @@ from services.podsync.core.cgroups.systemd_properties import (
     version_number,
 )
 from services.podsync.core.node.node_facts import NodeFacts
+from shared.cgroup_name import cgroup_name
 
 POD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a_2b.slice"
 UID = "9ea24d2a-9ed0-4ef8-8b10-26bb85a3e6d3"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.pleg.adapters.machine import read_filesystem, read_machine, read_memory, read_pids
+from services.pleg.adapters.host_reader import read_filesystem, read_machine, read_memory, read_pids
 
 MIB = 2**20
 

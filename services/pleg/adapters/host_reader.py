@@ -1,12 +1,13 @@
-"""Reads the machine: memory, filesystems, processes, CPUs, as the kubelet's eviction signals define them (node.md 5.1).
+"""Reads the host: memory, filesystems, processes, CPUs, as the kubelet's eviction signals define them (node.md 5.1).
 
-What cannot be read is -1, never an error: a signal without an observation is ignored by those who judge.
+What cannot be read is -1, never an error: a signal without an observation is ignored.
 """
 
 import os
 from pathlib import Path
 
 from services.pleg.core.node import MachineReading
+from shared.host import meminfo
 
 
 def read_machine(
@@ -38,8 +39,8 @@ def read_memory(proc: Path, cgroups: Path) -> tuple[int, int]:
     Working set = usage - inactive_file, not below 0; usage is memory.usage_in_bytes on cgroup v1, anon + file of
     memory.stat on v2. Without a readable memory cgroup the kernel's own MemAvailable stands in.
     """
-    meminfo = _numbers(proc / "meminfo", scale=1024)
-    total = meminfo.get("MemTotal:", -1)
+    memory = meminfo(proc)
+    total = memory.get("MemTotal", -1)
     if total < 0:
         return -1, -1
     v1, v2 = _numbers(cgroups / "memory" / "memory.stat"), _numbers(cgroups / "memory.stat")
@@ -48,7 +49,7 @@ def read_memory(proc: Path, cgroups: Path) -> tuple[int, int]:
     elif "inactive_file" in v2:
         working_set = max(0, v2.get("anon", 0) + v2.get("file", 0) - v2["inactive_file"])
     else:
-        return total, meminfo.get("MemAvailable:", -1)
+        return total, memory.get("MemAvailable", -1)
     return total, max(0, total - working_set)
 
 
@@ -79,7 +80,7 @@ def _number(path: Path) -> int:
         return -1
 
 
-def _numbers(path: Path, scale: int = 1) -> dict[str, int]:
+def _numbers(path: Path) -> dict[str, int]:
     """`key number` lines; others are skipped."""
     found: dict[str, int] = {}
     try:
@@ -89,5 +90,5 @@ def _numbers(path: Path, scale: int = 1) -> dict[str, int]:
     for line in text.splitlines():
         fields = line.split()
         if len(fields) >= 2 and fields[1].isdecimal():
-            found[fields[0]] = int(fields[1]) * scale
+            found[fields[0]] = int(fields[1])
     return found
