@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from shared.model.probes import ProbeResult
+
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeHandler:
@@ -74,14 +76,11 @@ class NodeImages:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResults:
-    """Stream `probes.results`, key: bare CRI container id: what the probes of one instance have found.
-
-    Each of the three is `success`, `failure`, or "" = no probe of the kind, or no result yet.
-    """
+    """Stream `probes.results`, key: bare CRI container id: what the probes of one instance have found."""
 
     pod_uid: str
     container: str
-    liveness: str = ""
-    readiness: str = ""
-    startup: str = ""
-    failure: str = ""  # what the newest failure among them said, at most 512 characters; for the pod's story
+    liveness: ProbeResult = ProbeResult.NONE
+    readiness: ProbeResult = ProbeResult.NONE
+    startup: ProbeResult = ProbeResult.NONE
+    failure: str = ""  # output of the newest failure among them, at most 512 characters; for the pod's story

@@ -18,7 +18,8 @@ from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_outcome import Outcome, event_of
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
 from services.pleg.core.probe_spec import ProbeSpec
-from services.pleg.core.probe_worker import FAILURE, ProbeWorker, Verdict
+from services.pleg.core.probe_worker import ProbeWorker, Verdict
+from shared.model.probes import ProbeResult
 from shared.model.runtime import RuntimePod
 
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class Prober:
         self._tell(key, worker.spec, outcome)
         before, answered = worker.result, worker.has_answered
         worker.finished(container_id, outcome.verdict)
-        failed = worker.result == FAILURE and outcome.verdict is Verdict.FAILURE
+        failed = worker.result is ProbeResult.FAILURE and outcome.verdict is Verdict.FAILURE
         if failed and (worker.result != before or not self._set.results[container_id].failure):
             self._set.failed(key, container_id, outcome.output)
         elif worker.result == before:

@@ -8,8 +8,9 @@ from math import isfinite
 from zlib import crc32
 
 from services.pleg.core.probe_spec import ProbeSpec
+from shared.model.probes import ProbeResult
 
-RESULTS = ("success", "failure", "")
+_RESULTS = frozenset(ProbeResult)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class ProbeMemory:
     @property
     def sound(self) -> bool:
         """It can have been written by a worker."""
-        return self.result in RESULTS and self.last in RESULTS and self.in_a_row >= 0 and isfinite(self.phase)
+        return self.result in _RESULTS and self.last in _RESULTS and self.in_a_row >= 0 and isfinite(self.phase)
 
     def is_of(self, spec: ProbeSpec, container_id: str) -> bool:
         """Whether it tells of this very probe."""

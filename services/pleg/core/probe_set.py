@@ -12,8 +12,9 @@ from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import AdmittedPod, PodState
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_spec import ProbeKind, probes_of
-from services.pleg.core.probe_worker import SUCCESS, Instance, ProbeWorker
+from services.pleg.core.probe_worker import Instance, ProbeWorker
 from shared.model import objects
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
 MOST_SAID = 512  # characters of a failed try's output that go into results
@@ -241,7 +242,7 @@ class ProbeSet:
     def _startup_succeeded(pod: _Pod, container: str, container_id: str) -> bool:
         """Known here first: liveness and readiness need not wait until the status says it too."""
         worker = pod.workers.get(WorkerKey(pod.uid, container, ProbeKind.STARTUP))
-        return worker is not None and worker.container_id == container_id and worker.result == SUCCESS
+        return worker is not None and worker.container_id == container_id and worker.result is ProbeResult.SUCCESS
 
     def _forget_if_empty(self, pod: _Pod) -> None:
         if pod.admitted is None and not pod.status and pod.observation is None:

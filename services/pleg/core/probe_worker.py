@@ -9,8 +9,7 @@ from math import inf
 
 from services.pleg.core.probe_memory import ProbeMemory, fingerprint_of
 from services.pleg.core.probe_spec import ProbeKind, ProbeSpec
-
-SUCCESS, FAILURE, NONE = "success", "failure", ""
+from shared.model.probes import ProbeResult
 
 
 class Verdict(StrEnum):
@@ -51,7 +50,7 @@ class ProbeWorker:
         self._handed_over = handed_over
         self._fingerprint = fingerprint_of(spec)
         self.container_id = ""
-        self.result = NONE
+        self.result = ProbeResult.NONE
         self.probing = False
         self.has_answered = False  # a try of this instance came to an end
         self._deletion_requested = deletion_requested
@@ -59,7 +58,7 @@ class ProbeWorker:
         self._exited = False  # was seen so: should the runtime take that back, its failure must not kill
         self._eligible = False
         self._due = inf
-        self._last, self._in_a_row = NONE, 0
+        self._last, self._in_a_row = ProbeResult.NONE, 0
 
     @property
     def due(self) -> float:
@@ -95,7 +94,7 @@ class ProbeWorker:
         if self._held:  # pods.md 10.2.3
             return self.probing
         if self._deletion_requested and self.spec.kind is not ProbeKind.READINESS:  # pods.md 10.2.5
-            self.result = SUCCESS
+            self.result = ProbeResult.SUCCESS
             self._held = True
             return self.probing
         if not instance.running:
@@ -103,7 +102,7 @@ class ProbeWorker:
             self._eligible = False
             if instance.exited:
                 self._exited = True
-                self.result = FAILURE
+                self.result = ProbeResult.FAILURE
             return self.probing
         self._eligible = instance.started is not (self.spec.kind is ProbeKind.STARTUP)  # pods.md 10.2.7
         if self._eligible and not before[1] and instance.id == before[0] and self.spec.kind is ProbeKind.READINESS:
@@ -129,14 +128,16 @@ class ProbeWorker:
         self.has_answered = True
         if verdict is Verdict.ERROR:  # pods.md 10.2.8
             return
-        result = FAILURE if verdict is Verdict.FAILURE else SUCCESS
-        needed = self.spec.failure_threshold if result == FAILURE else self.spec.success_threshold
+        result = ProbeResult.FAILURE if verdict is Verdict.FAILURE else ProbeResult.SUCCESS
+        needed = self.spec.failure_threshold if result is ProbeResult.FAILURE else self.spec.success_threshold
         self._in_a_row = min(self._in_a_row + 1, needed) if result == self._last else 1
         self._last = result
         if self._in_a_row < needed:  # pods.md 10.2.9
             return
         self.result = result
-        if self.spec.kind is ProbeKind.STARTUP or (self.spec.kind is ProbeKind.LIVENESS and result == FAILURE):
+        if self.spec.kind is ProbeKind.STARTUP or (
+            self.spec.kind is ProbeKind.LIVENESS and result is ProbeResult.FAILURE
+        ):
             self._held = True  # pods.md 10.2.10
             self._in_a_row = 0
 
@@ -148,17 +149,17 @@ class ProbeWorker:
             memory = None
         self.container_id = instance.id
         self._held = self._exited = self._eligible = self.has_answered = False
-        self._last, self._in_a_row = NONE, 0
-        self.result = NONE if instance.found_running else _INITIAL[self.spec.kind]
+        self._last, self._in_a_row = ProbeResult.NONE, 0
+        self.result = ProbeResult.NONE if instance.found_running else _INITIAL[self.spec.kind]
         if memory is not None:
-            self.result, self._held = memory.result, memory.held
-            self._last, self._in_a_row = memory.last, memory.in_a_row
-            self.has_answered = self.result != NONE
+            self.result, self._held = ProbeResult(memory.result), memory.held
+            self._last, self._in_a_row = ProbeResult(memory.last), memory.in_a_row
+            self.has_answered = self.result is not ProbeResult.NONE
             first = memory.next_due(self.spec.period, now)
         elif instance.found_running:
             # Another life of ours probed it: no result is better than a made up one, and not all at once.
             if self.spec.kind is ProbeKind.STARTUP and self.spec.sidecar and instance.started:
-                self.result = SUCCESS
+                self.result = ProbeResult.SUCCESS
             first = now + self.spec.period * instance.first_delay
         else:
             first = now + self._grace()
@@ -173,4 +174,8 @@ class ProbeWorker:
         return self.spec.period if hasty else 0.0
 
 
-_INITIAL = {ProbeKind.LIVENESS: SUCCESS, ProbeKind.READINESS: FAILURE, ProbeKind.STARTUP: NONE}
+_INITIAL = {
+    ProbeKind.LIVENESS: ProbeResult.SUCCESS,
+    ProbeKind.READINESS: ProbeResult.FAILURE,
+    ProbeKind.STARTUP: ProbeResult.NONE,
+}

@@ -32,6 +32,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
 )
 from shared.model.objects import Object, name, namespace
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, Sandbox
 from shared.story.lines import Kind, Line
 
@@ -242,7 +243,7 @@ def _probed(told: _Told, container_id: str, results: Any) -> list[Line]:
         if now in ("", before):
             continue
         line: Line = {"what": Kind.PROBE, "container": results.container, "probe": kind, "result": now}
-        if now == "failure" and results.failure:
+        if now == ProbeResult.FAILURE and results.failure:
             line["output"] = _short(results.failure)
         lines.append(line)
     return lines

@@ -9,6 +9,7 @@ import pytest
 from bus.messages.pleg import ProbeResults
 from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.cgroups.layout import Hierarchies
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -38,7 +39,7 @@ async def fail_probe(stage: Stage, uid: str) -> None:
     """pleg tells that the running instance has failed its liveness probe."""
     newest = (await instances(stage, uid))[0]
     assert newest.state is ContainerState.RUNNING
-    stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness="failure"))
+    stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness=ProbeResult.FAILURE))
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["in one life", "podsync dies after each kill"])

@@ -37,7 +37,7 @@ def tried(worker: ProbeWorker, *verdicts: Verdict) -> list[str]:
         worker.begin(worker.due)
         worker.finished(worker.container_id, verdict)
         results.append(worker.result)
-    return results
+    return [*results]
 
 
 # -- pods.md 10.2.1-10.2.5: which instance, and whether it is probed --------------------------------------------------

@@ -53,6 +53,7 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from shared.cri.interface import ImageStatus
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from shared.podspec.hashing import container_hash
 
@@ -204,7 +205,11 @@ class Play:
     def probed(self, uid: str, name: str = "c", **results: str) -> None:
         """The prober tells of the running instance; no results: it has begun anew."""
         running = next(c.id for c in self.containers[uid] if c.name == name and c.state is ContainerState.RUNNING)
-        found = ProbeResults(pod_uid=uid, container=name, **results) if results else None
+        found = (
+            ProbeResults(pod_uid=uid, container=name, **{kind: ProbeResult(result) for kind, result in results.items()})
+            if results
+            else None
+        )
         self.tell(ProbesChanged(container_id=running, pod_uid=uid, results=found))
         self.run()
 

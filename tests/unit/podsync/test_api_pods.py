@@ -6,6 +6,7 @@ from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.pod.events import NodeChanged, PodDesired, PodUndesired, ProbesChanged
+from shared.model.probes import ProbeResult
 from tests.unit.podsync.play import Play, a_pod
 
 DELETION = {"deletionTimestamp": "2030-01-01T00:00:30Z", "deletionGracePeriodSeconds": 7}
@@ -161,7 +162,7 @@ PROBE = {"httpGet": {"path": "/", "port": 80}}
 
 def probed(play: Play, **results: str) -> None:
     instance = next(c for c in play.look("u1").containers if c.name == "c")
-    found = ProbeResults(pod_uid="u1", container="c", **results)
+    found = ProbeResults(pod_uid="u1", container="c", **{kind: ProbeResult(result) for kind, result in results.items()})
     play.tell(ProbesChanged(container_id=instance.id, pod_uid="u1", results=found))
     play.run()
 
@@ -226,7 +227,7 @@ class TestProbes:
     def test_a_result_of_an_earlier_instance_kills_nothing(self) -> None:
         play = a_play()
         play.want(with_probe("liveness"))
-        stale = ProbeResults(pod_uid="u1", container="c", liveness="failure")
+        stale = ProbeResults(pod_uid="u1", container="c", liveness=ProbeResult.FAILURE)
         play.tell(ProbesChanged(container_id="another", pod_uid="u1", results=stale))
         play.run()
         assert play.running("u1") == [("c", 0)]

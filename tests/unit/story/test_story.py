@@ -33,6 +33,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from services.podsync.core.story import Teller
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod
 from shared.story.restarts import restarts
 from shared.story.sentences import sentence
@@ -148,7 +149,7 @@ def test_a_restart_by_itself_names_the_exit_and_the_back_off() -> None:
 
 
 def test_a_restart_by_a_probe_names_the_probe_and_what_it_said() -> None:
-    results = ProbeResults(pod_uid="u1", container="c", liveness="failure", failure="HTTP probe failed: 500")
+    results = ProbeResults(pod_uid="u1", container="c", liveness=ProbeResult.FAILURE, failure="HTTP probe failed: 500")
     stop = ContainerStop(container="c", container_id="id0", grace_seconds=30)
     happened: list[Event | Instruction] = [
         started(0),
@@ -363,7 +364,7 @@ def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: 
 
 def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> None:
     teller = Teller(boot=1)
-    results = ProbeResults(container="c", pod_uid="u1", readiness="success")
+    results = ProbeResults(container="c", pod_uid="u1", readiness=ProbeResult.SUCCESS)
     for attempt in range(50):
         instances = [instance(n, ContainerState.EXITED) for n in range(max(0, attempt - 1), attempt)]
         teller.tell("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))

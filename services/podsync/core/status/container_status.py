@@ -25,6 +25,7 @@ from services.podsync.core.status.container_state import (
 from services.podsync.core.sync.post_start import start_under_way
 from services.podsync.core.sync.restart import should_restart
 from services.podsync.core.sync.restart_rules import restarts_after
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind, init_kind
 
@@ -237,12 +238,12 @@ class _One:
         results = self.record.probes.get(instance.id)
         started = not self.spec.get("startupProbe")
         if not started:
-            found = results.startup if results is not None else ""
-            started = found == "success" or (found == "" and bool(before.get("started")))
+            found = results.startup if results is not None else ProbeResult.NONE
+            started = found == ProbeResult.SUCCESS or (found == ProbeResult.NONE and bool(before.get("started")))
         if not self.spec.get("readinessProbe") or not started:
             return started, started
-        found = results.readiness if results is not None else ""
-        return started, found == "success" or (found == "" and bool(before.get("ready")))
+        found = results.readiness if results is not None else ProbeResult.NONE
+        return started, found == ProbeResult.SUCCESS or (found == ProbeResult.NONE and bool(before.get("ready")))
 
     def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
         """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""

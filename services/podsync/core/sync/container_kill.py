@@ -7,11 +7,10 @@ from typing import Any
 from services.podsync.core.pod.instructions import ContainerStop
 from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
 from services.podsync.core.pod.record import PodRecord
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container
 from shared.podspec.containers import ContainerKind
 from shared.podspec.resources import is_sidecar
-
-FAILURE, SUCCESS = "failure", "success"  # probe results
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class ContainerKill:
 def failed_probe(record: PodRecord, instance: Container, kinds: tuple[str, ...] = ("liveness", "startup")) -> str:
     """The first of these probes that says that the instance must go, else ""."""
     results = record.probes.get(instance.id)
-    return next((kind for kind in kinds if results is not None and getattr(results, kind) == FAILURE), "")
+    return next((kind for kind in kinds if results is not None and getattr(results, kind) == ProbeResult.FAILURE), "")
 
 
 def probe_grace(spec: dict[str, Any], kind: str) -> int | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.sync.container_kill import FAILURE, SUCCESS, ContainerKill, failed_probe, probe_grace
+from services.podsync.core.sync.container_kill import ContainerKill, failed_probe, probe_grace
 from services.podsync.core.sync.restart import has_initialized, init_failed
 from services.podsync.core.sync.restart_rules import restart_policy, restarts_failed
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind, init_kind
 from shared.podspec.earlier_hash import is_hash_of
@@ -102,7 +103,7 @@ def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Contain
             _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
         case ContainerState.RUNNING if not _has_started(record, spec, newest):
             results = record.probes.get(newest.id)
-            if results is not None and results.startup == FAILURE:
+            if results is not None and results.startup == ProbeResult.FAILURE:
                 message = f"Init container {name} failed startup probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "startup"))
         case ContainerState.RUNNING:
@@ -126,6 +127,6 @@ def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -
         return True
     results = record.probes.get(instance.id)
     if results is not None and results.startup:
-        return results.startup == SUCCESS
+        return results.startup == ProbeResult.SUCCESS
     shown = (s for s in record.status.get("initContainerStatuses") or () if s.get("name") == instance.name)
     return any(s.get("started") and str(s.get("containerID", "")).endswith(f"//{instance.id}") for s in shown)

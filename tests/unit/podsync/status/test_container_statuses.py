@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
+from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now
 
 PROBE = {"exec": {"command": ["true"]}}
@@ -152,13 +153,17 @@ class TestStartedAndReady:
     )
     def test_by_its_probes(self, found: dict[str, str], started: bool, ready: bool) -> None:
         record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
-        record.probes["c-0"] = ProbeResults(pod_uid="u1", container="c", **found)
+        record.probes["c-0"] = ProbeResults(
+            pod_uid="u1", container="c", **{kind: ProbeResult(result) for kind, result in found.items()}
+        )
         shows = of(record)
         assert (shows["started"], shows["ready"]) == (started, ready)
 
     def test_what_was_shown_of_the_same_instance_holds_until_there_is_a_result(self) -> None:
         record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
-        record.probes["c-0"] = ProbeResults(pod_uid="u1", container="c", startup="success", readiness="success")
+        record.probes["c-0"] = ProbeResults(
+            pod_uid="u1", container="c", startup=ProbeResult.SUCCESS, readiness=ProbeResult.SUCCESS
+        )
         before = of(record)
         record.probes.clear()
         assert of(record) == before

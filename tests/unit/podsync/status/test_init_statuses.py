@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bus.messages.pleg import ProbeResults
+from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import a_record, a_sandbox, instance, see, shown, sidecar, spec, status_now
 
 LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
@@ -145,7 +146,7 @@ class TestSidecars:
     def test_one_with_a_startup_probe_waits_for_it(self) -> None:
         record = see(a_record(spec("c"), init=(sidecar("s", startupProbe=PROBE),)), instance("s"))
         assert shown(status_now(record), "s")["started"] is False
-        record.probes["s-0"] = ProbeResults(pod_uid="u1", container="s", startup="success")
+        record.probes["s-0"] = ProbeResults(pod_uid="u1", container="s", startup=ProbeResult.SUCCESS)
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, True)
 
@@ -153,7 +154,7 @@ class TestSidecars:
         record = see(a_record(spec("c"), init=(sidecar("s", readinessProbe=PROBE),)), instance("s"))
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, False)
-        record.probes["s-0"] = ProbeResults(pod_uid="u1", container="s", readiness="success")
+        record.probes["s-0"] = ProbeResults(pod_uid="u1", container="s", readiness=ProbeResult.SUCCESS)
         assert shown(status_now(record), "s")["ready"] is True
 
     def test_one_that_has_ended_is_neither(self) -> None:
