@@ -1,7 +1,7 @@
 """A directory of records that survive any crash: one JSON file per key, the newest copy wins.
 
 When the disk is full or broken, or something is in the way, records go to a second directory (in the run directory, a
-tmpfs) and move back once the disk takes them again; `save` never raises for that, so that nobody is kept from
+tmpfs) and move back once the disk takes them again; `save` never raises for that, so that no pod is kept from
 terminating a pod by a full disk.
 Knows nothing of what a record means.
 """

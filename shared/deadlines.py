@@ -1,6 +1,6 @@
 """Work under way and how long it may go without progress; read by the watchdog's thread, which ends a hung process.
 
-Work that waits for something outside of this process (a runtime, a disk, another process, a hook) says so with
+Work that waits for something outside of this process (a runtime, a disk, another process, a hook) reports it with
 `waiting_for`, and is not overdue meanwhile, or only once the wait is longer than what it waits for allows itself. So
 work is overdue only because of a programming error, and a restart clears it. Time is counted in ticks of the watchdog:
 a process that was stopped and continued, or a machine that slept, has no ticks to count.
@@ -42,7 +42,7 @@ class Work:
     waits: set[_Wait] = field(default_factory=set)
 
     def progressed(self) -> None:
-        """A step is done: the time begins anew."""
+        """A step is done: the time begins again."""
         self.progressed_at = self.deadlines.ticks
 
     def ended(self) -> None:

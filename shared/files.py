@@ -1,4 +1,4 @@
-"""Files that are whole or absent after any crash: temp file, fsync, rename, fsync of the directory."""
+"""Files that are complete or absent after any crash: temp file, fsync, rename, fsync of the directory."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         temporary.rename(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # not every call says which file it was about
+        error.filename = error.filename or str(path)  # not every call names its file
         raise
 
 

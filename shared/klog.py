@@ -1,7 +1,7 @@
 """klog's line formats, pure: one record as a text line or a JSON object (config.md 5.13).
 
 `structured` makes a message with fields: a `str` that is the text body, and carries the fields for the JSON form.
-Whatever message and values say, nobody can forge a record: in text each further line is indented, in JSON there is
+No message and no value can forge a record: in text each further line is indented, in JSON there is
 none. Knows no clock, no process and nothing of the `logging` module.
 """
 
@@ -124,7 +124,7 @@ def folded_text(line: bytes, limit: int) -> list[bytes]:
 
 
 def _reduced(value: object) -> Value:
-    """What a value says now, for it may change before the line is written."""
+    """The text of a value now, for it may change before the line is written."""
     if value is None or type(value) in (str, bool):
         return value  # type: ignore[return-value]
     if type(value) is int:
@@ -176,8 +176,8 @@ def _encoded(found: dict[str, Any]) -> str:
     try:
         return orjson.dumps(found).decode()
     except (TypeError, ValueError):  # a string that is no UTF-8
-        mended = {_utf8(k): _utf8(v) if isinstance(v, str) else v for k, v in found.items()}
-        return orjson.dumps(mended).decode()
+        valid = {_utf8(k): _utf8(v) if isinstance(v, str) else v for k, v in found.items()}
+        return orjson.dumps(valid).decode()
 
 
 def _utf8(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The file of `--lock-file`: held by the one agent of a machine, for as long as it lives (config.md 5.8)."""
+"""The file of `--lock-file`: held by the one agent of a machine, for as long as it runs (config.md 5.8)."""
 
 import fcntl
 import os

@@ -88,20 +88,20 @@ class LogFile(logging.Handler):
         self._opened.set()
 
     def reopen(self) -> None:
-        """Open the file anew before the next line: somebody moved it away."""
+        """Open the file again before the next line: it was moved away."""
         self._reopen = True
 
-    def finish(self, patience: float = 1.0) -> None:
-        """Write what is queued, for at most `patience` seconds."""
-        deadline = time.monotonic() + patience
+    def finish(self, timeout: float = 1.0) -> None:
+        """Write what is queued, for at most `timeout` seconds."""
+        deadline = time.monotonic() + timeout
         if not self._opened.is_set():
             self._abandoned = True
             self._opened.set()
         try:
-            self._queue.put(None, timeout=patience)
+            self._queue.put(None, timeout=timeout)
         except queue.Full:
             return
-        self._thread.join(patience)
+        self._thread.join(timeout)
         for copy in (self.stderr, self.stdout):
             if copy:
                 copy.finish(max(deadline - time.monotonic(), 0.1))
@@ -156,8 +156,8 @@ class LogFile(logging.Handler):
 
     def _write(self, lines: list[str]) -> None:
         lost, self.dropped = self.dropped, 0
-        said = [self.lost_line(lost)] if lost else []
-        text = "".join([*lines, *said]).encode(errors="backslashreplace")
+        report = [self.lost_line(lost)] if lost else []
+        text = "".join([*lines, *report]).encode(errors="backslashreplace")
         try:
             if self._reopen or self._fd < 0:
                 self._reopen = False
@@ -173,7 +173,7 @@ class LogFile(logging.Handler):
         if written:
             self._torn = data[written - 1] != ord("\n")
         if written < len(data):  # the disk became full within
-            self.dropped += data.count(b"\n", written) - len(said) + lost
+            self.dropped += data.count(b"\n", written) - len(report) + lost
 
     def _copy(self, entries: list[Entry], lines: list[str]) -> None:
         for entry, line in zip(entries, lines, strict=True):

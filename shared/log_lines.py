@@ -80,7 +80,7 @@ class TextForm:
 
 
 class JsonForm:
-    """klog's JSON; `logger` is the service, which tells the seven apart in a common stream."""
+    """klog's JSON; `logger` is the service, which distinguishes the seven in a common stream."""
 
     _WITH_VERBOSITY: ClassVar[tuple[str, ...]] = ("I", "W")  # klog hands warnings on as info
 

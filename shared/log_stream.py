@@ -1,7 +1,7 @@
-"""A copy of the log for whoever started the agent: an inherited descriptor, written by a thread of its own.
+"""A copy of the log for the process that started the agent: an inherited descriptor, written by a thread of its own.
 
 The descriptor may be a file, a pipe, a terminal or a socket, and others write to it: its flags stay as they are. A
-reader that stands still costs lines, which are counted, and never time; one that has gone is given up without a word.
+reader that does not read costs lines, which are counted, and never time; one that has gone is given up silently.
 """
 
 import errno
@@ -26,7 +26,7 @@ class Outlet:
 
     def __init__(self, fd: int) -> None:
         mode = os.fstat(fd).st_mode
-        os.set_inheritable(fd, False)  # a shim that inherited it would hold the reader for the life of a pod
+        os.set_inheritable(fd, False)  # a shim that inherited it would hold the reader for the lifetime of a pod
         self.limit = sys.maxsize if stat.S_ISREG(mode) else TOGETHER  # bytes that stay together
         self._given = self._fd = fd
         self._asks_first = False
@@ -62,7 +62,7 @@ class Outlet:
 
 
 class StreamCopy:
-    """Takes lines without waiting and writes them to an outlet; `lost` makes the line that says how many are missing.
+    """Takes lines without waiting and writes them to an outlet; `lost` makes the line about those that are missing.
 
     With `hold` lines are collected: up to so many bytes, and not longer than so many seconds.
     """
@@ -86,7 +86,7 @@ class StreamCopy:
             self._changed.notify()
 
     def put(self, pieces: list[bytes]) -> None:
-        """Hand over the pieces of one record, each of which is written whole. Drops them when too much waits."""
+        """Hand over the pieces of one record, each of which is written completely. Drops them when too much waits."""
         with self._changed:
             if self.given_up:
                 return
@@ -110,9 +110,9 @@ class StreamCopy:
             self._thread = threading.Thread(target=self._run, name="log copy", daemon=True)
             self._thread.start()
 
-    def finish(self, patience: float) -> None:
-        """Write what waits, for at most `patience` seconds, and 0.1 for a reader that takes nothing."""
-        deadline = time.monotonic() + patience
+    def finish(self, timeout: float) -> None:
+        """Write what waits, for at most `timeout` seconds, and 0.1 for a reader that takes nothing."""
+        deadline = time.monotonic() + timeout
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -138,7 +138,7 @@ class StreamCopy:
                 self._changed.notify_all()
 
     def _take(self) -> bytes:
-        """The next whole pieces, as many as stay together; empty at the end."""
+        """The next complete pieces, as many as stay together; empty at the end."""
         with self._changed:
             while not self._ending and not (self._pieces and self._due()):
                 left = self._since + self._hold_seconds - time.monotonic() if self._pieces else None

@@ -1,7 +1,7 @@
 """Which records show: `-v` for all, `--vmodule` for files by name (config.md 1.3, 5.13). Pure.
 
 Error, warning and info always show, as V(0). `verbose(n)` is the level of V(n) for `log.log`; `log.debug` is V(4), and
-what the libraries say below a warning is V(8).
+what the libraries log below a warning is V(8).
 """
 
 import logging
@@ -35,7 +35,7 @@ class Verbosity:
 
     @property
     def libraries(self) -> bool:
-        """Whether the libraries may say more than warnings."""
+        """Whether the libraries may log more than warnings."""
         return self._most >= LIBRARY_VERBOSITY
 
     def of(self, record: logging.LogRecord) -> int | None:

@@ -63,6 +63,6 @@ class PodFailures:
     @property
     def line(self) -> str | None:
         """One line for the beat; None while nothing fails."""
-        said = [f"{what} of pod {uid} failed: {f.error}" for (uid, what), f in sorted(self._failures.items())]
-        more = [f"{len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
-        return "; ".join([*said[:_SHOWN], *more, "it is tried again, the log has more"]) if said else None
+        shown = [f"{what} of pod {uid} failed: {f.error}" for (uid, what), f in sorted(self._failures.items())]
+        more = [f"{len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+        return "; ".join([*shown[:_SHOWN], *more, "it is tried again, the log has more"]) if shown else None

@@ -1,6 +1,6 @@
 """Talks to systemd: READY=1 and WATCHDOG=1 to `$NOTIFY_SOCKET` (config.md 5.11).
 
-Says when a ping is due and sends it; whether the agent is well is the caller's judgement.
+Computes when a ping is due and sends it; whether the agent is healthy is decided by the caller.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _WHERE = "set WatchdogSec= of the unit"
 
 
 def watchdog_interval(environment: Mapping[str, str], main_process: int) -> float:
-    """Seconds between two pings, 0 when nobody waits for them. Raises OperatorError for values that make no sense.
+    """Seconds between two pings, 0 when no watchdog is set. Raises OperatorError for values that make no sense.
 
     `main_process` is the one systemd knows the unit by.
     """

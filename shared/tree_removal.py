@@ -54,7 +54,7 @@ class _MountPointError(Exception):
 
 
 class _Removal:
-    """One call. `_moved` are names at the top that are known; `_forgotten` says that there are others."""
+    """One call. `_moved` are names at the top that are known; `_forgotten`: there are others."""
 
     def __init__(self, top: int, path: Path, removed: Removed) -> None:
         self._top, self._path, self._removed = top, path, removed

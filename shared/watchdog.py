@@ -26,7 +26,7 @@ class Standstill:
         self._ticks = 0
 
     def tick(self) -> bool:
-        """The thread woke once more; True when the loop has stood still for longer than the limit."""
+        """The thread woke once more; True when the loop has not turned for longer than the limit."""
         self._ticks += 1
         return self._ticks > self._limit
 
@@ -63,8 +63,8 @@ class Watchdog:
         while reason is None and not self._stopped.wait(self._tick):
             signal.setitimer(signal.ITIMER_PROF, self._busy)
             self._deadlines.tick()
-            stands = self._standstill.tick()
-            reason = "the event loop stood still for too long" if stands else self._deadlines.overdue()
+            hangs = self._standstill.tick()
+            reason = "the event loop stood still for too long" if hangs else self._deadlines.overdue()
         signal.setitimer(signal.ITIMER_PROF, 0)
         if reason is not None:
             self._on_hang(reason)

@@ -1,6 +1,6 @@
 """Checks the configuration of image credential providers, a file or a directory (config.md 2.6).
 
-Reads those files and looks whether the plugins are there; runs none. Says what is wrong, but never the values of a
+Reads those files and checks whether the plugins exist; runs none. Reports what is wrong, but never the values of a
 plugin's arguments and environment, which may be secrets; else what they name is returned.
 """
 
@@ -21,7 +21,7 @@ from shared.schema import ListOf, Scalar, Schema
 _CONFIG, _BIN_DIR = "--image-credential-provider-config", "--image-credential-provider-bin-dir"
 _GROUP, _KIND = "kubelet.config.k8s.io", "CredentialProviderConfig"
 _API = "credentialprovider.kubelet.k8s.io"
-_UNKNOWN = "unknown key"  # as `decode` says it
+_UNKNOWN = "unknown key"  # the message of `decode`
 _VERSIONS = ("v1", "v1beta1", "v1alpha1")
 _ENDINGS = (".json", ".yaml", ".yml")
 _GATE = "KubeletServiceAccountTokenForCredentialProviders"
@@ -164,7 +164,7 @@ def _version(document: Document, findings: Findings) -> str:
 
 
 def _hide_secrets(data: dict[str, Any], findings: Findings) -> None:
-    """Judge the types of arguments and of environment values here: whoever does it later shows what is wrong."""
+    """Check the types of arguments and of environment values here: a later check would print the value."""
     providers = data.get("providers")
     for index, provider in enumerate(providers if isinstance(providers, list) else ()):
         if not isinstance(provider, dict):

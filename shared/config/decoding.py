@@ -1,7 +1,7 @@
-"""Holds plain data to the table of fields, as the kubelet's decoder does (config.md 2.1, 3.4, 3.5).
+"""Compares plain data with the table of fields, as the kubelet's decoder does (config.md 2.1, 3.4, 3.5).
 
 Decides what is unknown, misspelt, or of the wrong type, and makes of the rest data with the table's own spelling. What
-is unknown is strict: ignored, and told. What is of the wrong type refuses the configuration. Pure; knows no default.
+is unknown is strict: ignored and reported. A wrong type refuses the configuration. Pure; knows no default.
 """
 
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class _Decoder:
         self.placed: dict[str, str] = {}
 
     def struct(self, data: dict[str, Any], schema: dict[str, Schema], written: str, key: str) -> dict[str, Any]:
-        """A mapping with known keys. `written` is its dotted key as it stands there, `key` that of the table."""
+        """A mapping with known keys. `written` is its dotted key in the file, `key` that of the table."""
         result: dict[str, Any] = {}
         folded = {name.lower(): name for name in schema} if self._any_case else {}
         for name in sorted(data, key=lambda name: (name in schema, name)):  # what is spelled correctly comes last

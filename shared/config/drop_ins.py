@@ -1,6 +1,6 @@
 """Finds and reads the drop-ins of `--config-dir` as the kubelet does (config.md 3.5).
 
-Decides which files count and in what order; what they say is merged in `layers`. Only reads.
+Decides which files count and in what order; their content is merged in `layers`. Only reads.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from shared.config.findings import WARNING, Findings
 KIND, API_VERSION = "KubeletConfiguration", "kubelet.config.k8s.io/v1beta1"
 _MOST_ENTRIES = 10_000  # of the whole directory; a mistyped one, such as /, has no end
 _MOST_BYTES = 4 * LARGEST_FILE
-_PATIENCE = 5000  # milliseconds for who writes into a pipe
+_PIPE_TIMEOUT = 5000  # milliseconds to wait for the writer of a pipe
 _FLAG = "--config-dir"
 
 
@@ -37,7 +37,10 @@ def read_drop_ins(directory: str, findings: Findings) -> DropIns:
         files = _walk(directory, found.ignored)
     except OSError as error:
         findings.add(
-            "", f"{os.fsdecode(error.filename or directory)} cannot be read: {error.strerror}", "mend it", place=_FLAG
+            "",
+            f"{os.fsdecode(error.filename or directory)} cannot be read: {error.strerror}",
+            "repair it",
+            place=_FLAG,
         )
         return found
     except OverflowError:
@@ -131,8 +134,8 @@ def _await_writer(fd: int) -> None:
     """Until the pipe has something or ends, for so long. Raises TimeoutError."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    if not poll.poll(_PATIENCE):
-        raise TimeoutError(110, "nobody writes into this pipe")
+    if not poll.poll(_PIPE_TIMEOUT):
+        raise TimeoutError(110, "no process writes into this pipe")
 
 
 def _content(fd: int, *, is_pipe: bool) -> bytes:

@@ -5,7 +5,7 @@ import re
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 _LARGEST = 2**63 - 1  # Go keeps nanoseconds in an int64
-_LONGEST = 200  # characters; nobody writes more
+_LONGEST = 200  # characters; every real duration is shorter
 
 
 def parse_nanoseconds(text: str) -> int:
@@ -17,10 +17,10 @@ def parse_nanoseconds(text: str) -> int:
         raise ValueError("is too long for a duration")
     position, total = 0, 0
     while match := _PART.match(rest, position):
-        whole, fraction, unit = match[1], match[2] or "", _UNITS[match[3]]
-        if not whole and not fraction:
+        integer, fraction, unit = match[1], match[2] or "", _UNITS[match[3]]
+        if not integer and not fraction:
             break
-        total += int(whole or 0) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)
+        total += int(integer or 0) * unit + (int(fraction) * unit // 10 ** len(fraction) if fraction else 0)
         position = match.end()
     if position == 0 or position != len(rest):
         raise ValueError(f'"{text}" is not a duration')
@@ -52,5 +52,5 @@ def format_duration(nanoseconds: int) -> str:
 
 def _decimal(amount: int, size: int) -> str:
     """amount / size, exactly; size is a power of ten."""
-    whole, rest = divmod(amount, size)
-    return f"{whole}.{str(rest).zfill(len(str(size)) - 1)}".rstrip("0").rstrip(".") if rest else str(whole)
+    integer, rest = divmod(amount, size)
+    return f"{integer}.{str(rest).zfill(len(str(size)) - 1)}".rstrip("0").rstrip(".") if rest else str(integer)

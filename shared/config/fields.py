@@ -62,7 +62,7 @@ class Field:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    acts: bool = True  # something acts on it; otherwise it is parsed, checked, shown, and said to be without effect
+    acts: bool = True  # something acts on it; otherwise it is parsed, checked, shown, and reported as without effect
     doc: str = ""  # what it is for, in a few words: for --help and the page in docs/
 
     def __post_init__(self) -> None:

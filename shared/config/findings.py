@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-_MOST = 100  # findings that are kept; who reads more mends those first
+_MOST = 100  # findings that are kept; the operator corrects those first
 _LONGEST = 500  # characters of one part of a line
 
 ERROR = "error"  # the configuration cannot be used
@@ -32,7 +32,7 @@ class Finding:
 
 
 class ConfigurationRefusedError(Exception):
-    """The configuration cannot be used; `lines` says why, one problem each, with place and remedy.
+    """The configuration cannot be used; `lines` are the reasons, one problem each, with place and remedy.
 
     `exit_code` is what the kubelet would end with: 2 for bad feature gates in a file, else 1 (config.md 3.9).
     """
@@ -95,7 +95,7 @@ class Findings:
             shown = tuple(finding for finding in self.found if finding.severity in (ERROR, STRICT))
             lines = [finding.line for finding in shown]
             if self.left_out:
-                lines.append(f"and {self.left_out} more (mend these first)")
+                lines.append(f"and {self.left_out} more (correct these first)")
             raise ConfigurationRefusedError(tuple(lines), self.exit_code, tuple(self.found))
 
 

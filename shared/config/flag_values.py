@@ -1,6 +1,6 @@
 """What the text of a flag becomes, for every type of flag (config.md 1.3): values as a file would have them.
 
-Pure. The messages are those of Go's flags, which operators search for; what to do about them is the caller's to say.
+Pure. The messages are those of Go's flags, which operators search for; the remedy is the caller's.
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ from shared.podspec.names import label_value, qualified_name
 from shared.podspec.quantity import parse_quantity
 from shared.version import KUBERNETES_RELEASE
 
-IGNORED = object()  # the text says nothing, and what was there before stays
+IGNORED = object()  # the text has no value; the value before it stays
 
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _INTEGER = re.compile(

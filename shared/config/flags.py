@@ -1,7 +1,7 @@
 """The grammar of the kubelet's command line (config.md 3.2): argv to values of configuration keys and flags.
 
 It is that of Go's pflag, whose messages it keeps, each with what to do about it. The first error wins. Which flags
-there are is `flag_table`'s to say, what a text becomes `flag_values`'. Knows no files and no defaults.
+there are is in `flag_table`, what a text becomes in `flag_values`. Knows no files and no defaults.
 """
 
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ _REMEDIES = {
 
 @dataclass
 class Flags:
-    """The parsed command line; of maps and lists the whole value stands here, after all occurrences."""
+    """The parsed command line; maps and lists have the value after all occurrences."""
 
     own: dict[str, Any] = field(default_factory=dict)  # flags given that set no key, by name: str, bool, int or dict
     fields: dict[str, Any] = field(default_factory=dict)  # dotted key -> value as a file has it

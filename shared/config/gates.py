@@ -69,13 +69,13 @@ def _check_given(name: str, given: Mapping[str, bool], findings: Findings, place
 def _check_dependencies(
     values: Mapping[str, bool], known: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]
 ) -> None:
-    """An enabled gate needs those it builds on. Blames what was given."""
+    """An enabled gate needs those it builds on. Reports the gate that was given."""
     for name, gate in GATES.items():
         for needed in gate.needs if values[name] else ():
             if values[needed]:
                 continue
-            blamed = next((one for one in (needed, name) if one in known), "") or _switch(needed, known) or name
-            key = f"featureGates.{blamed}"
+            reported = next((one for one in (needed, name) if one in known), "") or _switch(needed, known) or name
+            key = f"featureGates.{reported}"
             what = f"{name} is enabled, but depends on feature gate {needed}, which is disabled"
             findings.add(key, what, f"enable {needed} or disable {name}", place_of(key))
 

@@ -73,7 +73,7 @@ def gate_lines() -> list[str]:
 
 
 def version_text(form: str) -> str:
-    """One line without its break: for "raw" all there is to say as a Go struct, else `Kubernetes v…`."""
+    """One line without its break: for "raw" all its parts as a Go struct, else `Kubernetes v…`."""
     if form != "raw":
         return f"Kubernetes {KUBERNETES_RELEASE}"
     major, minor, _ = KUBERNETES_RELEASE.removeprefix("v").split(".")
@@ -84,7 +84,7 @@ def version_text(form: str) -> str:
         "GitVersion": KUBERNETES_RELEASE,
         "GitCommit": _commit(),
         "GitTreeState": "unknown",
-        "BuildDate": "1970-01-01T00:00:00Z",  # what an unstamped build of Go says, and what parses as a time
+        "BuildDate": "1970-01-01T00:00:00Z",  # as in an unstamped build of Go; parses as a time
         "GoVersion": "unknown",
         "Compiler": platform.python_implementation().lower(),
         "Platform": f"{platform.system().lower()}/{architecture()}",
@@ -93,7 +93,7 @@ def version_text(form: str) -> str:
 
 
 def _commit() -> str:
-    """The commit the package was installed from, where its metadata says (PEP 610)."""
+    """The commit the package was installed from, where its metadata names it (PEP 610)."""
     try:
         origin = json.loads(distribution(_PACKAGE).read_text("direct_url.json") or "{}")
         return str(origin["vcs_info"]["commit_id"])

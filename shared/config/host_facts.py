@@ -12,7 +12,7 @@ from shared.cgroup_name import cgroup_name
 from shared.config.findings import WARNING, Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import parse_cpus
-from shared.config.rules_data import blame, pairs
+from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
 from shared.host import meminfo
 from shared.podspec.quantity import NANO, Quantity, QuantityError, parse_quantity
@@ -24,7 +24,7 @@ _WITHOUT_CONTROLLERS = ("systemd", "unified")
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What was seen; an empty set or 0 = could not be seen, and is not judged."""
+    """What was read; an empty set or 0 = could not be read, and is not checked."""
 
     cgroup_v1: bool = False
     swap_on: bool = False
@@ -32,7 +32,7 @@ class HostFacts:
     memory: int = 0  # bytes
     numa_nodes: frozenset[int] = frozenset()
     hierarchies: tuple[str, ...] = ()  # directories with a root cgroup
-    systemd: bool = True  # it booted the machine: /run/systemd/system is how it says so itself
+    systemd: bool = True  # it booted the machine: /run/systemd/system exists
 
 
 def read_host_facts(root: str = "/") -> HostFacts:
@@ -159,7 +159,7 @@ def _check_numa(data: dict[str, Any], facts: HostFacts, findings: Findings) -> N
         node = (entry or {}).get("numaNode") or 0
         if nodes and node not in nodes:
             what = f"references a NUMA node {node} that does not exist on this machine"
-            blame(findings, "reservedMemory", f"[{index}]", what, f"the nodes are {', '.join(map(str, sorted(nodes)))}")
+            note(findings, "reservedMemory", f"[{index}]", what, f"the nodes are {', '.join(map(str, sorted(nodes)))}")
         for kind, amount in ((entry or {}).get("limits") or {}).items():
             try:
                 totals[kind] = totals.get(kind, Quantity.of(0)) + parse_quantity(amount)

@@ -41,7 +41,7 @@ class Layer(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: `place` is `file:line:column` or the flag; `reason` says why it is not the plain one."""
+    """Where a value came from: `place` is `file:line:column` or the flag; `reason`: why it is not the plain one."""
 
     layer: Layer
     place: str = ""
@@ -69,7 +69,7 @@ class Circumstances:
 class Layers:
     """The KubeletConfiguration so far, nested; `origins` by dotted key, of a map also by `<key>.<name>`.
 
-    `places` has those of all that was given, also of what stands inside lists and maps.
+    `places` has those of all that was given, also of what is inside lists and maps.
     """
 
     circumstances: Circumstances = field(default_factory=Circumstances)
@@ -78,13 +78,13 @@ class Layers:
     places: dict[str, str] = field(default_factory=dict)
 
     def is_given(self, key: str) -> bool:
-        """Whether somebody gave this key, or what stands inside it."""
+        """Whether a file or a flag gives this key, or a key inside it."""
         while key not in self.origins and ("." in key or "[" in key):
             key = key[: max(key.rfind("."), key.rfind("["))]
         return key in self.origins and bool(self.origins[key].place)
 
     def given(self) -> list[str]:
-        """The keys of the table that somebody gave, in its order."""
+        """The keys of the table that a file or a flag gives, in its order."""
         return [one.key for one in FIELDS if (origin := self.origins.get(one.key)) and origin.place]
 
 
@@ -156,14 +156,14 @@ def finish(layers: Layers) -> None:
 
 
 def is_zero(value: Any, one: Field) -> bool:
-    """Whether the value is one that some keys cannot tell from nothing given."""
+    """Whether the value is one that some keys treat as not given."""
     if one.schema in (Scalar.DURATION, Scalar.DURATION_OR_NANOSECONDS) and isinstance(value, str):
         return parse_nanoseconds(value) == 0
     return not value
 
 
 def _note_origins(layers: Layers, layer: Layer) -> None:
-    """Say of what has a place and no origin yet that it came from this layer."""
+    """Set this layer as the origin of what has a place and no origin yet."""
     for one in FIELDS:
         names = (value_of(layers.data, one.key) or {}) if isinstance(one.schema, MapOf) else ()
         for key in (one.key, *(f"{one.key}.{name}" for name in names)):
@@ -213,7 +213,7 @@ def _default(
     if one.key == "serializeImagePulls" and (parallel := value_of(layers.data, "maxParallelImagePulls") or 0) > 1:
         return False, f"maxParallelImagePulls is {parallel}"
     if one.key == "failCgroupV1" and facts.cgroup_v1:
-        return False, "this machine has cgroup v1 and nobody set it"
+        return False, "this machine has cgroup v1 and it is not set"
     if (gate := _GATED.get(one.key)) and not gates.get(gate, True):
         return None, f"the feature gate {gate} is off"
     if legacy and one.legacy is not SAME:

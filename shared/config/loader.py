@@ -44,5 +44,5 @@ def decode_effective(content: bytes, where: str) -> tuple[EffectiveConfig, str]:
             raise ValueError(f"version {envelope.get('version')}, not {_VERSION}")
         return msgspec.convert(envelope["config"], EffectiveConfig), str(envelope["generation"])
     except (msgspec.MsgspecError, ValueError, KeyError) as error:
-        remedy = "restart bootstrap; it writes the file anew"
+        remedy = "restart bootstrap; it writes the file again"
         raise OperatorError(f"cannot be used: {error}", where=where, remedy=remedy) from error

@@ -71,7 +71,9 @@ def find_arguments(places: Places, environment: dict[str, str] | None = None) ->
         return []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise OperatorError(f"cannot be read: {reason}", where=places.args_file, remedy="mend or remove it") from error
+        raise OperatorError(
+            f"cannot be read: {reason}", where=places.args_file, remedy="repair or remove it"
+        ) from error
     return _split(text, places.args_file)
 
 

@@ -89,7 +89,7 @@ def resolve(
         defaults["podLogsDir"] = places.pod_logs_dir, "BULKHEAD_HOME is set"
     stack = _Stack(flags, defaults, facts, findings)
     if sources.file and kubelet is None:
-        findings.refuse_if_any()  # nothing can be said of what could not be read
+        findings.refuse_if_any()  # what could not be read cannot be checked
     layers = stack.lay(kubelet, own["config_file"], sources.drop_ins if sources.config_dir else None)
     gates = stack.settle(layers)
     _check(layers, gates, own, facts, places, findings)
@@ -125,7 +125,7 @@ class _Stack:
         self._facts = Circumstances(facts.cgroup_v1, defaults, _gates_of, self._flag_gates)
 
     def lay(self, kubelet: Document | None, file: str, drop_ins: list[Document] | None) -> Layers:
-        """Everything but what the rules say. `file` is absolute; `drop_ins` None = no --config-dir."""
+        """Everything but the rules. `file` is absolute; `drop_ins` None = no --config-dir."""
         if kubelet is not None:
             schema = schema_tree(FIELDS)
             given = decode(kubelet.data, schema, kubelet.places, self._findings)
@@ -170,7 +170,7 @@ def _gates_of(given: Mapping[str, bool]) -> Mapping[str, bool]:
 
 
 def _some(given: Mapping[str, bool]) -> Mapping[str, bool]:
-    """The gates there are, and of the others no more than anybody reads about."""
+    """The known gates, and a bounded number of the others."""
     unknown = itertools.islice((name for name in given if name not in GATES), 100)
     kept = {*unknown, *(name for name in given if name in GATES)}
     return {name: value for name, value in given.items() if name in kept}

@@ -89,8 +89,8 @@ def check_listeners(listeners: list[tuple[str, str, int]], given: dict[str, Any]
     for index, (key, address, port) in enumerate(listeners):
         for other, other_address, other_port in listeners[:index]:
             if port and port == other_port and _overlap(address, other_address):
-                blamed, holder = (key, other) if key in given or other not in given else (other, key)
-                findings.add(blamed, f"is {port}, which is the port of {holder} too", "choose another port")
+                reported, holder = (key, other) if key in given or other not in given else (other, key)
+                findings.add(reported, f"is {port}, which is the port of {holder} too", "choose another port")
 
 
 def _overlap(first: str, second: str) -> bool:

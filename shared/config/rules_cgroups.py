@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import WARNING, Findings
-from shared.config.rules_data import SECOND, blame, nanoseconds, pairs
+from shared.config.rules_data import SECOND, nanoseconds, note, pairs
 from shared.podspec.quantity import QuantityError, parse_quantity
 
 _ENFORCE = "enforceNodeAllocatable"
@@ -36,18 +36,18 @@ def _check_enforcement(data: dict[str, Any], findings: Findings) -> None:
     for index, item in enumerate(items):
         inner = f"[{index}]"
         if item not in ENFORCEABLE:
-            blame(findings, _ENFORCE, inner, f'is "{item}", must be one of {", ".join(ENFORCEABLE)}', "change it")
+            note(findings, _ENFORCE, inner, f'is "{item}", must be one of {", ".join(ENFORCEABLE)}', "change it")
             continue
         if item in items[:index]:
-            blame(findings, _ENFORCE, inner, f"{item} is given twice", "remove one of them")
+            note(findings, _ENFORCE, inner, f"{item} is given twice", "remove one of them")
         if item == _NONE and len(items) > 1:
-            blame(findings, _ENFORCE, inner, "none goes with nothing else", "remove it, or the others")
+            note(findings, _ENFORCE, inner, "none goes with nothing else", "remove it, or the others")
         whole = item.removesuffix(_COMPRESSIBLE)
         if item != whole and whole in items:
-            blame(findings, _ENFORCE, inner, f"{item} does not go with {whole}", "remove one of them")
+            note(findings, _ENFORCE, inner, f"{item} does not go with {whole}", "remove one of them")
         cgroup = _RESERVED_BY.get(whole, "")
         if cgroup and not data.get(cgroup):
-            blame(findings, _ENFORCE, inner, f"{item} needs {cgroup}, which is not set", f"set {cgroup}, or remove it")
+            note(findings, _ENFORCE, inner, f"{item} needs {cgroup}, which is not set", f"set {cgroup}, or remove it")
     if data.get("cgroupsPerQOS") is False and any(item != _NONE for item in items):
         findings.add("cgroupsPerQOS", "is false while enforceNodeAllocatable is not empty", "set that to [none]")
 
@@ -67,12 +67,10 @@ def _check_memory(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
         findings.add("memoryReservationPolicy", what, "switch the gate on, or leave this out")
     for resource, text in pairs(data, "qosReserved"):
         if resource != "memory":
-            blame(
-                findings, "qosReserved", f".{resource}", f'cannot reserve "{resource}" resource', "only memory can be"
-            )
+            note(findings, "qosReserved", f".{resource}", f'cannot reserve "{resource}" resource', "only memory can be")
         elif not _is_percentage(text):
             what = f'is "{text}", must be a whole percentage from 0% to 100%'
-            blame(findings, "qosReserved", f".{resource}", what, 'such as "50%"')
+            note(findings, "qosReserved", f".{resource}", what, 'such as "50%"')
 
 
 def _is_percentage(text: str) -> bool:
@@ -90,13 +88,13 @@ def check_reserved_memory(data: dict[str, Any], findings: Findings) -> None:
         for kind, amount in ((entry or {}).get("limits") or {}).items():
             inner = f"[{index}].limits.{kind}"
             if kind != "memory" and not kind.startswith("hugepages-"):
-                blame(findings, "reservedMemory", inner, "must be memory or hugepages-<size>", "remove it")
+                note(findings, "reservedMemory", inner, "must be memory or hugepages-<size>", "remove it")
                 continue
             try:
                 if parse_quantity(0 if amount is None else amount).nanos == 0:
-                    blame(findings, "reservedMemory", inner, "is 0, must be more", "remove it")
+                    note(findings, "reservedMemory", inner, "is 0, must be more", "remove it")
             except QuantityError:
-                blame(findings, "reservedMemory", inner, f'is "{amount}", must be a quantity', 'such as "1Gi"')
+                note(findings, "reservedMemory", inner, f'is "{amount}", must be a quantity', 'such as "1Gi"')
             if (node, kind) in seen:
-                blame(findings, "reservedMemory", inner, f"a second {kind} of NUMA node {node}", "add them up")
+                note(findings, "reservedMemory", inner, f"a second {kind} of NUMA node {node}", "add them up")
             seen.add((node, kind))

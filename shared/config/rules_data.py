@@ -1,4 +1,4 @@
-"""How the rules look into the effective document, and how they name what stands inside a list or a map. Pure."""
+"""How the rules look into the effective document, and how they name a value inside a list or a map. Pure."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def truth(text: str) -> bool | None:
     return text in _TRUTHS if text in _TRUTHS + _FALSEHOODS else None
 
 
-def blame(findings: Findings, key: str, inner: str, what: str, remedy: str = "", severity: str = ERROR) -> None:
+def note(findings: Findings, key: str, inner: str, what: str, remedy: str = "", severity: str = ERROR) -> None:
     """Note a problem of `inner` ("[2]", ".name" or both) inside the value at `key`; a flag's line names the part."""
     dotted = f"{key}{inner}"
     while dotted not in findings.places and len(dotted) > len(key):

@@ -7,7 +7,7 @@ from typing import Any
 from shared.config.durations import parse_nanoseconds
 from shared.config.fields import EVICTION_SIGNALS
 from shared.config.findings import WARNING, Findings
-from shared.config.rules_data import SECOND, blame, nanoseconds, pairs
+from shared.config.rules_data import SECOND, nanoseconds, note, pairs
 from shared.podspec.quantity import QuantityError, parse_quantity
 
 _PERCENTAGE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)%", re.ASCII)
@@ -30,12 +30,12 @@ def check_eviction(data: dict[str, Any], findings: Findings) -> None:
     graces = data.get(_GRACE) or {}
     for signal, _ in pairs(data, _SOFT):
         if signal in EVICTION_SIGNALS and signal not in graces:
-            blame(findings, _SOFT, f".{signal}", "has no grace period", f"add {_GRACE}.{signal}")
+            note(findings, _SOFT, f".{signal}", "has no grace period", f"add {_GRACE}.{signal}")
     for key in (_HARD, _SOFT):
         for signal, _ in pairs(data, key):
             if signal.startswith("containerfs."):
                 what = "has no effect: the threshold follows that of nodefs or imagefs"
-                blame(findings, key, f".{signal}", what, "remove it", WARNING)
+                note(findings, key, f".{signal}", what, "remove it", WARNING)
 
 
 def _check_value(key: str, signal: str, text: str, findings: Findings) -> None:
@@ -43,14 +43,14 @@ def _check_value(key: str, signal: str, text: str, findings: Findings) -> None:
     if key == _GRACE:
         if not _is_grace(text):
             what = f'is "{text}", must be a duration that is not negative'
-            blame(findings, key, inner, what, 'such as "1m30s"')
+            note(findings, key, inner, what, 'such as "1m30s"')
     elif key == _RECLAIM:
         if not _is_amount(text, least_percentage=False):
             what = f'is "{text}", must be a quantity that is not negative or a percentage above 0'
-            blame(findings, key, inner, what, 'such as "500Mi" or "5%"')
+            note(findings, key, inner, what, 'such as "500Mi" or "5%"')
     elif not _is_amount(text, least_percentage=True):
         what = f'is "{text}", must be a positive quantity or a percentage'
-        blame(findings, key, inner, what, 'such as "100Mi" or "10%"')
+        note(findings, key, inner, what, 'such as "100Mi" or "10%"')
 
 
 def _is_grace(text: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import Findings
-from shared.config.rules_data import blame, nanoseconds
+from shared.config.rules_data import nanoseconds, note
 from shared.podspec.quantity import is_quantity
 
 POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
@@ -63,7 +63,7 @@ def _check_verification(data: dict[str, Any], gates: Mapping[str, bool], finding
     for index, pattern in enumerate(allowed):
         if why := _not_a_pattern(pattern):
             remedy = "such as registry.example/team/app or registry.example/team/*"
-            blame(findings, _ALLOWLIST, f"[{index}]", f'"{pattern}" {why}', remedy)
+            note(findings, _ALLOWLIST, f"[{index}]", f'"{pattern}" {why}', remedy)
 
 
 def _not_a_pattern(pattern: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.config.findings import Findings
 from shared.config.nested import value_of
-from shared.config.rules_data import blame
+from shared.config.rules_data import note
 from shared.config.rules_urls import scheme_of
 from shared.podspec.quantity import QuantityError, parse_quantity
 
@@ -23,10 +23,10 @@ def check_logging(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
         pattern, level = (entry or {}).get("filePattern") or "", (entry or {}).get("verbosity") or 0
         if not pattern or "=" in pattern or "," in pattern:
             what = f'filePattern is "{pattern}", must be given, and without = and ,'
-            blame(findings, key, f"[{index}]", what, "such as gc*")
+            note(findings, key, f"[{index}]", what, "such as gc*")
         if level > _HIGHEST:
             what = f"verbosity is {level}, must be at most {_HIGHEST}"
-            blame(findings, key, f"[{index}]", what, "lower it")
+            note(findings, key, f"[{index}]", what, "lower it")
     for form in ("text", "json"):
         _check_options(f"logging.options.{form}", data, gates, findings)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import parse_cpus
-from shared.config.rules_data import blame, pairs, truth
+from shared.config.rules_data import note, pairs, truth
 from shared.podspec.quantity import QuantityError, parse_quantity
 
 _BETA, _ALPHA = "CPUManagerPolicyBetaOptions", "CPUManagerPolicyAlphaOptions"
@@ -25,7 +25,7 @@ def check_placement(data: dict[str, Any], gates: Mapping[str, bool], findings: F
     _check_topology(data, findings)
     if data.get("memoryManagerPolicy") == "Static" and not data.get("reservedMemory"):
         what = "is Static while reservedMemory is empty"
-        findings.add("memoryManagerPolicy", what, "say in reservedMemory what each NUMA node keeps for the system")
+        findings.add("memoryManagerPolicy", what, "list in reservedMemory what each NUMA node keeps for the system")
     if data.get("cpuManagerPolicy") == "static" and _reserves_no_cpu(data):
         what = "is static, which requires systemReserved.cpu + kubeReserved.cpu to be greater than zero"
         findings.add("cpuManagerPolicy", what, "reserve CPU there, or name CPUs in reservedSystemCPUs")
@@ -40,19 +40,19 @@ def _check_cpu(data: dict[str, Any], gates: Mapping[str, bool], findings: Findin
     for name, text in options:
         inner = f".{name}"
         if name not in CPU_OPTIONS:
-            blame(findings, _CPU_KEY, inner, f'"{name}" is not an option', f"options are {', '.join(CPU_OPTIONS)}")
+            note(findings, _CPU_KEY, inner, f'"{name}" is not an option', f"options are {', '.join(CPU_OPTIONS)}")
         elif (gate := CPU_OPTIONS[name]) and not gates.get(gate):
-            blame(findings, _CPU_KEY, inner, f"needs feature gate {gate}, which is off", "switch it on, or remove this")
+            note(findings, _CPU_KEY, inner, f"needs feature gate {gate}, which is off", "switch it on, or remove this")
         elif truth(text) is None:
-            blame(findings, _CPU_KEY, inner, f'is "{text}", must be true or false', "change it")
+            note(findings, _CPU_KEY, inner, f'is "{text}", must be true or false', "change it")
         elif truth(text):
             enabled.append(name)
     for one, other in _CONFLICTS:
         if one in enabled and other in enabled:
-            blame(findings, _CPU_KEY, f".{other}", f"does not go with {one}", "switch one of them off")
+            note(findings, _CPU_KEY, f".{other}", f"does not go with {one}", "switch one of them off")
     if _SOCKET in enabled and data.get("topologyManagerPolicy") == "single-numa-node":
         what = "does not go with topologyManagerPolicy single-numa-node"
-        blame(findings, _CPU_KEY, f".{_SOCKET}", what, "change one of them")
+        note(findings, _CPU_KEY, f".{_SOCKET}", what, "change one of them")
 
 
 def _check_topology(data: dict[str, Any], findings: Findings) -> None:
@@ -65,13 +65,13 @@ def _check_topology(data: dict[str, Any], findings: Findings) -> None:
         inner = f".{name}"
         if name == _CLOSEST:
             if truth(text) is None:
-                blame(findings, _TOPOLOGY_KEY, inner, f'is "{text}", must be true or false', "change it")
+                note(findings, _TOPOLOGY_KEY, inner, f'is "{text}", must be true or false', "change it")
         elif name != _MOST_NODES:
             remedy = f"options are {_CLOSEST}, {_MOST_NODES}"
-            blame(findings, _TOPOLOGY_KEY, inner, f'"{name}" is not an option', remedy)
+            note(findings, _TOPOLOGY_KEY, inner, f'"{name}" is not an option', remedy)
         elif (most := numa_limit(text)) is None or most < _FEWEST:
             what = f'is "{text}", must be a whole number of at least {_FEWEST}'
-            blame(findings, _TOPOLOGY_KEY, inner, what, "change it or leave it out")
+            note(findings, _TOPOLOGY_KEY, inner, what, "change it or leave it out")
 
 
 def numa_limit(text: str) -> int | None:

@@ -8,7 +8,7 @@ from shared.config.fields import TLS_CIPHER_SUITES
 from shared.config.findings import DANGER, ERROR, WARNING, Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import parse_address
-from shared.config.rules_data import blame
+from shared.config.rules_data import note
 from shared.version import KUBERNETES_VERSION
 
 _SOCKET_PATH_LIMIT = 107  # bytes, of sockaddr_un
@@ -74,7 +74,7 @@ def check_cluster_dns(data: dict[str, Any], findings: Findings) -> None:
     for index, text in enumerate(data.get("clusterDNS") or ()):
         if parse_address(text) is None:
             what, remedy = f'is "{text}", which is no IP address, and is left out', "such as 10.96.0.10"
-            blame(findings, "clusterDNS", f"[{index}]", what, remedy, WARNING)
+            note(findings, "clusterDNS", f"[{index}]", what, remedy, WARNING)
 
 
 def usable_cluster_dns(data: dict[str, Any]) -> tuple[str, ...]:
@@ -110,10 +110,10 @@ def _check_tls(data: dict[str, Any], findings: Findings) -> None:
     for index, name in enumerate(suites):
         if name not in TLS_CIPHER_SUITES:
             remedy = "names are case-sensitive, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
-            blame(findings, "tlsCipherSuites", f"[{index}]", f'"{name}" is not a cipher suite', remedy)
+            note(findings, "tlsCipherSuites", f"[{index}]", f'"{name}" is not a cipher suite', remedy)
         elif name in _INSECURE:
             what = f"{name} is an insecure cipher suite"
-            blame(findings, "tlsCipherSuites", f"[{index}]", what, "leave it out", WARNING)
+            note(findings, "tlsCipherSuites", f"[{index}]", what, "leave it out", WARNING)
     if suites and data.get("tlsMinVersion") == "VersionTLS13":
         what = "is ignored with tlsMinVersion VersionTLS13: the suites of TLS 1.3 cannot be chosen"
         findings.add("tlsCipherSuites", what, "leave it out", severity=WARNING)
@@ -121,6 +121,6 @@ def _check_tls(data: dict[str, Any], findings: Findings) -> None:
     known = ", ".join(f"{number} ({name})" for number, name in _CURVES.items())
     for index, number in enumerate(curves):
         if number not in _CURVES:
-            blame(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is not a known curve", f"known are {known}")
+            note(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is not a known curve", f"known are {known}")
         elif number in curves[:index]:
-            blame(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is given twice", "remove one of them")
+            note(findings, "tlsCurvePreferences", f"[{index}]", f"{number} is given twice", "remove one of them")

@@ -1,4 +1,4 @@
-"""Names as people write them: the known one closest to a misspelt one, and text that can stand nowhere. Pure."""
+"""Names as people write them: the known one closest to a misspelt one, and text that nothing can carry. Pure."""
 
 import difflib
 

@@ -1,6 +1,6 @@
-"""One gRPC connection to a CRI endpoint: targets, deadlines, and gRPC's errors said in the kubelet's words.
+"""One gRPC connection to a CRI endpoint: targets, deadlines, and gRPC's errors in the kubelet's words.
 
-Knows nothing of pods; what is asked and what the answer means stands in `client` and `decode`.
+Knows nothing of pods; requests and answers are in `client` and `decode`.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -108,7 +108,7 @@ class CriChannel:
                 return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from None
-        except grpc.aio.UsageError as error:  # the channel was closed meanwhile: we are being told to end
+        except grpc.aio.UsageError as error:  # the channel was closed meanwhile: this process ends
             raise RuntimeCallError(method, "Canceled", str(error)) from None
 
     async def stream(self, stub: Any, method: str, request: Any, decode: Callable[[Any], Any]) -> AsyncIterator[Any]:

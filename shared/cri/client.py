@@ -84,7 +84,7 @@ class CriRuntime:
         return decode_features(answer)
 
     async def runtime_config(self) -> str | None:
-        """RuntimeConfig: "systemd" or "cgroupfs"; None = the runtime does not tell."""
+        """RuntimeConfig: "systemd" or "cgroupfs"; None = the runtime does not report it."""
         try:
             answer = await self._channel.call(
                 self._channel.runtime, "RuntimeConfig", api_pb2.RuntimeConfigRequest(), self._timeout

@@ -34,7 +34,7 @@ def fill(method: str, message: Any, content: Message) -> Any:
     try:
         message.MergeFrom(type(message)(**content))
     except (TypeError, ValueError) as error:
-        raise RuntimeCallError(method, "InvalidArgument", f"cannot be said in CRI: {error}") from None
+        raise RuntimeCallError(method, "InvalidArgument", f"cannot be expressed in CRI: {error}") from None
 
 
 def sandbox_state(number: int) -> SandboxState:
@@ -104,7 +104,7 @@ def restart_count(annotations: Mapping[str, str], attempt: int) -> int:
 
 
 def pid_of(info: Mapping[str, str]) -> int:
-    """The pid in a verbose status: JSON under the key `info` (containerd, CRI-O). 0 = the runtime does not tell."""
+    """The pid in a verbose status: JSON under the key `info` (containerd, CRI-O). 0 = not reported."""
     try:
         pid = json.loads(info.get("info", "")).get("pid", 0)
     except (ValueError, AttributeError):
@@ -142,7 +142,7 @@ def decode_features(response: Any) -> RuntimeFeatures:
 
 
 def decode_cgroup_driver(response: Any) -> str | None:
-    """The driver of a RuntimeConfigResponse by its name in KubeletConfiguration; None = not said, or unknown."""
+    """The driver of a RuntimeConfigResponse by its name in KubeletConfiguration; None = not set, or unknown."""
     if not response.HasField("linux"):
         return None
     number = response.linux.cgroup_driver

@@ -97,7 +97,7 @@ class HandlerFeatures:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeFeatures:
-    """What CRI Status says the runtime can do; None = it does not tell (runtimes older than the fields)."""
+    """What the runtime can do by CRI Status; None = it does not report it (runtimes older than the fields)."""
 
     handlers: tuple[HandlerFeatures, ...] | None = None  # sorted by name
     supplemental_groups_policy: bool | None = None
@@ -120,8 +120,8 @@ class Runtime(Protocol):
     async def features(self) -> RuntimeFeatures: ...
 
     async def runtime_config(self) -> str | None:
-        """RuntimeConfig: the cgroup driver the runtime uses, "systemd" or "cgroupfs"; None = it does not tell (the call
-        is unknown to runtimes before containerd 2.0)."""
+        """RuntimeConfig: the cgroup driver the runtime uses, "systemd" or "cgroupfs"; None = not reported (the call is
+        unknown to runtimes before containerd 2.0)."""
         ...
 
     async def observe(self, uid: str | None = None) -> dict[str, RuntimePod]:
@@ -148,7 +148,7 @@ class Runtime(Protocol):
     async def remove_container(self, container_id: str) -> None: ...
 
     async def reopen_container_log(self, container_id: str) -> None:
-        """ReopenContainerLog: write on to a file that is opened anew at the container's log path; its code is Unknown
+        """ReopenContainerLog: open the container's log path again and write on to that file; its code is Unknown
         where the container does not run."""
         ...
 

@@ -1,7 +1,7 @@
 """Lists and inspects what the runtime has, pod by pod, asking only for what can have changed since the last time.
 
 Two list calls show every id and state; an inspection costs the runtime a look at the task, so its answer is kept for
-as long as the state in the list says that nothing in it can have changed. Decides nothing about pods.
+as long as its state in the list shows that nothing in it can have changed. Decides nothing about pods.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ EXIT_SETTLES_AFTER = 2.0  # seconds: the runtime learns of an OOM kill apart fro
 # Seconds. For the verbose status of a sandbox containerd asks the shim; one that hangs costs us the pid, not the pod.
 VERBOSE_TIMEOUT = 5.0
 _INSPECTIONS_AT_ONCE = 8
-_NOBODY_ANSWERS = ("Unavailable", "Canceled")  # errors that are not about the one pod
+_NO_ANSWER = ("Unavailable", "Canceled")  # errors that are not about the one pod
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Observer:
                     uids.append(pod.uid)
         for uid, value in zip(uids, await asyncio.gather(*inspections, return_exceptions=True), strict=True):
             if isinstance(value, RuntimeCallError):
-                if value.code in _NOBODY_ANSWERS:
+                if value.code in _NO_ANSWER:
                     raise value
                 errors.setdefault(uid, value)
             elif isinstance(value, BaseException):

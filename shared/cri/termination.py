@@ -42,7 +42,7 @@ def read_termination_message(
             except FileNotFoundError:
                 pass
             except OSError as error:
-                return f"Error on reading termination log {host_path}: {_say(host_path, error)}"
+                return f"Error on reading termination log {host_path}: {_reason(host_path, error)}"
             break
     fallback = annotations.get(ANNOTATION_POLICY) == FALLBACK_TO_LOGS
     if text or not (fallback and exit_code != 0 and reason != "ContainerCannotRun"):
@@ -54,7 +54,7 @@ def read_termination_message(
         text = f'failed to try resolving symlinks in path "{log_path}": {missing}'
         return f"Error on reading termination message from logs: {text}"
     except OSError as error:
-        text = f'failed to open log file "{log_path}": {_say(log_path, error)}'
+        text = f'failed to open log file "{log_path}": {_reason(log_path, error)}'
         return f"Error on reading termination message from logs: {text}"
 
 
@@ -90,10 +90,10 @@ def _tail(path: str, limit: int) -> bytes:
 
 def _first_missing(path: str) -> Path:
     """The component where the way to the path ends."""
-    whole = Path(path)
-    return next((part for part in (*reversed(whole.parents), whole) if not os.path.lexists(part)), whole)
+    full = Path(path)
+    return next((part for part in (*reversed(full.parents), full) if not os.path.lexists(part)), full)
 
 
-def _say(path: str, error: OSError) -> str:
+def _reason(path: str, error: OSError) -> str:
     """Go's wording of a failed open or read."""
     return f"open {path}: {(error.strerror or str(error)).lower()}"

@@ -1,4 +1,4 @@
-"""Opens TCP connections for probes and hooks, and says why one could not be opened in the words Go has for it."""
+"""Opens TCP connections for probes and hooks, and gives the reason why one could not be opened in Go's words."""
 
 import asyncio
 import os

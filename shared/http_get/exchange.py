@@ -16,7 +16,7 @@ _READ_BYTES = 16 * 1024
 
 
 class AnswerError(Exception):
-    """The connection stood, the answer did not come as it should; the text is Go's."""
+    """The connection was made, and there was no valid answer; the text is Go's."""
 
 
 class BodyError(Exception):
@@ -29,7 +29,7 @@ def answered_in_plain_text(error: ssl.SSLError) -> bool:
 
 
 def go_words(error: Exception) -> str:
-    """What went wrong in an exchange, as Go would say it after the URL."""
+    """What went wrong in an exchange, as Go writes it after the URL."""
     if isinstance(error, ssl.SSLError):
         plain = answered_in_plain_text(error)
         return "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
@@ -37,7 +37,7 @@ def go_words(error: Exception) -> str:
 
 
 async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> tuple[ResponseHead, bytes]:
-    """One request; of the body as many bytes as `most` says once the head has come. The caller bounds the time.
+    """One request; `most` gives the bytes of the body to read, once the head has come. The caller bounds the time.
     Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError; BodyError for all that goes wrong after
     the head."""
     reader, writer = await dial(target.host, target.port, tls=target.scheme == "https")
@@ -102,7 +102,7 @@ async def _head(reader: asyncio.StreamReader) -> ResponseHead:
             if not lines and not error.partial:
                 raise AnswerError("EOF") from None
             if not lines and not error.partial.startswith(b"HTTP/1"):
-                parse_head(bytes(error.partial))  # says that this is no HTTP
+                parse_head(bytes(error.partial))  # raises: this is no HTTP
             raise AnswerError("unexpected EOF") from None
         except asyncio.LimitOverrunError:
             raise AnswerError("net/http: server response headers exceeded 65536 bytes; aborted") from None

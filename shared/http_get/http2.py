@@ -30,7 +30,7 @@ _SETTINGS = {
 
 
 class ProtocolError(ValueError):
-    """What came is not HTTP/2, or more than we take; the text says what is wrong."""
+    """What came is not HTTP/2, or more than we take; the text is the reason."""
 
 
 class StreamRefusedError(ValueError):
@@ -45,7 +45,7 @@ class Exchange:
     """The state of connection and stream; `open` comes first, and then `receive` alone changes it."""
 
     def __init__(self) -> None:
-        self.ready = False  # the server has said that it speaks HTTP/2
+        self.ready = False  # the server has sent its SETTINGS
         self.headers: dict[str, str] = {}  # of the answer; of a repeated one the first counts
         self.trailers: dict[str, str] = {}
         self.body = bytearray()

@@ -13,7 +13,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class BadRequestError(ValueError):
-    """The spec asks for something that cannot be sent; the text says what."""
+    """The spec asks for something that cannot be sent; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HttpTarget:
 def target_of(
     scheme: str, host: str, port: int, path: str, headers: tuple[tuple[str, str], ...], user_agent: str
 ) -> HttpTarget:
-    """The first request; `user_agent` is what stands where the headers name none. Raises BadRequestError."""
+    """The first request; `user_agent` is used where the headers name none. Raises BadRequestError."""
     if scheme not in _PORTS:
         raise BadRequestError(f'unsupported protocol scheme "{scheme}"')
     return HttpTarget(

@@ -7,7 +7,7 @@ _STATUS = re.compile(r"HTTP/1\.\d ([0-9]{3})(?: .*)?")
 
 
 class MalformedAnswerError(ValueError):
-    """What came is not an HTTP/1 answer; the text says what is wrong, as Go would."""
+    """What came is not an HTTP/1 answer; the text is Go's."""
 
 
 @dataclass(frozen=True)

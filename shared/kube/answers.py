@@ -16,7 +16,7 @@ _REASONS = {
 
 
 class MalformedAnswerError(Exception):
-    """What came is no JSON object; the text says what it is, without quoting it."""
+    """What came is no JSON object; the text describes it, without quoting it."""
 
 
 class Answer(Protocol):
@@ -64,7 +64,7 @@ def status_error(code: int, body: bytes, retry_after: float | None = None) -> Ap
 
 
 def error_of_status(status: Object, code: int = 0, retry_after: float | None = None) -> ApiStatusError:
-    """The error that a Status object says; `code` where it names none."""
+    """The error that a Status object holds; `code` where it names none."""
     found = status.get("code")
     number = found if isinstance(found, int) and not isinstance(found, bool) and found else (code or 500)
     raw = status.get("details")

@@ -28,7 +28,7 @@ from shared.model.objects import Object
 from shared.version import KUBERNETES_RELEASE
 
 ATTEMPTS = 10  # further tries of a request that the server put off
-_PUT_OFF = 1.0  # seconds, where a 429 does not say how long
+_PUT_OFF = 1.0  # seconds, where a 429 has no Retry-After
 _LATER = 30.0  # seconds by which our end of a watch comes after the server's
 _LARGEST = 256 * 2**20  # bytes of one answer
 Refused = Callable[[int], None]

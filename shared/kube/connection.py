@@ -1,7 +1,7 @@
 """The connections to the API server that were opened with one set of credentials: HTTP/1.1 for requests, HTTP/2 for
 watches.
 
-Built anew when the credentials change: connections of the old identity end with their requests.
+Built again when the credentials change: connections of the old identity end with their requests.
 """
 
 import ipaddress
@@ -96,7 +96,7 @@ class HttpAnswer:
 
 
 def open_connection(credentials: Credentials, user_agent: str) -> Connection:
-    """A pool for these credentials; connects to nobody yet. Raises ApiUnreachableError when they cannot be used."""
+    """A pool for these credentials; connects to no server yet. Raises ApiUnreachableError when they cannot be used."""
     peer = peer_of(credentials.server)
     headers = {"User-Agent": user_agent, "Accept": "application/json"}
     try:
@@ -106,7 +106,7 @@ def open_connection(credentials: Credentials, user_agent: str) -> Connection:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         what = getattr(error, "reason", None) or getattr(error, "strerror", None) or "not a token"
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        remedy = "check the files the kubeconfig names; bootstrap copies them anew when they change"
+        remedy = "check the files the kubeconfig names; bootstrap copies them again when they change"
         raise ApiUnreachableError(f"{peer}: the credentials cannot be used: {name}{what} ({remedy})") from None
     connector = aiohttp.TCPConnector(
         ssl=secure,
@@ -152,7 +152,7 @@ def peer_of(server: str) -> str:
 
 
 def _token(file: Path) -> str:
-    """Raises OSError, or ValueError for what cannot stand in a header."""
+    """Raises OSError, or ValueError for what a header cannot hold."""
     token = file.read_text(encoding="utf-8").strip()
     if not token.isascii() or not token.isprintable():
         raise ValueError

@@ -1,7 +1,7 @@
 """How to reach the API server and as whom: what bootstrap resolved from the kubeconfig, and what clients load.
 
 bootstrap alone writes `<run dir>/credentials/` (0700): `credentials.json` (0600, atomic) names the other files there.
-Those are never rewritten; new content gets new names, so that whoever holds a Credentials has files that fit together.
+Those are never rewritten; new content gets new names, so that the files of one Credentials fit together.
 Nothing in a Credentials but the proxy's URL may be secret; the secrets are in the files it names.
 """
 
@@ -31,7 +31,7 @@ class Credentials:
     token_file: str = ""  # the bearer token and nothing else
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""  # "" = the host of `server`
-    proxy_url: str = ""  # http(s)://; may hold a password. "" = as the environment says
+    proxy_url: str = ""  # http(s)://; may hold a password. "" = that of the environment
 
     def __repr__(self) -> str:
         return f"Credentials(version={self.version}, server={self.server!r}, …)"
@@ -46,7 +46,7 @@ def credentials_path(run_dir: str | Path) -> Path:
 
 
 def mark_of(path: Path) -> FileMark | None:
-    """What tells whether the file was replaced; None where it is not to be had."""
+    """Equal while the file was not replaced; None where it cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -84,7 +84,7 @@ def decode_credentials(content: bytes, path: Path) -> Credentials:
             raise ValueError(f"format {envelope.get('format')}, not {_FORMAT}")
         found = msgspec.convert(envelope["credentials"], Credentials)
     except (msgspec.MsgspecError, ValueError, KeyError) as error:
-        remedy = "restart bootstrap; it writes the file anew"
+        remedy = "restart bootstrap; it writes the file again"
         raise OperatorError(f"cannot be used: {error}", where=str(path), remedy=remedy) from error
     files = {name: str(path.parent / value) for name in _FILES if (value := getattr(found, name))}
     return replace(found, **files)  # type: ignore[arg-type]  # the fields named in _FILES are all str

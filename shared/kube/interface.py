@@ -29,7 +29,7 @@ class ApiError(Exception):
 
 class ApiUnreachableError(ApiError):
     """No answer: refused, timed out, name or TLS trouble, connection lost midway. Whether it took effect is unknown.
-    `is_outage`: the network says that the API server cannot be reached; a slow answer does not."""
+    `is_outage`: the API server cannot be reached over the network; a slow answer is no outage."""
 
     is_outage = True
 

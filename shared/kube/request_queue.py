@@ -9,7 +9,7 @@ from enum import IntEnum
 from shared.clock import Clock
 from shared.kube.rate_limit import TokenBucket
 
-_FAIR = 8  # every eighth turn goes to whoever has waited longest, so that no urgency waits for ever
+_FAIR = 8  # every eighth turn goes to the oldest request, so that no urgency waits for ever
 
 
 class Urgency(IntEnum):

@@ -21,7 +21,7 @@ class WatchStream:
 
     def __init__(self, stream: Answer, peer: str, ends_by: float) -> None:
         self._stream, self._peer, self._ends_by = stream, peer, ends_by  # ends_by by the loop's clock
-        self._lines: list[bytes] = []  # whole ones, the next last
+        self._lines: list[bytes] = []  # complete ones, the next last
         self._begun: list[bytes] = []  # pieces of the line that has not ended yet
         self._length = 0
 

@@ -1,8 +1,8 @@
-"""What the container runtime says of one pod, at one moment: the shape `runtime.pods` carries and podsync decides from.
+"""What the container runtime has of one pod, at one moment: the shape `runtime.pods` carries and podsync decides from.
 
 Times inside are the runtime's own wall clock in nanoseconds since the epoch, 0 when not set (as CRI reports them).
 `observed_at` is CLOCK_MONOTONIC in seconds, taken before the first request of the observation was sent: an observation
-older than one's own last call says nothing about that call (design: fast by events, correct by relist).
+older than one's own last call shows nothing of that call (design: fast by events, correct by relist).
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,9 @@ class Container:
     spec_hash: str = ""  # annotation io.kubernetes.container.hash
     restart_count: int = 0  # annotation io.kubernetes.container.restartCount, else the attempt
     log_path: str = ""
-    user: tuple[int, int, tuple[int, ...]] | None = None  # uid, gid, supplemental groups, where the runtime tells
+    user: tuple[int, int, tuple[int, ...]] | None = (
+        None  # uid, gid, supplemental groups, where the runtime reports them
+    )
     pid: int = 0  # of the first process while running, from the verbose status; 0 = not known
 
 

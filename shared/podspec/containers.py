@@ -9,7 +9,7 @@ from shared.podspec.resources import is_sidecar
 
 
 class ContainerKind(StrEnum):
-    """Which list of the spec a container stands in; a sidecar is an init container of its own kind."""
+    """Which list of the spec a container is in; a sidecar is an init container of its own kind."""
 
     INIT = "init"
     SIDECAR = "sidecar"

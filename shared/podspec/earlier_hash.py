@@ -2,7 +2,7 @@
 is recognised as unchanged and goes on running under this agent.
 
 Go writes a struct's fields in its own order and leaves out what is empty, so the tables below repeat that order; a
-field they do not name was not known then, and whoever decoded the pod dropped it.
+field they do not name was not known then, and the decoder of the pod dropped it.
 """
 
 from collections.abc import Mapping
@@ -131,6 +131,6 @@ def _amount(given: Any) -> str:
         return str(given)
 
 
-def is_hash_of(container: Mapping[str, Any], told: str) -> bool:
+def is_hash_of(container: Mapping[str, Any], found: str) -> bool:
     """Whether an instance that carries this hash was made from this very container, by us or by such a kubelet."""
-    return told in (container_hash(container), "") or told == earlier_container_hash(container)
+    return found in (container_hash(container), "") or found == earlier_container_hash(container)

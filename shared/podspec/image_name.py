@@ -1,4 +1,4 @@
-"""What the name of an image says of itself, without asking anyone."""
+"""What follows from the name of an image alone."""
 
 
 def image_tag(image: str) -> str:

@@ -21,8 +21,8 @@ _COUNTED = ("cpu", "memory")
 def qos_class(pod: Object) -> QosClass:
     """status.qosClass when set, else computed from spec.resources if set there, else from all regular and init
     containers (ephemeral ones never count)."""
-    told = (pod.get("status") or {}).get("qosClass")
-    return QosClass(told) if told in set(QosClass) else compute_qos_class(pod)
+    shown = (pod.get("status") or {}).get("qosClass")
+    return QosClass(shown) if shown in set(QosClass) else compute_qos_class(pod)
 
 
 def compute_qos_class(pod: Object) -> QosClass:

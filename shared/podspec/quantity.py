@@ -50,7 +50,7 @@ class Quantity:
 
     @classmethod
     def of(cls, base: int, *, binary: bool = False) -> "Quantity":
-        """A whole number of base units (cores, bytes)."""
+        """A integer number of base units (cores, bytes)."""
         return cls(base * NANO, Format.BINARY_SI if binary else Format.DECIMAL_SI)
 
     def base(self) -> int:
@@ -62,7 +62,7 @@ class Quantity:
         return _divide_up(self.nanos, NANO // 1000)
 
     def rounded_to_milli(self) -> "Quantity":
-        """Rounded up to a whole number of thousandths, as the API server does with resource lists."""
+        """Rounded up to a integer number of thousandths, as the API server does with resource lists."""
         return Quantity(self.milli() * (NANO // 1000), self.format)
 
     def __add__(self, other: "Quantity") -> "Quantity":
@@ -117,9 +117,9 @@ def parse_quantity(value: Any) -> Quantity:
     match = _SHAPE.match(text) if len(text) <= _LONGEST else None
     if match is None or not (match[2] or match[3]):
         raise QuantityError(_MESSAGE)
-    sign, whole, fraction, letters, number = match.groups(default="")
+    sign, integer, fraction, letters, number = match.groups(default="")
     base, exponent, form = _scale(letters, number)
-    digits = int(whole + fraction)
+    digits = int(integer + fraction)
     nanos = _capped(digits, len(fraction), base, exponent)
     if form is Format.BINARY_SI and 0 < nanos < NANO:
         form = Format.DECIMAL_SI  # avoids rounding, as apimachinery does

@@ -296,7 +296,7 @@ def type_errors(value: Any, shape: Schema = POD, path: str = "") -> list[str]:
 
 
 def _fits(value: Any, shape: Schema) -> bool:
-    """Whether `type_errors` has nothing to say, without the paths that only an error needs."""
+    """Whether `type_errors` finds nothing, without the paths that only an error needs."""
     if isinstance(shape, dict):
         return isinstance(value, dict) and all(_fits(value[key], field) for key, field in shape.items() if key in value)
     if isinstance(shape, MapOf):

@@ -17,7 +17,7 @@ _NO_EXECUTE = {"operator": "Exists", "effect": "NoExecute"}
 _ORIGIN = {"file": "file", "http": "url"}
 
 
-class InvalidPod(Exception):  # noqa: N818 - Kubernetes' own word for it, "invalid pod: …"
+class InvalidPod(Exception):  # noqa: N818 - the term of Kubernetes: "invalid pod: …"
     """The manifest is no pod this node can run. `str()` is one line with the kubelet's text."""
 
 

@@ -1,4 +1,4 @@
-"""The quick copy of JSON data in which nothing needs a closer look; whoever gets `UnusualError` takes that closer look.
+"""The quick copy of JSON data in which nothing needs a closer look; the caller that gets `UnusualError` takes it.
 
 Knows no paths and no messages; pure.
 """

@@ -38,7 +38,7 @@ _MAX_ANNOTATIONS = 256 * 1024  # bytes, keys and values together
 def validate_pod(pod: Object) -> list[str]:
     """Messages in Kubernetes' form, the field's path first; empty when the pod can be taken on.
 
-    Wrong types are told alone: the rules behind need the types to be right.
+    Wrong types are reported alone: the rules that follow need the types to be right.
     """
     if errors := type_errors(pod):
         return errors

@@ -1,4 +1,4 @@
-"""What is wrong with where a pod may run and what it may stand: selectors, affinity, tolerations, classes."""
+"""What is wrong with the placement of a pod: selectors, affinity, tolerations, classes."""
 
 from typing import Any
 

@@ -119,9 +119,9 @@ def _shown_field(item: dict[str, Any], path: str) -> list[str]:
 
 
 def is_volume_field(path: str) -> bool:
-    """Whether a file of a volume may show this field: whole maps too, and nothing of the status."""
-    whole = ("metadata.labels", "metadata.annotations")
-    return path in whole or path.startswith(tuple(f"{name}['" for name in whole)) or path in _SHOWN
+    """Whether a file of a volume may show this field: labels and annotations as maps too, and nothing of the status."""
+    maps = ("metadata.labels", "metadata.annotations")
+    return path in maps or path.startswith(tuple(f"{name}['" for name in maps)) or path in _SHOWN
 
 
 def path_errors(value: str, path: str) -> list[str]:

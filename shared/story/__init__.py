@@ -1,4 +1,4 @@
-"""The story of a pod as podsync writes it and `bulkhead explain` tells it: lines on disk, sentences, restarts.
+"""The story of a pod as podsync writes it and `bulkhead explain` prints it: lines on disk, sentences, restarts.
 
 A story is told, never believed: nobody decides from it, and a line lost to a kill or a full disk costs only the
 telling.

@@ -18,10 +18,10 @@ def read_story(directory: Path, uid: str) -> Story:
     older, newer = directory / f"{uid}.1.jsonl", directory / f"{uid}.jsonl"
     lines = [*_lines(older), *_lines(newer)]
     head: Line = next((line for line in reversed(lines) if line.get("what") == Kind.POD), {})
-    told = [line for line in lines if line.get("what") != Kind.POD]
+    lines_of_pod = [line for line in lines if line.get("what") != Kind.POD]
     first: Line = next((line for line in lines if line.get("what") == Kind.POD), {})
     named = {key: str(head.get(key) or "") for key in ("name", "namespace", "source")}
-    return Story(uid=uid, cut=bool(first.get("part")), lines=told, **named)
+    return Story(uid=uid, cut=bool(first.get("part")), lines=lines_of_pod, **named)
 
 
 def find_stories(directory: Path, wanted: str, namespace: str = "") -> list[Story]:
@@ -45,7 +45,7 @@ def find_stories(directory: Path, wanted: str, namespace: str = "") -> list[Stor
 
 def _names(directory: Path) -> list[str]:
     try:
-        return os.listdir(directory)  # noqa: PTH208 - unlike glob, it tells that it may not
+        return os.listdir(directory)  # noqa: PTH208 - unlike glob, it raises where it may not
     except FileNotFoundError:
         return []
 

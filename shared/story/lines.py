@@ -14,7 +14,7 @@ class Kind(StrEnum):
     POD = "pod"  # name, namespace, uid, source: heads each file
     LIFE = "life"  # boot, machine_started: podsync began to write (again)
     SEEN = "seen"  # source, change: "new", "changed", "to be deleted", "gone"; grace
-    STATE = "state"  # state, rejected: as pods.admitted says
+    STATE = "state"  # state, rejected: as in pods.admitted
     WAITS = "waits"  # waits_for
     VOLUME = "volume"  # volume, state, error
     BEGUN = "begun"  # call and its subject: container, attempt, image, grace

@@ -21,9 +21,9 @@ class Restart:
 
 
 def restarts(lines: list[Line]) -> list[Restart]:
-    """Every attempt after the first whose start the story tells, in order."""
+    """Every attempt after the first whose start the story has, in order."""
     found: list[Restart] = []
-    ended: dict[str, Line] = {}  # container -> the newest end told of it
+    ended: dict[str, Line] = {}  # container -> its newest end in the story
     killed: dict[str, str] = {}  # container -> why its end was decided, newest
     failed: dict[str, Line] = {}  # container -> the newest failure of a probe that ends it
     waited: dict[str, str] = {}

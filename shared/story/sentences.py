@@ -1,4 +1,4 @@
-"""One sentence for each line of a story. Pure; a line it knows nothing to say of gives ""."""
+"""One sentence for each line of a story. Pure; an unknown line gives ""."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ _SEEN = {
 
 
 def sentence(line: Line) -> str:
-    """What the line says, with its cause; "" for nothing worth a sentence."""
+    """The sentence of a line, with its cause; "" where there is none."""
     tell = _TELLERS.get(str(line.get("what")))
     told = tell(_Words(line)) if tell is not None else ""
     cause = line.get("cause")

@@ -76,7 +76,7 @@ def test_a_root_that_is_a_symlink_loads_nothing(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     [line] = read(tmp_path / "none")[2]
-    assert line == f"--config-dir: {tmp_path}/none cannot be read: No such file or directory (mend it)"
+    assert line == f"--config-dir: {tmp_path}/none cannot be read: No such file or directory (repair it)"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 
 def test_a_pipe_that_is_held_open_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drop_ins, "_PATIENCE", 1)
+    monkeypatch.setattr(drop_ins, "_PIPE_TIMEOUT", 1)
     reader, writer = os.pipe()
     os.write(writer, b"port: 1")
     findings = Findings()
@@ -142,7 +142,7 @@ def test_a_pipe_that_is_held_open_is_not_waited_for(monkeypatch: pytest.MonkeyPa
     finally:
         os.close(reader)
         os.close(writer)
-    assert "cannot be read: nobody writes into this pipe" in findings.lines[0]
+    assert "cannot be read: no process writes into this pipe" in findings.lines[0]
 
 
 @pytest.mark.parametrize(("file", "why"), [("/dev/zero", "has more than 256 KiB"), ("/", "cannot be read: Is a")])
