@@ -1,4 +1,4 @@
-"""The ROUTER socket: takes requests to this service and sends each answer to whoever sent the newest copy."""
+"""The ROUTER socket: takes requests to this service and sends each answer to the sender of the newest copy."""
 
 import asyncio
 import errno

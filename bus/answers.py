@@ -36,7 +36,7 @@ Name = tuple[str, int]  # client, id
 class _Running:
     head: RequestHead
     size: int  # bytes of the body
-    send: Send  # to whoever sent the newest copy
+    send: Send  # to the sender of the newest copy
     task: asyncio.Task[None] | None = None
 
     @property

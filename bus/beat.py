@@ -1,4 +1,4 @@
-"""What a service says of itself every second: progress of its loops, troubles, numbers of its streams.
+"""What a service reports of itself every second: progress of its loops, troubles, numbers of its streams.
 
 Decides the content of a beat and how long silence may last; when beats are sent is the bus's business.
 """
@@ -23,7 +23,7 @@ def next_beat_in(now: float) -> float:
 
 
 class Pulse:
-    """Collects what the next beat will say."""
+    """Collects the content of the next beat."""
 
     def __init__(self, service: str, incarnation: str, pid: int) -> None:
         self.service, self.incarnation, self.pid = service, incarnation, pid

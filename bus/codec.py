@@ -21,7 +21,7 @@ MESSAGE_CAP = (
 
 
 class UndecodableError(ValueError):
-    """The bytes are not the message they should be; the text says where, never what they held."""
+    """The bytes are not the message they should be; the text names the place, never the content."""
 
 
 class ForeignProtocolError(UndecodableError):

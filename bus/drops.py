@@ -1,6 +1,6 @@
 """What the bus had to drop, counted by kind and logged at most once a minute each: a broken peer must not fill the log.
 
-Knows no frame's content: reasons say where a frame was wrong, never what it held.
+Knows no frame's content: reasons name the wrong place in a frame, never its content.
 """
 
 import logging
@@ -28,4 +28,4 @@ class Drops:
         logged_at, count = self._logged.get(kind, (float("-inf"), 0))
         if now - logged_at >= LOG_INTERVAL:
             self._logged[kind] = now, self.counts[kind]
-            log.warning("bus: dropped a %s (%d since last said): %s", kind, self.counts[kind] - count, reason)
+            log.warning("bus: dropped a %s (%d since the last report): %s", kind, self.counts[kind] - count, reason)

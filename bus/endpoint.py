@@ -75,7 +75,7 @@ class Endpoint(ABC):
         return following
 
     def on_beat(self, callback: Callable[[Beat], None]) -> None:
-        """Hear every beat of every service."""
+        """Call back for every beat of every service."""
         self._refuse_when_started("on_beat")
         self._beat_callbacks.append(callback)
 
@@ -113,7 +113,7 @@ class Endpoint(ABC):
         self._pulse.progress(loop, self.clock.monotonic())
 
     def trouble(self, name: str, line: str | None) -> None:
-        """Set or clear a named trouble; a beat tells of it at once."""
+        """Set or clear a named trouble; a beat reports it at once."""
         if self._pulse.trouble(name, line) and self._started:
             self.beat_soon()
 
@@ -123,9 +123,9 @@ class Endpoint(ABC):
         """One frame from a publisher. Never raises: what does not decode is counted and dropped."""
         try:
             if arrived and arrived[0] == frames.BEATS_TOPIC:
-                self._hear_beat(frames.read_beat(arrived))
+                self._take_beat(frames.read_beat(arrived))
             else:
-                self._hear_update(arrived)
+                self._take_update(arrived)
         except codec.UndecodableError as error:
             self.drops.drop("frame", error)
         except Exception as error:  # a mistake of ours must cost one frame, which the next beat brings back
@@ -144,7 +144,7 @@ class Endpoint(ABC):
             asyncio.get_running_loop().call_soon(self._beat_if_due)
 
     def tick(self) -> None:
-        """Let the followings judge the silence of their owners; give up overdue requests."""
+        """Let the followings check the silence of their owners; give up overdue requests."""
         now = self.clock.monotonic()
         self.answers.expire()
         for following in self._followings.values():
@@ -158,7 +158,7 @@ class Endpoint(ABC):
         """The topics to subscribe to."""
         return {frames.topic_of(name) for name in self._followings} | {frames.BEATS_TOPIC}
 
-    def _hear_beat(self, beat: Beat) -> None:
+    def _take_beat(self, beat: Beat) -> None:
         self._compare_protocol(beat)
         now = self.clock.monotonic()
         for following in self._followings.values():
@@ -184,7 +184,7 @@ class Endpoint(ABC):
             self._foreign.discard(beat.service)
         self.trouble(f"bus protocol of {beat.service}", line)
 
-    def _hear_update(self, arrived: Sequence[bytes]) -> None:
+    def _take_update(self, arrived: Sequence[bytes]) -> None:
         following = self._followings.get(frames.stream_of(arrived[0]) if arrived else "")
         try:
             update = frames.read_update(arrived)
@@ -231,7 +231,7 @@ class Endpoint(ABC):
             self.beat()
 
     def _publish_update(self, update: Update) -> None:
-        if self._started:  # before, nobody listens, and every follower begins with a snapshot
+        if self._started:  # before, there is no follower, and every follower begins with a snapshot
             self._publish(frames.write_update(update))
 
     def _cancel_fetches(self) -> None:

@@ -1,6 +1,6 @@
-"""A service's own end of `events/<service>`: numbers the Kubernetes Events it wants recorded and keeps the newest.
+"""A service's own end of `events/<service>`: numbers the Kubernetes Events to be recorded and keeps the newest.
 
-What the events say is the service's; who writes them down is status.
+The service chooses the events; status writes them to the API server.
 """
 
 from dataclasses import replace

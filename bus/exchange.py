@@ -11,7 +11,7 @@ REMIND_SECONDS = 0.25  # from one turn to the next
 
 
 class Exchange:
-    """Call `next` at each turn, `refused` when its frames could not be sent, `unknown` for an answer that says so."""
+    """Call `next` at each turn, `refused` when its frames could not be sent, `unknown` when the answer is that."""
 
     def __init__(self, head: RequestHead, body: bytes) -> None:
         self.head = head

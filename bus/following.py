@@ -25,7 +25,7 @@ class Following(Generic[T]):
     All parts of a process that follow a stream share one: one replica, one snapshot request, one copy of each value.
 
     A value that does not decode is dropped and its key keeps the value it had. While the owner has such a key the
-    following is not complete, whatever the owner says: `state` then lacks something that exists, and whoever took what
+    following is not complete, whatever the owner reports: `state` then lacks something that exists, and who took what
     it does not list for gone would end a pod because of a change of schema.
     """
 
@@ -36,8 +36,8 @@ class Following(Generic[T]):
         self._drops = drops
         self._values: dict[str, T] = {}
         self._unreadable: set[str] = set()  # keys whose present value does not decode here
-        self._owners = Freshness(complete=False, stale=True)  # standing of the replica, which reads no values
-        self._freshness = self._owners  # the standing that the listeners know
+        self._owners = Freshness(complete=False, stale=True)  # freshness of the replica, which reads no values
+        self._freshness = self._owners  # the freshness that the listeners know
 
     def listen(self, on_change: Callable[[Change[T]], None]) -> None:
         """Call `on_change` with every change from now on, after the listeners added before it."""
@@ -50,7 +50,7 @@ class Following(Generic[T]):
 
     @property
     def complete(self) -> bool:
-        """The owner says that everything there is has been listed in its present incarnation, and all was readable."""
+        """The owner reports that everything has been listed in its present incarnation, and all was readable."""
         return self._freshness.complete
 
     @property
@@ -113,10 +113,10 @@ class Following(Generic[T]):
 
     def _notify_standing(self) -> None:
         """Report `incomplete` before any other change, and `complete` again only after all that came with it."""
-        standing = Freshness(complete=self._owners.complete and not self._unreadable, stale=self._owners.stale)
-        if standing != self._freshness:
-            self._freshness = standing
-            self._notify(standing)
+        freshness = Freshness(complete=self._owners.complete and not self._unreadable, stale=self._owners.stale)
+        if freshness != self._freshness:
+            self._freshness = freshness
+            self._notify(freshness)
 
     def _notify(self, change: Change[T]) -> None:
         for on_change in self._listeners:

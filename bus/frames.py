@@ -172,7 +172,7 @@ def read_answer(frames: Sequence[bytes]) -> tuple[AnswerHead, bytes]:
 
 
 def check_body(size: int) -> None:
-    """Raise UndecodableError for a frame over the cap: nobody who keeps the protocol sent it."""
+    """Raise UndecodableError for a frame over the cap: its sender does not keep the protocol."""
     if size > codec.MESSAGE_CAP:
         raise codec.UndecodableError(f"frame of {size} bytes, at most {codec.MESSAGE_CAP}")
 

@@ -27,7 +27,7 @@ class Inlet:
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._drain)
-        self.look_again()  # what came before is told to nobody
+        self.look_again()  # the descriptor does not report what came before
 
     def look_again(self) -> None:
         """To be called after every send on the same socket: the descriptor tells once that there is something to

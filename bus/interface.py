@@ -31,8 +31,8 @@ class Deleted:
 
 @dataclass(frozen=True)
 class Freshness:
-    """The follower's standing changed: `complete` = the owner says everything there is has been listed in this
-    incarnation, and every value was readable here; `stale` = nothing heard for three beats, or a protocol we do not
+    """The freshness changed: `complete` = the owner reports that everything there is has been listed in this
+    incarnation, and every value was readable here; `stale` = nothing received for three beats, or a protocol we do not
     speak. Stale state is kept; take no destructive decision from it, nor from one that is not complete."""
 
     complete: bool
@@ -79,7 +79,7 @@ class Bus(Protocol):
         ...
 
     def on_beat(self, callback: Callable[[Beat], None]) -> None:
-        """Hear every beat of every service (for /healthz and Ready)."""
+        """Call back for every beat of every service (for /healthz and Ready)."""
         ...
 
     def answer(self, request: type[R], handler: Callable[[R], Awaitable[Any]]) -> None:

@@ -28,7 +28,7 @@ class Ledger:
         return tuple(self._entries)
 
     def put(self, key: str, value: bytes, cause: str = "") -> Update | None:
-        """Give a key this encoded value. None when it has that very value already: nothing to tell."""
+        """Give a key this encoded value. None when it has that very value already: nothing to publish."""
         if self._entries.get(key) == value:
             return None
         self._entries[key] = value
@@ -46,7 +46,7 @@ class Ledger:
         return self._next(UpdateKind.DELETE, key, b"", cause)
 
     def mark_complete(self) -> Update | None:
-        """Say that everything there is has been put in this incarnation. None when it was said before."""
+        """Everything there is has been put in this incarnation. None when it was marked before."""
         if self.complete:
             return None
         self.complete = True

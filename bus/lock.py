@@ -21,7 +21,7 @@ LIVED_SECONDS = 10.0  # a process that worked this long was no crash
 FREE_RESTARTS = 3  # quick restarts before any delay: an upgrade or an operator may well do that
 DELAYS = Backoff(initial=1.0, cap=30.0)
 KEPT_STARTS = 16
-_RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replaces it whole
+_RECORD_SIZE = 1024  # bytes; the record has one size, so that one write replaces all of it
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def start_delay(starts: Sequence[Start], now: float) -> float:
 class ServiceLock:
     """`<run dir>/locks/<service>.lock`. Held until `release` or the end of the process; children do not inherit it.
 
-    `generation` is of the supervisord that started this process, "" without one; it begins the count of starts anew.
+    `generation` is of the supervisord that started this process, "" without one; a new one resets the count of starts.
     """
 
     def __init__(self, run_dir: Path, service: str, generation: str = "") -> None:
@@ -93,7 +93,7 @@ class ServiceLock:
             fcntl.flock(fd, fcntl.LOCK_EX)
             try:
                 loop.call_soon_threadsafe(deliver, fd)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no task waits any more
                 os.close(fd)
 
         # A daemon, for flock cannot be interrupted and must not hold up the exit.
@@ -126,7 +126,7 @@ class ServiceLock:
         return delay
 
     def record_end(self) -> None:
-        """Note in the held lock that the service ends as it was told: its starts so far were no crash loop."""
+        """Note in the held lock that the service ends on request: its starts so far were no crash loop."""
         if self._fd is not None:
             self._write([])
 

@@ -1,4 +1,4 @@
-"""Which process holds a service's lock, as its record says; the last release wrote a process id and nothing else."""
+"""Which process holds a service's lock, by its record; the last release wrote a process id and nothing else."""
 
 import json
 from contextlib import suppress
@@ -45,7 +45,7 @@ def _of_the_last_release(pid: int, path: Path) -> Holder | None:
 
 def _supervisord_of(process: Path) -> str:
     """What was executed has the generation in its environment. A fork of supervisord has the name of its service, and
-    the environment that supervisord was started with; only its parent's id says which supervisord, and while that runs.
+    the environment that supervisord was started with; only its parent's id shows which supervisord, while that runs.
     """
     environment = (process / "environ").read_bytes()
     given = [entry for entry in environment.split(b"\0") if entry.startswith(_SUPERVISORD)]

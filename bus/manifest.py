@@ -1,7 +1,7 @@
 """Where everyone is found: the run directory, the addresses in it, and the manifest file that names them.
 
 Addresses follow from the run directory alone, so that a restarted peer is found by plain reconnecting. The 0700
-directory is the boundary of the bus: whoever may enter it may speak.
+directory is the boundary of the bus: a process that may enter it may send.
 """
 
 import os
@@ -87,7 +87,7 @@ def read_manifest(run_dir: Path) -> Manifest:
             f"cannot be read: {error.strerror}", where=str(path), remedy="run as the user that runs bootstrap"
         ) from error
     except codec.UndecodableError as error:
-        raise OperatorError(str(error), where=str(path), remedy="restart bootstrap: it writes the file anew") from error
+        raise OperatorError(str(error), where=str(path), remedy="restart bootstrap: it rewrites the file") from error
     if not codec.speaks(manifest.protocol):
         raise OperatorError(
             f"is of bus protocol {manifest.protocol}, this is {codec.PROTOCOL_VERSION}",

@@ -18,12 +18,12 @@ from bus.exchange import Exchange
 from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
 
-IDLE_TURNS = 20  # of the loop without a delivery: every task that could react has had its say
-QUIET_TURNS = 2  # of asyncio's own loop after which nothing at all was ready to run: nobody is left to react
+IDLE_TURNS = 20  # of the loop without a delivery: every task that could react has run
+QUIET_TURNS = 2  # of asyncio's own loop after which nothing at all was ready to run: no task is left to react
 
 
 class ManualClock:
-    """A `shared.clock.Clock` that stands still unless told; wall and monotonic seconds move together."""
+    """A `shared.clock.Clock` that does not move by itself; wall and monotonic seconds move together."""
 
     def __init__(self, monotonic: float = 1000.0, wall: float = 1_700_000_000.0) -> None:
         self._monotonic, self._wall = monotonic, wall
@@ -67,7 +67,7 @@ Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 class MemoryNetwork:
     """What the run directory and the sockets are to real processes.
 
-    `fate` decides each delivery of an update or a beat; set it to lose, repeat or hold back what a test wants to.
+    `fate` decides each delivery of an update or a beat; set it to lose, repeat or hold back what a test is to lose.
     """
 
     def __init__(self, clock: ManualClock | None = None) -> None:
@@ -90,7 +90,7 @@ class MemoryNetwork:
         return bus
 
     def kill(self, service: str) -> None:
-        """SIGKILL: what the service puts, asks or answers from now on reaches nobody. Cancel its own tasks yourself."""
+        """SIGKILL: what the service puts, asks or answers from now on is lost. Cancel its own tasks yourself."""
         self._buses.pop(service).die()
 
     def release(self) -> None:
@@ -104,7 +104,7 @@ class MemoryNetwork:
         self._buses[receiver].receive(arrived)
 
     async def settle(self) -> None:
-        """Return once all deliveries are made and nobody reacts to them any more. Time does not pass."""
+        """Return once all deliveries are made and no task reacts to them any more. Time does not pass."""
         ready = getattr(asyncio.get_running_loop(), "_ready", None)  # what runs next; other loops do not show it
         self._idle_turns = quiet = 0
         while self._queue or (self._idle_turns < IDLE_TURNS and quiet < QUIET_TURNS):
@@ -113,7 +113,7 @@ class MemoryNetwork:
             quiet = quiet + 1 if ready is not None and not ready else 0
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: beats every second, silence judged, requests overdue given up; settled after each."""
+        """Let time pass: beats every second, silence checked, requests overdue given up; settled after each."""
         end = self.clock.monotonic() + seconds
         while self._next_beat <= end:
             await self._move_to(self._next_beat)
@@ -131,7 +131,7 @@ class MemoryNetwork:
             return
         stream = frames.stream_of(published[0])
         for bus in list(self._buses.values()):
-            if bus.started and bus.hears(sender.service, published[0]):
+            if bus.started and bus.receives(sender.service, published[0]):
                 delivery = Delivery(sender.service, bus.service, stream, published)
                 match self.fate(delivery):
                     case Fate.DELIVER:
@@ -147,7 +147,7 @@ class MemoryNetwork:
     def joined(self, joined: "MemoryBus") -> None:
         """Called by a bus that started: the subscriptions of both sides are greeted, requests held for it arrive."""
         for bus in list(self._buses.values()):
-            if bus.started and (bus is joined or joined.hears(bus.service, frames.BEATS_TOPIC)):
+            if bus.started and (bus is joined or joined.receives(bus.service, frames.BEATS_TOPIC)):
                 bus.beat_soon()
         for service, exchange, answered in list(self._exchanges):
             if service == joined.service:
@@ -215,7 +215,7 @@ class MemoryBus(Endpoint):
 
     @property
     def started(self) -> bool:
-        """Others may hear and ask this bus."""
+        """Others may follow and ask this bus."""
         return self._started
 
     async def start(self) -> None:
@@ -235,7 +235,7 @@ class MemoryBus(Endpoint):
         self._cancel_fetches()
         self.answers.cancel()
 
-    def hears(self, service: str, topic: bytes) -> bool:
+    def receives(self, service: str, topic: bytes) -> bool:
         """Whether this bus is subscribed to the topic of that service."""
         if self._beat_callbacks and topic == frames.BEATS_TOPIC:
             return True

@@ -54,20 +54,20 @@ class NodeBus(Endpoint):
     async def start(self) -> None:
         """Bind, connect, beat. Raises OperatorError when the lock is held, or an address cannot be bound."""
         self._refuse_when_started("start")
-        heard = self.followed_services() | (set(self._addresses) if self._beat_callbacks else set())
-        if unknown := heard - set(self._addresses):
+        services = self.followed_services() | (set(self._addresses) if self._beat_callbacks else set())
+        if unknown := services - set(self._addresses):
             raise ValueError(f"{self.service} follows {sorted(unknown)}, which the manifest does not list")
         if self.service in self._addresses:
             self._secure_lock()
         self._context = new_context()
         self._started = True
         try:
-            self._open(heard)
+            self._open(services)
         except BaseException:
             await self.stop()
             raise
 
-    def _open(self, heard: set[str]) -> None:
+    def _open(self, services: set[str]) -> None:
         requests = {service: address["req"] for service, address in self._addresses.items()}
         client = f"{self.service}/{self.incarnation}"
         self._caller = Caller(self._context, client, requests, self.clock, self.drops)
@@ -76,11 +76,11 @@ class NodeBus(Endpoint):
             self._publisher.bind(self._addresses[self.service]["pub"])
             self._answerer = Answerer(self._context, self.answers, self.drops)
             self._answerer.bind(self._addresses[self.service]["req"])
-        if heard:
+        if services:
             self._subscriber = Subscriber(self._context, self.receive)
             for topic in self.followed_topics():
                 self._subscriber.subscribe(topic)
-            for service in heard:
+            for service in services:
                 self._subscriber.connect(self._addresses[service]["pub"])
             self._subscriber.open()
         self._run(self._beat_every_second(), "beats")
@@ -133,11 +133,11 @@ class NodeBus(Endpoint):
 
     def _run(self, loop: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(loop, name=f"bus {name}")
-        task.add_done_callback(self._tell_of_failure)
+        task.add_done_callback(self._report_failure)
         self._tasks.append(task)
 
-    def _tell_of_failure(self, task: asyncio.Task[None]) -> None:
-        """No loop of the bus ends by itself; should one, this process is deaf or mute and must say so."""
+    def _report_failure(self, task: asyncio.Task[None]) -> None:
+        """No loop of the bus ends by itself; should one, this process is deaf or mute and must report it."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.critical("%s ended", task.get_name(), exc_info=error)
             self.trouble(task.get_name(), f"{task.get_name()} ended: {type(error).__name__}; restart {self.service}")

@@ -1,4 +1,4 @@
-"""The owner's side of a stream as a service sees it: typed values in, encoded updates out to whoever publishes them."""
+"""The owner's side of a stream as a service sees it: typed values in, encoded updates out to the publisher."""
 
 import logging
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Owned(Generic[T]):
         return self.ledger.keys()
 
     def mark_complete(self) -> None:
-        """Say that everything there is has been put: from now on an absent key is a deleted one."""
+        """Everything there is has been put: from now on an absent key is a deleted one."""
         self._send(self.ledger.mark_complete())
 
     def _encode(self, key: str, value: T) -> bytes:

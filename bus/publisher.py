@@ -1,4 +1,4 @@
-"""The XPUB socket: sends what this service owns, and hears of every new subscriber so that a beat can greet it."""
+"""The XPUB socket: sends what this service owns, and receives every new subscription, which a beat answers."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ SUBSCRIBE = b"\1"  # first byte of a subscription message
 
 
 class Publisher:
-    """Publishes to whoever subscribed; a subscriber that does not keep up loses messages and finds out by number."""
+    """Publishes to the subscribers; a subscriber that does not keep up loses messages and finds out by number."""
 
     def __init__(self, context: Context, on_subscribed: Callable[[], None], drops: Drops) -> None:
         self._socket = new_socket(context, zmq.XPUB, linger=0)
@@ -21,10 +21,10 @@ class Publisher:
         self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._on_subscribed = on_subscribed
         self._drops = drops
-        self._inlet = Inlet(self._socket, self._heard)
+        self._inlet = Inlet(self._socket, self._take_subscription)
 
     def bind(self, address: str) -> None:
-        """Begin to publish at this ipc address, and to hear subscriptions; hold the service's lock."""
+        """Begin to publish at this ipc address, and to receive subscriptions; hold the service's lock."""
         bind(self._socket, address)
         self._inlet.open()
 
@@ -40,6 +40,6 @@ class Publisher:
         self._inlet.close()
         self._socket.close()
 
-    def _heard(self, message: list[bytes]) -> None:
+    def _take_subscription(self, message: list[bytes]) -> None:
         if message[0][:1] == SUBSCRIBE:
             self._on_subscribed()

@@ -1,4 +1,4 @@
-"""PURE. The follower's side of a stream: frame, snapshot or silence -> changes to tell, or "ask for the snapshot".
+"""PURE. The follower's side of a stream: frame, snapshot or silence -> changes to deliver, or "ask for the snapshot".
 
 Decides when this copy is in step with its owner, and what may be called deleted; knows nothing of sockets, of the
 types of values, or of time but for the `now` it is given.
@@ -22,7 +22,7 @@ KEPT_UPDATES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one input meant: changes in the order to be told, and why a snapshot is needed ("" = it is not)."""
+    """What one input meant: changes in the order of delivery, and why a snapshot is needed ("" = it is not)."""
 
     changes: tuple[Change[bytes], ...] = ()
     need_snapshot: str = ""
@@ -40,7 +40,7 @@ class Replica:
 
     def __init__(self, stream: str, stale_after: float = STALE_AFTER) -> None:
         self.stream = stream
-        self.incarnation = ""  # of the owner this copy is of; "" = none heard yet
+        self.incarnation = ""  # of the owner this copy is of; "" = none received yet
         self.number = 0
         self.complete = False
         self.stale = True
@@ -51,7 +51,7 @@ class Replica:
         self._entries: dict[str, bytes] = {}
         self._carried: set[str] = set()  # keys of an earlier incarnation that the present one has not confirmed
         self._kept: list[Update] = []
-        self._told = Freshness(complete=False, stale=True)
+        self._delivered = Freshness(complete=False, stale=True)
 
     def __repr__(self) -> str:
         standing = f"{'complete' if self.complete else 'incomplete'}{', stale' if self.stale else ''}"
@@ -119,8 +119,8 @@ class Replica:
     def snapshot_lost(self) -> None:
         """GetSnapshot was not answered; the next frame asks again.
 
-        Being in step with the numbers is not enough then: what the owner said before, that it is complete, may have
-        been given up because of a late frame of a dead incarnation, and is said by the snapshot only.
+        Being in step with the numbers is not enough then: what the owner reported before, that it is complete, may have
+        been given up because of a late frame of a dead incarnation, and only the snapshot reports it.
         """
         self.waiting, self._kept = False, []
 
@@ -131,7 +131,7 @@ class Replica:
         return _outcome(self._freshness())
 
     def foreign(self) -> Outcome:
-        """The owner speaks another major version of the protocol: nothing it says can be relied on."""
+        """The owner speaks another major version of the protocol: nothing from it can be relied on."""
         self.stale = True
         return _outcome(self._freshness())
 
@@ -140,7 +140,7 @@ class Replica:
         return Outcome(self._freshness(), why)
 
     def _left_behind(self, incarnation: str) -> Outcome:
-        """Complete was said by an owner that is no more."""
+        """Complete was reported by an owner that is no more."""
         self.complete = False
         return self._ask(f"new incarnation {incarnation}")
 
@@ -191,12 +191,12 @@ class Replica:
         return self._freshness()
 
     def _freshness(self) -> tuple[Freshness, ...]:
-        """The standing, if it is another one than was told last."""
-        told = self._told
-        if told.complete == self.complete and told.stale == self.stale:
+        """The freshness, if it is another one than was delivered last."""
+        last = self._delivered
+        if last.complete == self.complete and last.stale == self.stale:
             return ()
-        self._told = Freshness(complete=self.complete, stale=self.stale)
-        return (self._told,)
+        self._delivered = Freshness(complete=self.complete, stale=self.stale)
+        return (self._delivered,)
 
 
 def _outcome(changes: tuple[Freshness, ...]) -> Outcome:

@@ -1,4 +1,4 @@
-"""The beat: what each service says of itself every second and whenever a new subscriber joins."""
+"""The beat: what each service reports of itself every second and whenever a new subscriber joins."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""A Kubernetes Event that a service wants recorded: stream `events/<service>`, disposable by contract."""
+"""A Kubernetes Event to be recorded: stream `events/<service>`, disposable by contract."""
 
 from dataclasses import dataclass
 

@@ -43,7 +43,7 @@ CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
 
 
 def events_of(service: str) -> Stream[KubeEvent]:
-    """The Kubernetes Events one service wants recorded: a stream per writer, so that each has one owner."""
+    """The Kubernetes Events that one service publishes: a stream per writer, so that each has one owner."""
     return Stream(f"events/{service}", service, KubeEvent)
 
 

@@ -1,4 +1,4 @@
-"""What the agent asks of a container runtime: CRI v1 in the agent's own terms.
+"""The calls of the agent to a container runtime: CRI v1 in the agent's own types.
 
 Messages that podsync decides (sandbox, container, image) travel as plain dicts with proto field names, zero values
 absent, so that the pure core can build them and tests can compare them with recordings; the client turns them into
@@ -78,7 +78,7 @@ class ExecResult:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
-    """Which streams Exec and Attach connect. A tty carries stderr in stdout: both set are refused by runtimes."""
+    """Which streams Exec and Attach connect. With a tty stderr is part of stdout: runtimes refuse both."""
 
     stdin: bool = False
     stdout: bool = False
@@ -113,11 +113,20 @@ class RuntimeEvent:
 
 
 class Runtime(Protocol):
-    """The calls. Every one raises RuntimeCallError; deadlines follow the kubelet (pods.md 0.1)."""
+    """The calls. Each raises RuntimeCallError: code Unavailable without a runtime, DeadlineExceeded after the kubelet's
+    deadline (pods.md 0.1), InvalidArgument for a message that is not CRI's. Ids are the runtime's bare ids."""
 
-    async def version(self) -> RuntimeVersion: ...
-    async def status(self) -> tuple[RuntimeCondition, ...]: ...
-    async def features(self) -> RuntimeFeatures: ...
+    async def version(self) -> RuntimeVersion:
+        """Version."""
+        ...
+
+    async def status(self) -> tuple[RuntimeCondition, ...]:
+        """Status: the conditions in the runtime's order."""
+        ...
+
+    async def features(self) -> RuntimeFeatures:
+        """Status: what the runtime and its handlers can do."""
+        ...
 
     async def runtime_config(self) -> str | None:
         """RuntimeConfig: the cgroup driver the runtime uses, "systemd" or "cgroupfs"; None = not reported (the call is
@@ -136,16 +145,41 @@ class Runtime(Protocol):
         ...
 
     async def inspect_container(self, container_id: str, sandbox_id: str) -> Container | None:
-        """One container of this sandbox, likewise."""
+        """One container of this sandbox as `observe` would show it, without its pid; None = it is gone."""
         ...
 
-    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str: ...
-    async def stop_pod_sandbox(self, sandbox_id: str) -> None: ...
-    async def remove_pod_sandbox(self, sandbox_id: str) -> None: ...
-    async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str: ...
-    async def start_container(self, container_id: str) -> None: ...
-    async def stop_container(self, container_id: str, timeout: int) -> None: ...
-    async def remove_container(self, container_id: str) -> None: ...
+    async def run_pod_sandbox(self, config: Message, runtime_handler: str) -> str:
+        """RunPodSandbox: the id of the new sandbox, which is ready. `config`: a PodSandboxConfig; `runtime_handler`:
+        "" = the default. Takes up to two request timeouts. A name and attempt that exist are refused with Unknown, "is
+        reserved for"."""
+        ...
+
+    async def stop_pod_sandbox(self, sandbox_id: str) -> None:
+        """StopPodSandbox: its containers end without grace, its network goes. A stopped or unknown one is no error."""
+        ...
+
+    async def remove_pod_sandbox(self, sandbox_id: str) -> None:
+        """RemovePodSandbox with its containers, whatever state they are in. An unknown one is no error."""
+        ...
+
+    async def create_container(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
+        """CreateContainer: the id of the new container, which does not run. The messages are a ContainerConfig and the
+        PodSandboxConfig of the sandbox. NotFound for an unknown sandbox or image; a name and attempt that exist are
+        refused with Unknown, "is reserved for"."""
+        ...
+
+    async def start_container(self, container_id: str) -> None:
+        """StartContainer: return when it runs. NotFound for an unknown one, Unknown for one that was started before."""
+        ...
+
+    async def stop_container(self, container_id: str, timeout: int) -> None:
+        """StopContainer: return when it has ended; SIGKILL `timeout` seconds after the stop signal. One that has ended
+        is no error, an unknown one NotFound."""
+        ...
+
+    async def remove_container(self, container_id: str) -> None:
+        """RemoveContainer, running or not. An unknown one is no error."""
+        ...
 
     async def reopen_container_log(self, container_id: str) -> None:
         """ReopenContainerLog: open the container's log path again and write on to that file; its code is Unknown
@@ -169,15 +203,27 @@ class Runtime(Protocol):
         """PortForward: likewise; `ports` are needed only by the WebSocket protocols that fix them beforehand."""
         ...
 
-    async def image_status(self, image: str) -> ImageStatus | None: ...
-    async def list_images(self) -> tuple[ImageStatus, ...]: ...
-    async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str: ...
+    async def image_status(self, image: str) -> ImageStatus | None:
+        """ImageStatus by name or id; None = the image is not present."""
+        ...
+
+    async def list_images(self) -> tuple[ImageStatus, ...]:
+        """ListImages: all images, each once, in the runtime's order."""
+        ...
+
+    async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
+        """PullImage: the runtime's reference of the image. The messages: an ImageSpec, a PodSandboxConfig and an
+        AuthConfig. Without a deadline; cancelled, the runtime stops pulling."""
+        ...
+
     async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
-        """(mountpoint, bytes used) per image filesystem."""
+        """ImageFsInfo: (mountpoint, bytes used) of each image filesystem."""
         ...
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
         """GetContainerEvents; raises RuntimeCallError with code Unimplemented where the runtime lacks it."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connections; calls under way fail with Canceled."""
+        ...

@@ -119,7 +119,7 @@ class KubeClient:
         return await self._call("POST", path, body=body, timeout=timeout)
 
     async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
-        """PUT a whole object."""
+        """PUT the complete object."""
         return await self._call("PUT", path, body=body, timeout=timeout)
 
     async def patch(

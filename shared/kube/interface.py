@@ -1,6 +1,6 @@
-"""What a service may ask of an API server; `shared.kube.client` speaks HTTP, `tests.fakes.api_server` is a double.
+"""The requests that a service may send to an API server; `shared.kube.client` does it over HTTP.
 
-Both pass the same contract tests. Objects are raw Kubernetes JSON.
+Objects are raw Kubernetes JSON. `tests.fakes.api_server` passes the same contract tests.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -41,7 +41,7 @@ class ApiUnansweredError(ApiUnreachableError):
 
 
 class ApiMalformedError(ApiUnreachableError):
-    """What came is no answer of an API server."""
+    """The answer is not one of an API server: no JSON object, or too long."""
 
     is_outage = False
 
@@ -117,19 +117,27 @@ class ApiClient(Protocol):
         """Watches share connections; False as long as none was opened."""
         ...
 
-    async def get(
-        self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None
-    ) -> Object: ...
+    async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
+        """GET one object, or a list with its `items` and `metadata.resourceVersion`."""
+        ...
 
-    async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object: ...
+    async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """POST to a collection or a subresource; the object as the API server stored it, or its answer to a review."""
+        ...
 
-    async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object: ...
+    async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
+        """PUT the complete object; the object as stored. A conflict where `body` has an older resourceVersion."""
+        ...
 
     async def patch(
         self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
-    ) -> Object: ...
+    ) -> Object:
+        """PATCH an object or its subresource; the object as stored. `body`: a mapping, for PatchType.JSON a list."""
+        ...
 
-    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object: ...
+    async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
+        """DELETE an object; `options` are DeleteOptions. The object while it terminates, or a Status of success."""
+        ...
 
     def watch(
         self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
@@ -141,7 +149,9 @@ class ApiClient(Protocol):
         ...
 
     async def drop_connections(self) -> None:
-        """Close idle connections: the heartbeat keeps failing and one of them may be a black hole."""
+        """Use new connections from now on: requests keep failing, and a connection may be dead without an error."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close everything; requests under way fail with ApiUnreachableError."""
+        ...

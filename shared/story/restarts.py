@@ -72,7 +72,7 @@ def _because(ended: Line | None, killed: str, failed: Line | None, new_sandbox: 
         parts.append("the pod's sandbox was gone and a new one was made")
     if ended is not None:
         parts.append(how_it_ended(ended))
-    return "; ".join(parts) or "not told: its end lies before what is left of the story"
+    return "; ".join(parts) or "not known: its end lies before what is left of the story"
 
 
 def how_it_ended(line: Line) -> str:

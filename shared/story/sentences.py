@@ -43,20 +43,20 @@ _STATES = {
 }
 _SEEN = {
     "new": "seen for the first time, from {source}",
-    "changed": "its definition changed, as {source} says",
-    "to be deleted": "{source} says that it is to be deleted",
-    "gone": "no source wants it any more",
+    "changed": "its definition changed, from {source}",
+    "to be deleted": "to be deleted, from {source}",
+    "gone": "in no source any more",
 }
 
 
 def sentence(line: Line) -> str:
     """The sentence of a line, with its cause; "" where there is none."""
-    tell = _TELLERS.get(str(line.get("what")))
-    told = tell(_Words(line)) if tell is not None else ""
+    make = _SENTENCES.get(str(line.get("what")))
+    text = make(_Words(line)) if make is not None else ""
     cause = line.get("cause")
-    if told and cause and line.get("what") in (Kind.STATE, Kind.BEGUN) and str(cause) not in told:
-        return f"{told}, because: {cause}"
-    return told
+    if text and cause and line.get("what") in (Kind.STATE, Kind.BEGUN) and str(cause) not in text:
+        return f"{text}, because: {cause}"
+    return text
 
 
 class _Words(dict[str, Any]):
@@ -132,13 +132,13 @@ def _status(line: _Words) -> str:
     return f"status: {line['phase']}{', ready' if line.get('ready') else ', not ready'}"
 
 
-def _life(line: _Words) -> str:
-    anew = "the machine was started anew; " if line.get("machine_started") else ""
-    return f"{anew}podsync began its life number {line['boot']} and looks at what there is"
+def _start(line: _Words) -> str:
+    again = "the machine was started again; " if line.get("machine_started") else ""
+    return f"{again}start {line['boot']} of podsync, which observes the pods that there are"
 
 
-_TELLERS: dict[str, Callable[[_Words], str]] = {
-    Kind.LIFE: _life,
+_SENTENCES: dict[str, Callable[[_Words], str]] = {
+    Kind.LIFE: _start,
     Kind.SEEN: _seen,
     Kind.STATE: _state,
     Kind.WAITS: _waits,

@@ -74,12 +74,12 @@ class SimulationNetwork(MemoryNetwork):
         """A started bus follows nothing new."""
         key = (bus.service, bus.incarnation, service, topic)
         if key not in self._heard:
-            self._heard[key] = bus.hears(service, topic)
+            self._heard[key] = bus.receives(service, topic)
         return self._heard[key]
 
     def joined(self, joined: MemoryBus) -> None:
         for bus in list(self._buses.values()):
-            if bus.started and (bus is joined or joined.hears(bus.service, frames.BEATS_TOPIC)):
+            if bus.started and (bus is joined or joined.receives(bus.service, frames.BEATS_TOPIC)):
                 asyncio.get_running_loop().call_soon(bus.beat_soon, context=self._contexts[bus.service])
 
     async def exchange(self, service: str, head: RequestHead, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:

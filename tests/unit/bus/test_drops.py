@@ -20,8 +20,8 @@ def test_every_drop_is_counted_and_the_first_of_a_minute_is_said(caplog: pytest.
         drops.drop("frame", "no topic")
     assert drops.counts["frame"] == 7
     assert caplog.messages == [
-        "bus: dropped a frame (1 since last said): not a Beat",
-        "bus: dropped a frame (6 since last said): no topic",
+        "bus: dropped a frame (1 since the last report): not a Beat",
+        "bus: dropped a frame (6 since the last report): no topic",
     ]
 
 

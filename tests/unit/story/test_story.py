@@ -106,14 +106,14 @@ def test_what_is_said_twice_is_told_once_and_a_changed_definition_is_told() -> N
     same_with_status = PodDesired(uid="u1", source="file", pod=POD | {"status": {"phase": "Running"}})
     assert says(pod, pod, same_with_status, other) == [
         "seen for the first time, from file",
-        "its definition changed, as file says",
+        "its definition changed, from file",
     ]
 
 
 def test_a_deletion_names_its_grace_period() -> None:
     metadata = POD["metadata"] | {"deletionTimestamp": "t", "deletionGracePeriodSeconds": 5}  # type: ignore[operator]
     pod = PodDesired(uid="u1", source="api", pod=POD | {"metadata": metadata})
-    assert says(pod, pod) == ["api says that it is to be deleted, with a grace period of 5 s"]
+    assert says(pod, pod) == ["to be deleted, from api, with a grace period of 5 s"]
 
 
 def test_looks_and_relists_are_no_part_of_a_story_unless_they_fail() -> None:
@@ -193,7 +193,7 @@ def test_every_container_is_told_of_a_new_sandbox_at_its_first_start_in_it() -> 
 
 def test_a_restart_whose_end_was_before_the_story_says_so() -> None:
     (answer,) = restarts(told(started(4)))
-    assert answer.because.startswith("not told")
+    assert answer.because.startswith("not known")
 
 
 def test_a_pod_of_an_earlier_life_is_not_seen_for_the_first_time() -> None:
@@ -205,7 +205,7 @@ def test_a_pod_of_an_earlier_life_is_not_seen_for_the_first_time() -> None:
 
 def test_that_the_machine_was_started_anew_is_told() -> None:
     line = Teller(boot=4, machine_started=True).tell("u1", started(1))[0]
-    assert sentence(line) == "the machine was started anew; podsync began its life number 4 and looks at what there is"
+    assert sentence(line) == "the machine was started again; start 4 of podsync, which observes the pods that there are"
 
 
 def explain(root: Path, *words: str) -> Any:
