@@ -1,4 +1,4 @@
-"""What a beat says."""
+"""The content of a beat."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_a_beat_carries_numbers_progress_and_troubles() -> None:
     assert beat.troubles == ("runtime not reachable",)
 
 
-def test_a_trouble_is_told_when_it_changes_and_gone_when_cleared() -> None:
+def test_a_trouble_is_reported_when_it_changes_and_gone_when_cleared() -> None:
     pulse = Pulse("podsync", "i", 42)
     assert pulse.trouble("runtime", "gone")
     assert not pulse.trouble("runtime", "gone")

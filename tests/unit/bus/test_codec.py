@@ -57,7 +57,7 @@ def test_what_is_not_the_message_is_refused(data: bytes) -> None:
         codec.decode(data, Thing)
 
 
-def test_a_refusal_says_where_and_not_what() -> None:
+def test_a_refusal_names_the_place_and_not_the_content() -> None:
     with pytest.raises(codec.UndecodableError) as refusal:
         codec.decode(b'{"name":"a","count":"hunter2"}', Thing)
     assert "$.count" in str(refusal.value)

@@ -1,4 +1,4 @@
-"""Dropped frames are counted, and said at most once a minute for each kind."""
+"""Dropped frames are counted, and logged at most once a minute for each kind."""
 
 import logging
 
@@ -8,7 +8,7 @@ from bus.drops import Drops
 from bus.memory import ManualClock
 
 
-def test_every_drop_is_counted_and_the_first_of_a_minute_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_drop_is_counted_and_the_first_of_a_minute_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     drops = Drops(clock)
     with caplog.at_level(logging.WARNING):

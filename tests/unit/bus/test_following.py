@@ -31,26 +31,26 @@ def encoded(value: DesiredPod) -> bytes:
 
 
 class Follower:
-    """A following in step with incarnation `first`, and what it tells as words."""
+    """A following in step with incarnation `first`, and what it delivers as words."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.delivered: list[str] = []
         self.following = Following(PODS_DESIRED, Drops(ManualClock()))
-        self.following.listen(self._hear)
+        self.following.listen(self._record)
         self.number = 0
 
-    def _hear(self, change: Change[DesiredPod]) -> None:
+    def _record(self, change: Change[DesiredPod]) -> None:
         match change:
             case Put(key):
-                self.said.append(f"put {key}")
+                self.delivered.append(f"put {key}")
             case Deleted(key):
-                self.said.append(f"deleted {key}")
+                self.delivered.append(f"deleted {key}")
             case Freshness(complete):
-                self.said.append("complete" if complete else "incomplete")
+                self.delivered.append("complete" if complete else "incomplete")
 
     def snapshot(self, incarnation: str = "first", *, complete: bool = True, **entries: bytes) -> list[str]:
-        """The owner's snapshot arrives; what was told because of it."""
-        del self.said[:]
+        """The owner's snapshot arrives; what was delivered because of it."""
+        del self.delivered[:]
         self.following.beat(
             Beat(
                 service="sources", incarnation=incarnation, protocol="1.0", pid=1, sent_at=0.0,
@@ -66,15 +66,15 @@ class Follower:
             ),
             0.0,
         )
-        return self.said
+        return self.delivered
 
     def update(self, kind: UpdateKind, key: str = "", value: bytes = b"") -> list[str]:
-        """The next update arrives; what was told because of it."""
-        del self.said[:]
+        """The next update arrives; what was delivered because of it."""
+        del self.delivered[:]
         self.number += 1
         fields: dict[str, Any] = {"stream": PODS_DESIRED.name, "incarnation": "first", "number": self.number}
         self.following.update(Update(kind=kind, key=key, value=value, **fields), 0.0)
-        return self.said
+        return self.delivered
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_new_key_that_does_not_decode_is_not_listed_and_the_copy_is_incomplete
     assert sorted(follower.following.state) == ["a", "b"]
 
 
-def test_a_readable_value_makes_it_complete_again_after_it_is_told(follower: Follower) -> None:
+def test_a_readable_value_makes_it_complete_again_after_it_is_delivered(follower: Follower) -> None:
     follower.update(UpdateKind.PUT, "a", SKEWED)
     assert follower.update(UpdateKind.PUT, "a", encoded(pod("a", "http"))) == ["put a", "complete"]
     assert follower.following.complete
@@ -115,8 +115,8 @@ def test_one_unreadable_key_of_two_is_enough(follower: Follower) -> None:
 
 
 def test_a_snapshot_with_an_unreadable_value_is_never_called_complete(follower: Follower) -> None:
-    said = follower.snapshot("second", a=SKEWED, b=encoded(pod("b")))
-    assert "complete" not in said
+    delivered = follower.snapshot("second", a=SKEWED, b=encoded(pod("b")))
+    assert "complete" not in delivered
     assert follower.following.state == {"a": pod("a"), "b": pod("b")}
     assert follower.snapshot("third", a=encoded(pod("a", "http")), b=encoded(pod("b"))) == ["put a", "complete"]
 
@@ -127,12 +127,12 @@ def test_a_first_snapshot_with_an_unreadable_value_is_fresh_but_not_complete() -
     assert (follower.following.complete, follower.following.stale) == (False, False)
 
 
-def test_one_key_mended_and_another_spoilt_by_one_snapshot_is_not_complete_in_between(follower: Follower) -> None:
+def test_one_key_repaired_and_another_broken_by_one_snapshot_is_not_complete_in_between(follower: Follower) -> None:
     follower.update(UpdateKind.PUT, "a", SKEWED)
     assert follower.snapshot(a=encoded(pod("a", "http")), b=SKEWED) == ["put a"]
 
 
-def test_the_owners_word_of_completeness_is_not_told_while_a_value_is_unreadable() -> None:
+def test_the_owner_being_complete_is_not_delivered_while_a_value_is_unreadable() -> None:
     follower = Follower()
     follower.snapshot(complete=False, a=SKEWED)
     assert follower.update(UpdateKind.COMPLETE) == []

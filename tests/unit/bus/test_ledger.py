@@ -30,18 +30,18 @@ def test_numbers_each_change_of_the_stream() -> None:
     )
 
 
-def test_has_nothing_to_tell_of_an_unchanged_value() -> None:
+def test_publishes_nothing_of_an_unchanged_value() -> None:
     owner = ledger()
     owner.put("a", b"1")
     assert owner.put("a", b"1") is None
     assert owner.number == 1
 
 
-def test_has_nothing_to_tell_of_an_absent_key() -> None:
+def test_publishes_nothing_of_an_absent_key() -> None:
     assert ledger().delete("a") is None
 
 
-def test_says_once_and_by_number_that_it_is_complete() -> None:
+def test_publishes_once_and_by_number_that_it_is_complete() -> None:
     owner = ledger()
     update = owner.mark_complete()
     assert update is not None

@@ -135,7 +135,7 @@ class TestStartDelay:
         assert start_delay([], 0.0) == 0.0
         assert start_delay([Start(0.0, 0.0), Start(1.0, 0.0), Start(2.0, 0.0)], 3.0) == 0.0
 
-    def test_a_process_that_lived_ten_seconds_begins_the_count_anew(self) -> None:
+    def test_a_process_that_ran_for_ten_seconds_resets_the_count(self) -> None:
         starts = [Start(float(at), 0.0) for at in range(8)]
         assert start_delay(starts, 16.9) > 0
         assert start_delay(starts, 17.0) == 0.0
@@ -151,7 +151,7 @@ class TestStartDelay:
         assert start_delay([Start(9000.0 + at, 0.0) for at in range(8)], 5.0) == 0.0
 
 
-def test_a_service_that_ends_as_told_has_not_crashed(tmp_path: Path) -> None:
+def test_a_service_that_ends_on_request_has_not_crashed(tmp_path: Path) -> None:
     for number in range(20):
         lock = ServiceLock(tmp_path, "podsync")
         assert lock.try_acquire()

@@ -55,7 +55,7 @@ class TestRunDirectory:
         manifest.prepare_run_dir(tmp_path / "run")
 
     @pytest.mark.parametrize("name", ["", "bus", "locks"])
-    def test_that_others_may_enter_is_refused_with_the_command_that_mends_it(self, tmp_path: Path, name: str) -> None:
+    def test_a_directory_open_to_others_is_refused_with_the_remedy(self, tmp_path: Path, name: str) -> None:
         run = tmp_path / "run"
         manifest.prepare_run_dir(run)
         (run / name).chmod(0o755)

@@ -70,7 +70,7 @@ class TestSection:
         rows = re.findall(r"^\| `(\w+)` \|", sections()[name], flags=re.MULTILINE)
         assert rows == [field.name for field in fields(messages()[name])]
 
-    def test_says_what_class_of_fact_it_is_and_what_loss_and_restart_mean(self, name: str) -> None:
+    def test_has_its_class_of_fact_and_what_loss_and_restart_mean(self, name: str) -> None:
         section = sections()[name]
         assert re.search(r"\*\*Class of fact\*\*: (re-derivable|on disk first|disposable|that of its stream)", section)
         for subject in ("lost", "duplicated", "late", "restart"):

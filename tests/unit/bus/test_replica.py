@@ -72,7 +72,7 @@ class TestBeginning:
     def test_waits_for_the_owner_to_own_the_stream(self) -> None:
         assert Replica(STREAM).beat(beat(1, stream="another"), 0.0) == NOTHING
 
-    def test_tells_nothing_while_it_has_nothing(self) -> None:
+    def test_delivers_nothing_while_it_has_nothing(self) -> None:
         assert Replica(STREAM).tick(100.0) == NOTHING
 
 
@@ -86,16 +86,16 @@ class TestInStep:
         assert replica.update(put(5, "a", b"old"), 1.0) == NOTHING
         assert replica.entries["a"] == b"1"
 
-    def test_tells_nothing_of_a_value_that_is_the_same(self, replica: Replica) -> None:
+    def test_delivers_nothing_of_a_value_that_is_the_same(self, replica: Replica) -> None:
         assert replica.update(put(6, "a", b"1"), 1.0) == NOTHING
 
-    def test_tells_nothing_of_a_deleted_key_it_never_had(self, replica: Replica) -> None:
+    def test_delivers_nothing_of_a_deleted_key_it_never_had(self, replica: Replica) -> None:
         assert replica.update(delete(6, "never"), 1.0) == NOTHING
 
     def test_is_content_with_a_beat_of_its_number(self, replica: Replica) -> None:
         assert replica.beat(beat(5), 1.0) == NOTHING
 
-    def test_tells_that_the_owner_is_complete(self, replica: Replica) -> None:
+    def test_delivers_that_the_owner_is_complete(self, replica: Replica) -> None:
         assert replica.update(complete(6), 1.0).changes == (FRESH_AND_COMPLETE,)
 
     def test_shows_where_it_stands(self, replica: Replica) -> None:
@@ -155,7 +155,7 @@ class TestOutOfStep:
         assert (replica.complete, outcome.changes[-1], outcome.need_snapshot) == (True, Put("c", b"3", "why"), "")
         assert replica.beat(beat(7), 4.0) == NOTHING
 
-    def test_begins_anew_when_the_snapshot_was_lost(self, replica: Replica) -> None:
+    def test_begins_again_when_the_snapshot_was_lost(self, replica: Replica) -> None:
         replica.update(put(8, "c", b"3"), 1.0)
         replica.snapshot_lost()
         assert replica.beat(beat(8), 2.0).need_snapshot
@@ -171,17 +171,17 @@ class TestRestartOfTheOwner:
     def test_asks_at_the_first_beat_of_another_incarnation(self, replica: Replica) -> None:
         assert replica.beat(beat(5, "second"), 1.0) == Outcome((), "new incarnation second")
 
-    def test_is_incomplete_from_the_moment_it_hears_of_it(self, replica: Replica) -> None:
+    def test_is_incomplete_from_the_first_frame_of_it(self, replica: Replica) -> None:
         replica.update(complete(6), 1.0)
         assert replica.beat(beat(0, "second"), 2.0).changes == (FRESH,)
 
-    def test_is_incomplete_when_only_the_snapshot_tells_of_it(self, replica: Replica) -> None:
+    def test_is_incomplete_when_only_the_snapshot_shows_it(self, replica: Replica) -> None:
         replica.update(complete(6), 1.0)
         replica.beat(beat(7), 2.0)
         outcome = replica.snapshot(snapshot(1, "second", c=b"3"), 2.0)
         assert outcome.changes == (FRESH, Put("c", b"3", "in the owner's snapshot"))
 
-    def test_keeps_what_is_not_listed_until_the_owner_says_complete(self, replica: Replica) -> None:
+    def test_keeps_what_is_not_listed_until_the_owner_is_complete(self, replica: Replica) -> None:
         replica.beat(beat(1, "second"), 1.0)
         assert replica.snapshot(snapshot(1, "second", a=b"1"), 1.0) == NOTHING
         assert dict(replica.entries) == {"a": b"1", "b": b"2"}
@@ -227,7 +227,7 @@ class TestRestartOfTheOwner:
         assert outcome.need_snapshot == ""
         assert replica.complete
 
-    def test_asks_again_when_the_snapshot_is_of_the_incarnation_before_the_one_heard(self, replica: Replica) -> None:
+    def test_asks_again_when_the_snapshot_is_of_the_incarnation_before_the_one_received(self, replica: Replica) -> None:
         replica.update(put(1, "c", b"3", "third"), 1.0)
         assert replica.snapshot(snapshot(4, "second"), 1.0).need_snapshot == "new incarnation third"
 

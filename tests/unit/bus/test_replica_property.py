@@ -30,7 +30,7 @@ FATES = st.lists(st.tuples(st.sampled_from([0, 1, 1, 1, 2]), st.sampled_from([0,
 
 @dataclass
 class World:
-    """One owner through its incarnations, one follower, and a wire that does as it is told."""
+    """One owner through its incarnations, one follower, and a wire that follows a script."""
 
     fates: list[tuple[int, int]]
     ledger: Ledger = field(default_factory=lambda: Ledger(STREAM, "0"))
@@ -38,7 +38,7 @@ class World:
     now: float = 0.0
     wire: list[tuple[int, Update | Beat]] = field(default_factory=list)
     answers: list[Snapshot] = field(default_factory=list)
-    told: dict[str, bytes] = field(default_factory=dict)
+    delivered: dict[str, bytes] = field(default_factory=dict)
     standing: Freshness = field(default_factory=lambda: Freshness(complete=False, stale=True))
 
     def send(self, frame: Update | Beat | None) -> None:
@@ -94,14 +94,14 @@ class World:
         for change in outcome.changes:
             match change:
                 case Put(key, value):
-                    assert self.told.get(key) != value, "told of a value that is the same"
-                    self.told[key] = value
+                    assert self.delivered.get(key) != value, "delivered a value that is the same"
+                    self.delivered[key] = value
                 case Deleted(key):
-                    del self.told[key]
+                    del self.delivered[key]
                 case Freshness():
-                    assert change != self.standing, "told of a standing that is the same"
+                    assert change != self.standing, "delivered a freshness that is the same"
                     self.standing = change
-        assert self.told == dict(self.replica.entries)
+        assert self.delivered == dict(self.replica.entries)
         assert self.standing == Freshness(complete=self.replica.complete, stale=self.replica.stale)
         if outcome.need_snapshot:
             self.answers.append(self.ledger.snapshot())

@@ -1,4 +1,4 @@
-"""The effective document of a test, and what the rules say of it."""
+"""The effective document of a test, and what the rules find in it."""
 
 import copy
 from typing import Any
@@ -35,7 +35,7 @@ def found(changes: dict[str, Any], **gates: bool) -> list[str]:
 
 
 def warned(changes: dict[str, Any], **gates: bool) -> list[str]:
-    """The lines of what is only said; nothing refuses the configuration."""
+    """The lines of what is only reported; nothing refuses the configuration."""
     findings = Findings()
     check_rules(effective(changes), {**DEFAULT_GATES, **gates}, findings)
     assert not findings.lines

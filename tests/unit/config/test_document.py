@@ -1,4 +1,4 @@
-"""What a configuration file says is read as the kubelet reads it; what is no document is one line with its place."""
+"""A configuration file is read as the kubelet reads it; what is no document is one line with its place."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_a_good_document_has_no_findings() -> None:
         ),
     ],
 )
-def test_an_unknown_key_is_ignored_and_told(text: str, line: str) -> None:
+def test_an_unknown_key_is_ignored_and_reported(text: str, line: str) -> None:
     assert lines_of(text) == [line]
     findings = Findings()
     [document] = read_documents(text, "f.yaml", findings)
@@ -156,7 +156,7 @@ def test_what_is_no_number_in_json_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a: [1", "\tx: 1", "a: b: c", "%", "a: *nobody", "\x00", "- 1", "text", "a: {<<: 5}", "a: !!int x"]
+    "text", ["a: [1", "\tx: 1", "a: b: c", "%", "a: *nothing", "\x00", "- 1", "text", "a: {<<: 5}", "a: !!int x"]
 )
 def test_what_is_no_mapping_is_one_line_and_no_traceback(text: str) -> None:
     findings = Findings()

@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the tables say: every key, every flag, everything without effect."""
+"""docs/configuration.md agrees with the tables: every key, every flag, everything without effect."""
 
 import pytest
 
@@ -44,5 +44,5 @@ def test_all_that_has_no_effect_is_in_one_table() -> None:
         "| `-h`, `--help` | bool | `false` | ",
     ],
 )
-def test_a_row_says_type_default_and_flag(row: str) -> None:
+def test_a_row_has_type_default_and_flag(row: str) -> None:
     assert f"\n{row}" in configuration_page.page()

@@ -105,7 +105,7 @@ def test_what_cannot_be_asked_of_a_gate_is_one_line(given: dict[str, bool], line
     assert not changed.keys() & {"SidecarContainers", "GitRepoVolumeDriver"}, "a lock holds"
 
 
-def test_a_gate_that_others_need_is_blamed_for_each_of_them() -> None:
+def test_a_gate_that_others_need_is_reported_for_each_of_them() -> None:
     _, problems, _ = settled({"GracefulNodeShutdown": False})
     assert [problem.partition(" (")[0] for problem in problems] == [
         f"f:1:1: featureGates.GracefulNodeShutdown: {name} is enabled, but depends on feature gate "
@@ -116,7 +116,7 @@ def test_a_gate_that_others_need_is_blamed_for_each_of_them() -> None:
     assert settled(dict.fromkeys(off, False)) == (dict.fromkeys(off, False), [], [])
 
 
-def test_a_stage_that_others_need_is_blamed() -> None:
+def test_a_stage_that_others_need_is_reported() -> None:
     _, problems, _ = settled({"AllBeta": False, "UserNamespacesHostNetworkSupport": True})
     [problem] = problems
     assert problem.startswith("f:1:1: featureGates.UserNamespacesHostNetworkSupport: UserNamespacesHostNetworkSupport")

@@ -57,7 +57,7 @@ def test_a_machine_with_a_hierarchy_for_each_controller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("meminfo", ["", "MemTotal:", "MemTotal: many kB", "\x00\xff"])
-def test_what_cannot_be_seen_is_not_judged(tmp_path: Path, meminfo: str) -> None:
+def test_what_cannot_be_read_is_not_checked(tmp_path: Path, meminfo: str) -> None:
     facts = read_host_facts(tree(tmp_path, {"proc/meminfo": meminfo, "sys/devices/system/cpu/online": "?"}))
     assert facts == HostFacts()
     data = {"failCgroupV1": True, "failSwapOn": True, "reservedSystemCPUs": "9", "kubeReserved": {"memory": "9Ei"}}

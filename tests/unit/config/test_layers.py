@@ -1,4 +1,4 @@
-"""Defaults, file, drop-ins and flags stand over one another, and every value knows where it came from."""
+"""Defaults, file, drop-ins and flags are layers, and every value has the place that it came from."""
 
 from functools import cache
 from typing import Any
@@ -105,7 +105,7 @@ def file(data: dict[str, Any], facts: Circumstances | None = None) -> Layers:
 
 @cache
 def empty_file() -> Layers:
-    """Of a file that says nothing. Shared by many tests, which only lay something over it."""
+    """Of an empty file. Shared by many tests, which add layers to it."""
     return file({})
 
 
@@ -134,7 +134,7 @@ def flagged(layers: Layers, *arguments: str) -> Layers:
 
 
 @EVERY_FIELD
-def test_what_nobody_gave_has_the_default_of_the_table(field: Field) -> None:
+def test_what_is_not_given_has_the_default_of_the_table(field: Field) -> None:
     for layers in (empty_file(), empty_drop_ins()):
         assert value_of(layers.data, field.key) == plain(field.default)
         if field.default is not None:
@@ -177,7 +177,7 @@ def test_each_flag_wins_over_everything(field: Field) -> None:
 
 
 @EVERY_FIELD
-def test_an_explicit_zero_is_kept_or_is_the_default_as_the_table_says(field: Field) -> None:
+def test_an_explicit_zero_is_kept_or_is_the_default_by_the_table(field: Field) -> None:
     wanted = field.default if field.zero == UNSET else zero(field)
     layers = file(nested(field.key, zero(field)))
     assert value_of(layers.data, field.key) == plain(wanted)
@@ -228,7 +228,7 @@ def test_any_negative_limit_of_processes_is_minus_one(limit: int) -> None:
     assert layers.data["podPidsLimit"] == -1 and layers.origins["podPidsLimit"].place
 
 
-def test_cgroup_v1_is_not_refused_where_nobody_decided() -> None:
+def test_cgroup_v1_is_not_refused_where_it_is_not_set() -> None:
     facts = Circumstances(cgroup_v1=True)
     assert file({}, facts).data["failCgroupV1"] is False
     assert "cgroup v1" in str(file({}, facts).origins["failCgroupV1"])
@@ -352,7 +352,7 @@ def test_without_a_file_drop_ins_stand_on_the_legacy_defaults() -> None:
     assert dropped(lay_flags_only(Circumstances()), {"readOnlyPort": None}).data["readOnlyPort"] == 0
 
 
-def test_a_type_is_judged_once_all_drop_ins_are_merged() -> None:
+def test_a_type_is_checked_once_all_drop_ins_are_merged() -> None:
     findings = Findings()
     wrong, right = document({"maxPods": "x"}, "/c/0.conf:1:1"), document({"maxPods": 5}, "/c/1.conf:1:1")
     assert lay_drop_ins(file({}), [wrong, right], findings).data["maxPods"] == 5 and not findings.lines

@@ -90,9 +90,7 @@ _KEYS = st.sampled_from([one.key for one in FIELDS if "." not in one.key] + ["No
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(_KEYS, _VALUES), max_size=6), drop_in=st.booleans())
-def test_whatever_a_file_says_it_is_taken_or_refused(
-    tmp_path: Path, pairs: list[tuple[str, str]], drop_in: bool
-) -> None:
+def test_any_content_of_a_file_is_taken_or_refused(tmp_path: Path, pairs: list[tuple[str, str]], drop_in: bool) -> None:
     (tmp_path / "f.conf").write_text(HEAD + "".join(f"{key}: {value}\n" for key, value in pairs), encoding="utf-8")
     try:
         config = evaluate([f"--config-dir={tmp_path}" if drop_in else f"--config={tmp_path}/f.conf"]).config

@@ -1,4 +1,4 @@
-"""What a member of a cluster is told about its Node: labels, taints, addresses, reservations, clients."""
+"""The settings of a member's Node: labels, taints, addresses, reservations, clients."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def refusal(tmp_path: Path, text: str, *flags: str) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/kubelet.yaml:") for line in refused.value.lines]
 
 
-def test_a_member_may_ask_the_api_server_who_somebody_is(tmp_path: Path) -> None:
+def test_a_member_may_ask_the_api_server_to_authenticate(tmp_path: Path) -> None:
     config = given(tmp_path, "")
     assert (config.webhook_authentication, config.authorization_mode) == (True, "Webhook")
     assert config.joins_cluster
@@ -184,13 +184,13 @@ def test_bad_values_are_one_line(tmp_path: Path, text: str, part: str) -> None:
         ("anode.kubernetes.io/x", False),
     ],
 )
-def test_labels_of_kubernetes_itself_are_not_for_everybody(key: str, free: bool) -> None:
+def test_labels_of_kubernetes_itself_are_not_free(key: str, free: bool) -> None:
     findings = Findings()
     assert node_labels({key: "v"}, findings) == {key: "v"}
     assert (findings.lines == []) is free
 
 
-def test_labels_are_judged_to_the_character() -> None:
+def test_labels_are_checked_to_the_character() -> None:
     findings = Findings()
     node_labels({f"{'d' * 253}/{'n' * 63}": "v" * 63, "a_.-b": ""}, findings)
     assert findings.lines == []

@@ -312,7 +312,7 @@ def test_kind_and_version_are_mandatory(tmp_path: Path) -> None:
     ]
 
 
-def test_alone_without_saying_so_names_both_keys_to_change(tmp_path: Path) -> None:
+def test_standalone_without_its_settings_names_both_keys_to_change(tmp_path: Path) -> None:
     assert file_refusal(tmp_path, HEAD) == [
         ": authentication.webhook.enabled: is true, which needs an API server (set it to false)",
         ": authorization.mode: is Webhook, which needs an API server (set it to AlwaysAllow)",

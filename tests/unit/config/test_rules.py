@@ -20,7 +20,7 @@ from tests.unit.examples import examples
 HARD = "evictionHard"
 
 
-def test_the_defaults_break_no_rule_and_surprise_nobody() -> None:
+def test_the_defaults_break_no_rule_and_give_no_warning() -> None:
     assert warned({}) == []
 
 
@@ -68,14 +68,14 @@ def range_cases() -> list[Any]:
     return cases
 
 
-def blamed(key: str, lines: list[str]) -> bool:
+def is_reported(key: str, lines: list[str]) -> bool:
     return any(line.startswith(f"{key}: is ") and "must be " in line for line in lines)
 
 
 @pytest.mark.parametrize(("field", "value", "good"), range_cases())
 def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(field: Field, value: Any, good: bool) -> None:
     also_refused = {
-        ("memoryThrottlingFactor", 0),  # above 0, which the range cannot say
+        ("memoryThrottlingFactor", 0),  # above 0, which a range cannot express
         ("nodeStatusUpdateFrequency", "0s"),
         ("runtimeRequestTimeout", "0s"),
         ("userNamespaces.idsPerPod", 65537),
@@ -86,7 +86,7 @@ def test_a_range_holds_its_limits_and_refuses_what_is_next_to_them(field: Field,
     expected = (good or in_milliseconds) and (field.key, value) not in also_refused
     changes: dict[str, Any] = {field.key: value, **COMPANIONS.get(field.key, {})}
     lines = found(changes)
-    assert blamed(field.key, lines) is not expected, lines
+    assert is_reported(field.key, lines) is not expected, lines
 
 
 @pytest.mark.parametrize("field", CHOOSING, ids=lambda field: field.key)
@@ -109,10 +109,10 @@ def test_the_empty_choice_is_taken_where_it_is_the_default(field: Field) -> None
     findings = Findings()
     check_rules(data := effective({field.key: ""}), DEFAULT_GATES, findings)
     check_clients(data, findings)
-    assert blamed(field.key, findings.lines) is (field.default != "")
+    assert is_reported(field.key, findings.lines) is (field.default != "")
 
 
-# How a line names what is wrong, and what is only said.
+# How a line names what is wrong, and what is only reported.
 
 
 def test_a_line_about_a_flag_names_the_part_that_is_wrong() -> None:
@@ -202,10 +202,10 @@ def test_what_only_a_member_of_a_cluster_needs(changes: dict[str, Any], line: st
     assert found(changes) == []
     findings = Findings()
     check_clients(effective(changes), findings)
-    assert [said[: len(line)] for said in findings.lines] == ([line] if line else [])
+    assert [found[: len(line)] for found in findings.lines] == ([line] if line else [])
 
 
-# Whatever is of the right type is judged, at once and without a traceback.
+# A value of the right type is checked, at once and without a traceback.
 
 TEXTS = st.one_of(
     st.text(max_size=12),

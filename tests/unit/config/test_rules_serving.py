@@ -157,7 +157,7 @@ ALLOW = "preloadedImagesVerificationAllowlist"
 def test_images_of_the_allowlist(pattern: str, why: str) -> None:
     lines = found({"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages", ALLOW: [pattern]})
     line = f'{ALLOW}[0]: "{pattern}" {why}'.replace("\t", "\\t")
-    assert [said.partition(" (")[0] for said in lines] == ([line] if why else [])
+    assert [found.partition(" (")[0] for found in lines] == ([line] if why else [])
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def look(world: World, pod: Message) -> RuntimePod:
 
 
 async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool]) -> RuntimePod:
-    """Look until it holds: a runtime without events tells of an exit only when asked."""
+    """Look until it holds: a runtime without events shows an exit only when asked."""
     deadline = time.monotonic() + 10
     while not holds(seen := await look(world, pod)):
         assert time.monotonic() < deadline, f"never came true, last seen: {seen}"
@@ -112,25 +112,25 @@ class RuntimeContract:
         (found,) = (image for image in images if world.image in image.repo_tags)
         assert found.size > 0 and found == await world.runtime.image_status(world.image)
 
-    async def test_an_old_runtime_tells_of_no_handlers_and_features(self, world: World) -> None:
+    async def test_an_old_runtime_reports_no_handlers_and_features(self, world: World) -> None:
         features = await world.runtime.features()
         assert features.handlers is None and features.supplemental_groups_policy is None
 
-    async def test_an_old_runtime_tells_of_no_cgroup_driver(self, world: World) -> None:
+    async def test_an_old_runtime_reports_no_cgroup_driver(self, world: World) -> None:
         assert await world.runtime.runtime_config() is None
 
-    async def test_it_says_which_runtime_it_is(self, world: World) -> None:
+    async def test_it_reports_its_name_and_version(self, world: World) -> None:
         version = await world.runtime.version()
         assert version.name == "containerd"
         assert version.version
         assert version.api_version == "v1"
 
-    async def test_it_tells_the_conditions_of_runtime_and_network(self, world: World) -> None:
+    async def test_it_reports_the_conditions_of_runtime_and_network(self, world: World) -> None:
         conditions = {condition.type: condition.status for condition in await world.runtime.status()}
         assert conditions["RuntimeReady"] and conditions["NetworkReady"]
 
     async def test_an_unknown_pod_is_absent(self, world: World) -> None:
-        assert await world.runtime.observe("nobody") == {}
+        assert await world.runtime.observe("no-such-pod") == {}
 
     async def test_a_new_sandbox_is_ready_with_an_address_and_its_identity(self, world: World) -> None:
         pod = world.new_pod(attempt=2)
@@ -187,7 +187,7 @@ class RuntimeContract:
         assert exited.finished_at >= exited.started_at == running.started_at
         assert (exited.reason, exited.termination_message) == ("Error", "so long")
 
-    async def test_a_log_that_was_renamed_is_opened_anew_while_the_container_runs(self, world: World) -> None:
+    async def test_a_log_that_was_renamed_is_opened_again_while_the_container_runs(self, world: World) -> None:
         pod = world.new_pod()
         _, container_id = await started(world, pod)
         (running,) = (await look(world, pod)).containers

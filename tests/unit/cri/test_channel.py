@@ -24,7 +24,7 @@ async def refusal(endpoint: str) -> RuntimeCallError:
         await runtime.close()
 
 
-async def test_a_missing_socket_is_said_in_the_kubelets_words(tmp_path: Path) -> None:
+async def test_a_missing_socket_has_the_kubelets_error(tmp_path: Path) -> None:
     path = tmp_path / "missing.sock"
     error = await refusal(f"unix://{path}")
     assert (error.method, error.code) == ("Version", "Unavailable")
@@ -39,7 +39,7 @@ async def test_a_file_that_is_no_socket_refuses(tmp_path: Path) -> None:
     assert "connect: connection refused" in str(await refusal(str(tmp_path / "file")))
 
 
-async def test_a_server_that_is_no_cri_is_said_to_be_none(tmp_path: Path) -> None:
+async def test_a_server_that_is_no_cri_is_reported_as_none(tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
@@ -58,7 +58,7 @@ def test_the_same_on_uvloop(tmp_path: Path) -> None:
     assert "no such file" in str(uvloop.run(refusal(f"unix://{tmp_path}/missing.sock")))
 
 
-def test_a_grpc_server_without_cri_and_a_hanging_one_are_told_apart() -> None:
+def test_a_grpc_server_without_cri_and_a_hanging_one_are_distinguished() -> None:
     assert "does not offer CRI v1" in explain("unix:///x", "Unimplemented", "unknown service")
     assert explain("unix:///x", "Unimplemented", "unknown method", core_call=False) == "unknown method"
     hanging = "connection attempt timed out before receiving SETTINGS frame"

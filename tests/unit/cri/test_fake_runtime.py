@@ -58,7 +58,7 @@ class TestFakeRuntime(RuntimeContract):
         sandbox_id = await call
         assert (await look(world, pod)).sandboxes[0].id == sandbox_id
 
-    async def test_the_kernel_can_tell_of_an_exit_before_the_runtime_does(self, world: FakeWorld) -> None:
+    async def test_the_kernel_can_report_an_exit_before_the_runtime_does(self, world: FakeWorld) -> None:
         pod = world.new_pod()
         _, container = await started(world, pod)
         pid = (await look(world, pod)).containers[0].pid
@@ -70,7 +70,7 @@ class TestFakeRuntime(RuntimeContract):
         world.runtime.settle_exits()
         assert (await look(world, pod)).containers[0].exit_code == 3
 
-    async def test_events_tell_of_what_happens_and_of_what_a_test_makes_up(self, world: FakeWorld) -> None:
+    async def test_events_report_what_happens_and_what_a_test_makes_up(self, world: FakeWorld) -> None:
         stream = world.runtime.events()
         first = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)

@@ -259,7 +259,7 @@ async def test_who_only_ever_looks_at_one_pod_forgets_what_that_pod_has_no_more(
     channel.sandboxes["s-u"], channel.containers["c-u"] = gone
     await observer.observe("u")
     await observer.observe("v")
-    assert inspections(channel) == {"PodSandboxStatus": 1, "ContainerStatus": 1}, "u's anew, and v's not"
+    assert inspections(channel) == {"PodSandboxStatus": 1, "ContainerStatus": 1}, "u's again, and v's not"
 
 
 async def test_what_is_no_longer_listed_is_forgotten(channel: FakeChannel, observer: Observer) -> None:

@@ -1,4 +1,4 @@
-"""A small HTTP(S) server that answers as a test tells it, and a run directory with credentials for it."""
+"""A small HTTP(S) server with the answers of a test, and a run directory with credentials for it."""
 
 import asyncio
 import json

@@ -13,7 +13,7 @@ from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType
 from tests.unit.kube.stand_in import client_of, put_credentials, serving, status
 
 
-async def test_a_request_is_escaped_and_says_who_asks(tmp_path: Path) -> None:
+async def test_a_request_is_escaped_and_names_the_client(tmp_path: Path) -> None:
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, f"{server.url}/prefix", token_file=b"s3cret\n")
 
@@ -214,7 +214,7 @@ async def test_a_silent_server_is_unreachable_after_the_time_limit(tmp_path: Pat
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b""])
-async def test_a_success_that_is_no_object_says_so(tmp_path: Path, body: bytes) -> None:
+async def test_a_success_that_is_no_object_is_an_error(tmp_path: Path, body: bytes) -> None:
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url)
 
@@ -288,7 +288,7 @@ async def test_credentials_that_are_refused_while_there_are_no_others_are_report
     assert reported == [7, 7]
 
 
-async def test_a_proxy_is_asked_and_its_password_never_told(tmp_path: Path) -> None:
+async def test_a_proxy_is_asked_and_its_password_never_shown(tmp_path: Path) -> None:
     async with client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, "https://api.test:6443", proxy_url="http://joe:hidden@127.0.0.1:1")
         with pytest.raises(ApiUnreachableError, match=r"^api\.test:6443: the proxy cannot be reached") as caught:

@@ -266,7 +266,7 @@ async def test_what_breaks_the_protocol_or_its_limits_ends_the_connection(tmp_pa
 
 
 async def test_a_server_without_http2_is_watched_over_http1_and_not_asked_each_time(tmp_path: Path) -> None:
-    async with serving(server_context(tmp_path, CA.issue("api"), wants_certificate=False)) as server:
+    async with serving(server_context(tmp_path, CA.issue("api"), requires_certificate=False)) as server:
         handshakes = 0
 
         async def answer(request: web.Request) -> web.StreamResponse:

@@ -139,7 +139,7 @@ async def test_the_timer_passes_over_cancelled_requests_and_no_token_is_lost_or_
 
 @pytest.mark.parametrize("urgency", Urgency)
 @on_virtual_time
-async def test_without_a_limit_nobody_waits(urgency: Urgency) -> None:
+async def test_without_a_limit_no_request_waits(urgency: Urgency) -> None:
     passing = Passing(-1, 0)
     for number in range(100):
         passing.enter(f"r{number}", urgency)

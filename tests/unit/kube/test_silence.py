@@ -101,7 +101,7 @@ async def test_a_dial_without_an_answer_is_given_up(tmp_path: Path, monkeypatch:
             assert caught.value.is_outage
 
 
-async def test_only_a_request_without_a_connection_says_that_the_network_is_gone(tmp_path: Path) -> None:
+async def test_only_a_request_without_a_connection_is_an_outage(tmp_path: Path) -> None:
     async with fading() as server:
         put_credentials(tmp_path, 1, server.url)
         server.together = 2

@@ -17,11 +17,11 @@ CA, STRANGER = Authority(), Authority("stranger")
 NODE = CA.issue("system:node:a", organization="system:nodes")
 
 
-def server_context(directory: Path, pair: Pair, *, wants_certificate: bool = True) -> ssl.SSLContext:
+def server_context(directory: Path, pair: Pair, *, requires_certificate: bool = True) -> ssl.SSLContext:
     """A server's context."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(*write_pair(pair, directory, "server"))
-    if wants_certificate:
+    if requires_certificate:
         context.load_verify_locations(cadata=CA.pem.decode())
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -62,7 +62,7 @@ async def test_a_client_certificate_is_shown_and_a_changed_one_followed(tmp_path
 async def test_a_server_that_is_not_trusted(
     tmp_path: Path, server_pair: Pair, fields: dict[str, bytes | str], line: str
 ) -> None:
-    context = server_context(tmp_path, server_pair, wants_certificate=False)
+    context = server_context(tmp_path, server_pair, requires_certificate=False)
     async with serving(context) as server, client_of(tmp_path) as client:
         server.handler = good
         put_credentials(tmp_path, 1, server.url, **fields)
@@ -73,7 +73,7 @@ async def test_a_server_that_is_not_trusted(
 
 
 async def test_a_server_name_and_a_switched_off_check_let_it_pass(tmp_path: Path) -> None:
-    context = server_context(tmp_path, CA.issue("api"), wants_certificate=False)
+    context = server_context(tmp_path, CA.issue("api"), requires_certificate=False)
     async with serving(context) as server, client_of(tmp_path) as client:
         server.handler = good
         put_credentials(tmp_path, 1, server.url, ca_file=CA.pem, tls_server_name="api.test")

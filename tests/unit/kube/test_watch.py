@@ -136,7 +136,7 @@ async def test_a_watch_on_which_no_byte_comes_is_taken_for_dead(
         assert not caught.value.is_outage
 
 
-async def test_a_watch_opens_within_its_patience_or_not_at_all(tmp_path: Path) -> None:
+async def test_a_watch_opens_within_its_time_or_not_at_all(tmp_path: Path) -> None:
     async with serving() as server, client_of(tmp_path) as client:
         put_credentials(tmp_path, 1, server.url)
 

@@ -1,4 +1,4 @@
-"""A static pod that uses every field of the schema it may use, and what else may stand in each of them."""
+"""A static pod that uses every field of the schema it may use, and what else may be in each of them."""
 
 import json
 from collections.abc import Iterator

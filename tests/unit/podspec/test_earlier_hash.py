@@ -46,7 +46,7 @@ def test_amounts_are_hashed_in_their_canonical_form_whatever_the_order() -> None
 def test_either_hash_is_recognised_and_no_other() -> None:
     assert is_hash_of(PLAIN, earlier_container_hash(PLAIN))
     assert is_hash_of(PLAIN, container_hash(PLAIN))
-    assert is_hash_of(PLAIN, "")  # the runtime tells none
+    assert is_hash_of(PLAIN, "")  # the runtime has none
     assert not is_hash_of(PLAIN, "deadbeef")
 
 

@@ -1,4 +1,4 @@
-"""$(VAR) is replaced as pods.md B.5 says, and no text is too strange for it."""
+"""$(VAR) is replaced by the rules of pods.md B.5, and no text is too strange for it."""
 
 import tracemalloc
 from time import process_time

@@ -1,4 +1,4 @@
-"""Fields and names as Kubernetes writes and judges them."""
+"""Fields and names as Kubernetes writes and checks them."""
 
 from time import process_time
 
@@ -33,7 +33,7 @@ def test_status_fields_need_someone_who_knows_them() -> None:
         (names.ip_address, ["10.0.0.1", "::1"], ["", "10.0.0", "fe80::1%eth0", "010.0.0.1"]),
     ],
 )
-def test_names_are_judged(check: object, good: list[str], bad: list[str]) -> None:
+def test_names_are_checked(check: object, good: list[str], bad: list[str]) -> None:
     assert callable(check)
     assert [name for name in good if check(name)] == []
     assert [name for name in bad if not check(name)] == []

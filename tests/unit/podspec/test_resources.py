@@ -99,7 +99,7 @@ def test_the_qos_class_follows_cpu_and_memory(pod: Object, wanted: QosClass) -> 
     assert qos_class(pod) is wanted
 
 
-def test_a_qos_class_once_told_stays() -> None:
+def test_a_qos_class_in_the_status_stays() -> None:
     assert qos_class({**a_pod({}), "status": {"qosClass": "Guaranteed"}}) is QosClass.GUARANTEED
 
 

@@ -269,7 +269,7 @@ def test_a_projected_downward_volume_is_allowed() -> None:
     assert volume["projected"]["sources"][0]["downwardAPI"]["items"][0]["fieldRef"]["apiVersion"] == "v1"
 
 
-def test_static_mirror_and_critical_pods_are_told_apart() -> None:
+def test_static_mirror_and_critical_pods_are_distinguished() -> None:
     pod = made(manifest(priorityClassName="system-node-critical"))
     assert is_static(pod)
     assert is_critical(pod)

@@ -1,4 +1,4 @@
-"""The quick copy and the quick check of types say what the slow ones say."""
+"""The quick copy and the quick check of types have the result of the slow ones."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_a_copy_shares_nothing_that_can_change(value: Any) -> None:
         assert copy is not value
 
 
-def test_what_nests_too_deep_is_told_by_the_slow_copy() -> None:
+def test_what_nests_too_deep_is_reported_by_the_slow_copy() -> None:
     value: Any = "x"
     for _ in range(schema.MAX_DEPTH + 1):
         value = [value]

@@ -203,13 +203,10 @@ class Play:
         self.observe(uid)
 
     def probed(self, uid: str, name: str = "c", **results: str) -> None:
-        """The prober tells of the running instance; no results: it has begun anew."""
+        """pleg publishes results of the running instance; no results: it probes a new one."""
         running = next(c.id for c in self.containers[uid] if c.name == name and c.state is ContainerState.RUNNING)
-        found = (
-            ProbeResults(pod_uid=uid, container=name, **{kind: ProbeResult(result) for kind, result in results.items()})
-            if results
-            else None
-        )
+        probes = {kind: ProbeResult(result) for kind, result in results.items()}
+        found = ProbeResults(pod_uid=uid, container=name, **probes) if results else None
         self.tell(ProbesChanged(container_id=running, pod_uid=uid, results=found))
         self.run()
 

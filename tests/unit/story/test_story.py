@@ -84,7 +84,7 @@ def says(*happened: Event | Instruction) -> list[str]:
     return [text for line in told(*happened)[1:] if (text := sentence(line))]
 
 
-def test_a_pod_is_told_from_its_source_to_its_start() -> None:
+def test_the_story_of_a_pod_goes_from_its_source_to_its_start() -> None:
     volumes = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED)})
     pull = PullImage(uid="u1", container="c", image="busybox:1", sandbox_attempt=0)
     assert says(
@@ -100,7 +100,7 @@ def test_a_pod_is_told_from_its_source_to_its_start() -> None:
     ]
 
 
-def test_what_is_said_twice_is_told_once_and_a_changed_definition_is_told() -> None:
+def test_what_comes_twice_is_one_line_and_a_changed_definition_is_another() -> None:
     pod = PodDesired(uid="u1", source="file", pod=POD)
     other = PodDesired(uid="u1", source="file", pod=POD | {"spec": {"containers": [{"name": "c", "image": "x"}]}})
     same_with_status = PodDesired(uid="u1", source="file", pod=POD | {"status": {"phase": "Running"}})
@@ -124,7 +124,7 @@ def test_looks_and_relists_are_no_part_of_a_story_unless_they_fail() -> None:
     assert says(failed) == ["looking at the pod in the runtime failed: gone"]
 
 
-def test_an_exit_is_told_once_with_code_reason_and_how_long_it_ran() -> None:
+def test_an_exit_is_one_line_with_code_reason_and_how_long_it_ran() -> None:
     exited = instance(0, ContainerState.EXITED, 137, "OOMKilled")
     assert says(observed(exited), observed(exited)) == [
         "container c: attempt 0 ended with exit code 137 (OOMKilled) after 3.0 s"
@@ -148,7 +148,7 @@ def test_a_restart_by_itself_names_the_exit_and_the_back_off() -> None:
     assert answer.waited == "10.0 s of back-off"
 
 
-def test_a_restart_by_a_probe_names_the_probe_and_what_it_said() -> None:
+def test_a_restart_by_a_probe_names_the_probe_and_its_output() -> None:
     results = ProbeResults(pod_uid="u1", container="c", liveness=ProbeResult.FAILURE, failure="HTTP probe failed: 500")
     stop = ContainerStop(container="c", container_id="id0", grace_seconds=30)
     happened: list[Event | Instruction] = [
@@ -171,7 +171,7 @@ def test_a_restart_by_a_probe_names_the_probe_and_what_it_said() -> None:
     )
 
 
-def test_every_container_is_told_of_a_new_sandbox_at_its_first_start_in_it() -> None:
+def test_every_container_has_a_new_sandbox_as_the_cause_of_its_first_start_in_it() -> None:
     changed = KubeEvent(type="Normal", reason="SandboxChanged", message="Pod sandbox changed", uid="u1")
     init = StartContainer(uid="u1", container="init", container_id="i1", attempt=1)
     lines = told(
@@ -191,19 +191,19 @@ def test_every_container_is_told_of_a_new_sandbox_at_its_first_start_in_it() -> 
     ]
 
 
-def test_a_restart_whose_end_was_before_the_story_says_so() -> None:
+def test_a_restart_whose_end_was_before_the_story_is_reported_as_that() -> None:
     (answer,) = restarts(told(started(4)))
     assert answer.because.startswith("not known")
 
 
-def test_a_pod_of_an_earlier_life_is_not_seen_for_the_first_time() -> None:
+def test_a_pod_of_an_earlier_process_is_not_seen_for_the_first_time() -> None:
     teller = Teller(boot=2)
     teller.take_up("u1", name="web", namespace="shop", source="api")
     assert teller.tell("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
     assert teller.tell("u1", started(1))[0] == {"what": "life", "boot": 2}
 
 
-def test_that_the_machine_was_started_anew_is_told() -> None:
+def test_a_restart_of_the_machine_is_in_the_story() -> None:
     line = Teller(boot=4, machine_started=True).tell("u1", started(1))[0]
     assert sentence(line) == "the machine was started again; start 4 of podsync, which observes the pods that there are"
 
@@ -222,7 +222,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_explain_tells_the_story_and_why_by_name_by_namespace_and_by_uid(root: Path) -> None:
+def test_explain_prints_the_story_and_why_by_name_by_namespace_and_by_uid(root: Path) -> None:
     for words in (["web"], ["shop/web"], ["web", "-n", "shop"], ["u1"]):
         result = explain(root, *words)
         assert result.exit_code == 0, result.output
@@ -233,7 +233,7 @@ def test_explain_tells_the_story_and_why_by_name_by_namespace_and_by_uid(root: P
         )
 
 
-def test_explain_as_json_has_every_line_with_what_it_says(root: Path) -> None:
+def test_explain_as_json_has_every_line_with_its_sentence(root: Path) -> None:
     answer = json.loads(explain(root, "web", "-o", "json").stdout)
     assert (answer["name"], answer["complete"], len(answer["restarts"])) == ("web", True, 1)
     assert [line["says"] for line in answer["story"]][1] == "seen for the first time, from api"
@@ -263,7 +263,7 @@ def test_a_static_pod_is_found_by_its_manifests_name(tmp_path: Path) -> None:
     assert explain(tmp_path, "web").stdout.startswith("default/web-node-a (u2, from file)")
 
 
-def test_a_story_that_had_to_make_room_says_so(tmp_path: Path) -> None:
+def test_a_story_that_was_cut_has_a_line_about_it(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories")
     book.tell("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     for number in range(1500):
@@ -287,7 +287,7 @@ def test_a_story_that_had_to_make_room_says_so(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_line_that_nobody_of_ours_wrote_is_no_traceback(root: Path, line: bytes, form: str) -> None:
+def test_a_line_that_podsync_did_not_write_is_no_traceback(root: Path, line: bytes, form: str) -> None:
     path = root / "bulkhead/podsync/stories/u1.jsonl"
     path.write_bytes(path.read_bytes() + line + b"\n")
     result = explain(root, "web", "-o", form)
@@ -314,7 +314,7 @@ def test_of_two_pods_of_one_name_the_other_is_named_with_its_namespace(root: Pat
     assert result.stderr == "note: there is shop/web as well: bulkhead explain u1\n"
 
 
-def test_a_directory_that_may_not_be_read_is_told_as_that(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_may_not_be_read_is_reported_as_that(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path) -> list[str]:
         raise PermissionError(13, "Permission denied", str(path))
 
@@ -324,7 +324,7 @@ def test_a_directory_that_may_not_be_read_is_told_as_that(root: Path, monkeypatc
     assert (result.exit_code, "Permission denied" in result.stderr) == (1, True)
 
 
-def test_a_place_where_no_story_can_be_kept_costs_the_telling_alone(
+def test_a_place_where_no_story_can_be_kept_costs_the_story_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -374,7 +374,7 @@ def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> Non
     assert (len(remembered.containers), len(remembered.probes)) == (2, 0)
 
 
-def test_what_cannot_be_told_costs_a_line_and_keeps_nobody_from_acting(
+def test_what_has_no_sentence_costs_a_line_and_delays_no_action(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories")
@@ -388,14 +388,13 @@ def test_what_cannot_be_told_costs_a_line_and_keeps_nobody_from_acting(
     assert "container c of attempt 0 is started" in explain(tmp_path, "web").stdout
 
 
-def test_a_hook_that_failed_is_told_without_what_it_wrote() -> None:
+def test_a_hook_that_failed_is_a_line_without_its_output() -> None:
     call = RunPostStartHook(uid="u1", container="c", container_id="id0")
-    failed = CallFailed(
-        uid="u1", call=call, completed_at=1.0, code="", text="exited with 1: hush", description="exited with 1"
-    )
+    text, description = "exited with 1: hush", "exited with 1"
+    failed = CallFailed(uid="u1", call=call, completed_at=1.0, code="", text=text, description=description)
     assert says(failed) == ["the postStart hook of container c failed: exited with 1"]
 
 
 def test_what_a_probe_found_belongs_to_the_story_of_its_pod() -> None:
-    results = ProbeResults(pod_uid="u1", container="c")
-    assert uid_of(ProbesChanged(container_id="id0", pod_uid="u1", results=results)) == "u1"
+    changed = ProbesChanged(container_id="id0", pod_uid="u1", results=ProbeResults(pod_uid="u1", container="c"))
+    assert uid_of(changed) == "u1"
