@@ -54,7 +54,7 @@ $(VENV)/.python:
 COMPILE = "$(UV)" pip compile --quiet --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate \
     --python-version 3.11
 
-lock:  ## write requirements.lock (what runs) and requirements-dev.lock (the rest) anew from pyproject.toml
+lock:  ## write requirements.lock (what runs) and requirements-dev.lock (the rest) from pyproject.toml
 	@$(HAVE_UV)
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) --group dev -c requirements.lock -o requirements-dev.lock

@@ -24,7 +24,7 @@ from tools import containerd, leftovers
 async def remove_pods(endpoint: str, only: set[str] | None = None) -> set[str]:
     """Stop and remove the pods with these UIDs, or all the runtime has; their UIDs.
 
-    What fails is said, and left for the steps after this one.
+    A failure is printed, and later steps go on.
     """
     runtime = CriRuntime(endpoint, request_timeout=30.0)
     try:
@@ -63,7 +63,7 @@ async def clean(home: Path) -> None:
     """Remove the agent with this home. May be repeated; does nothing where there is none.
 
     Raises FileNotFoundError for a directory that the first run did not make, OperatorError when shims would not end:
-    the home is kept then, for nothing else on the machine tells what they belong to.
+    the home is kept then, because nothing else on the machine names their owner.
     """
     leftovers.check_marker(home)
     leftovers.end_agent(home)
@@ -83,7 +83,7 @@ async def clean(home: Path) -> None:
 
 def presumed_config(home: Path) -> EffectiveConfig:
     """What an agent with this home runs by when its config.json cannot be read: the default layout, always with an
-    embedded containerd, and of kubelet.yaml what says where things are outside the home, as far as it can be read.
+    embedded containerd, and the places outside of the home that kubelet.yaml names, as far as it can be read.
     """
     places = find_places({"BULKHEAD_HOME": str(home)})
     kubelet, own = _documents(home / "kubelet.yaml")

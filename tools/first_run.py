@@ -1,7 +1,7 @@
 """`make run`: an agent in the foreground, with a home of its own, its example pod, and a table of what came of it.
 
 Decides nothing about pods. It lays the home out, starts supervisord, brings the example images into the embedded
-containerd, watches the read-only port until the pods of the manifest directory run, and tells where to look next.
+containerd, watches the read-only port until the pods of the manifest directory run, and prints where to look next.
 """
 
 import json
@@ -36,7 +36,7 @@ BIN = Path(sys.executable).parent
 
 
 class AgentEndedError(Exception):
-    """supervisord ended by itself; the text is what bootstrap said on its console."""
+    """supervisord ended by itself; the text is what bootstrap printed on its console."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Agent:
 
     @classmethod
     def start(cls, home: Home, config: EffectiveConfig) -> "Agent":
-        """Start supervisord in the foreground of its own session. `ended` tells what its console got."""
+        """Start supervisord in the foreground of its own session. `ended` returns the text of its console."""
         command = [str(BIN / "supervisord"), "-n", "-s", "-c", str(home.supervisord_conf)]
         environment = {**os.environ, "BULKHEAD_HOME": str(home.path)}
         home.console.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class Agent:
         containerd.import_images(embedded.socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
 
     def pods(self) -> list[dict[str, Any]]:
-        """What the read-only port tells now; empty while it does not answer."""
+        """Return what the read-only port answers; empty while it does not answer."""
         try:
             with urllib.request.urlopen(f"{self.read_only_url}/pods", timeout=2) as answer:
                 return list(json.load(answer).get("items") or [])
@@ -202,7 +202,7 @@ def explain_delay(agent: Agent, expected: int, pods: list[dict[str, Any]]) -> No
             print(f"  {pod['metadata']['name']}: {message}")
 
 
-def say_goodbye(agent: Agent) -> None:
+def print_farewell(agent: Agent) -> None:
     """After the stop: what still runs, and how to get rid of it."""
     embedded = agent.config.embedded_containerd
     left = running_containers(Path(embedded.state)) if embedded else []
@@ -242,7 +242,7 @@ def run(home: Home) -> None:
         raise agent.ended()
     except KeyboardInterrupt:
         agent.stop()
-        say_goodbye(agent)
+        print_farewell(agent)
     finally:
         if agent.supervisord.poll() is None:
             agent.stop()

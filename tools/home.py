@@ -1,4 +1,4 @@
-"""The one directory that holds everything of an agent: what stands in it, and how it is made from examples/.
+"""The one directory that holds everything of an agent: its content, and how it is made from examples/.
 
 Knows the files of the checkout and the places `shared.config.places` derives from a home; starts nothing.
 """

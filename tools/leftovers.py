@@ -73,7 +73,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Whether the condition became true in time. For what only looking can tell: other people's processes and files."""
+    """Whether the condition became true in time. Polls: for processes and files of other programs."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -163,7 +163,7 @@ def _cgroups(name: str) -> list[Path]:
 
 
 def _remove_cgroup(directory: Path) -> None:
-    with contextlib.suppress(OSError):  # in use by somebody, or gone, or a file: all are fine
+    with contextlib.suppress(OSError):  # in use, or gone, or a file: all are fine
         directory.rmdir()
 
 

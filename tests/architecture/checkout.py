@@ -33,7 +33,7 @@ def text_of(name: str) -> str:
     return (CHECKOUT / name).read_text()
 
 
-def says_what_it_is_for(name: str) -> bool:
+def begins_with_a_docstring(name: str) -> bool:
     """Whether the file begins with a docstring that is not empty. Reads no further: most files are never parsed."""
     before = (tokenize.COMMENT, tokenize.NL, tokenize.ENCODING)
     tokens = tokenize.generate_tokens(io.StringIO(text_of(name)).readline)

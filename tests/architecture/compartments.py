@@ -1,4 +1,4 @@
-"""What each service says of itself in its docstring, and what its code does with streams. Reads source only."""
+"""The streams of each service: in its docstring, and in its code. Reads source only."""
 
 import ast
 import re

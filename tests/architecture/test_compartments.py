@@ -1,4 +1,4 @@
-"""Each service says of itself what is true: the headings of its docstring agree with the streams its code touches."""
+"""The headings in the docstring of each service agree with the streams that its code uses."""
 
 import re
 
@@ -16,17 +16,17 @@ def test_the_docstring_has_every_heading_in_order(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_it_says_it_owns_is_what_its_code_owns(service: str) -> None:
+def test_the_docstring_names_the_streams_that_the_code_owns(service: str) -> None:
     assert named_streams(sections(service)["Owns"]) == touched_streams(service, "own")
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_what_it_says_it_follows_is_what_its_code_follows(service: str) -> None:
+def test_the_docstring_names_the_streams_that_the_code_follows(service: str) -> None:
     assert named_streams(sections(service)["Follows"]) == touched_streams(service, "follow")
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
-def test_a_stream_is_owned_by_its_owner_and_by_nobody_else(stream: Stream[object]) -> None:
+def test_only_its_owner_owns_a_stream(stream: Stream[object]) -> None:
     owners = {service for service in SERVICES if stream.name in touched_streams(service, "own")}
     assert owners <= {stream.owner}
     # A service that has no Event to record yet owns no stream of them.

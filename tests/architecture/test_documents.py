@@ -1,4 +1,4 @@
-"""The documents agree with the code and with each other, and say nothing that is true of one machine only."""
+"""The documents agree with the code and with each other, and name nothing that exists on one machine only."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ NOT_OURS = {"LICENSE", "requirements.lock", "requirements-dev.lock"}
 
 
 def stream_table() -> dict[str, tuple[str, set[str]]]:
-    """Stream -> (owner, followers) as ARCHITECTURE.md tells it."""
+    """Stream -> (owner, followers) as in the table of ARCHITECTURE.md."""
     table = text_of("ARCHITECTURE.md").partition("| stream (key) |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `([^`]+)` [^|]*\| ([a-z ]+) \|[^|]*\|[^|]*\| ([a-z, ]+) \|$", table, re.MULTILINE)
     return {name: (owner, set(followers.split(", ")) - {"none"}) for name, owner, followers in rows}

@@ -12,8 +12,8 @@ EXCEPTIONS = {
     "services/bootstrap/adapters/material.py": "cryptography: in a short-lived child that is executed",
     "services/bootstrap/adapters/serving_pair.py": "cryptography: in a short-lived child that is executed",
     "services/cli/command.py": "the command `bulkhead`: one process per call",
-    "services/kubelet/command.py": "before this process is supervisord, and in the child that judges the command line",
-    "services/kubelet/evaluation.py": "the child that judges the command line",
+    "services/kubelet/command.py": "before this process is supervisord, and in the child that evaluates flags",
+    "services/kubelet/evaluation.py": "the child that evaluates the command line",
 }
 
 

@@ -1,4 +1,4 @@
-"""Each line stands in the room it belongs to: sizes, names, first lines, and who may import which package."""
+"""Code is in the room it belongs to: sizes, names, first lines, and who may import which package."""
 
 import ast
 import re
@@ -6,9 +6,9 @@ import re
 import pytest
 
 from tests.architecture.checkout import (
+    begins_with_a_docstring,
     imports_of,
     python_files,
-    says_what_it_is_for,
     text_of,
     tracked_files,
     tree_of,
@@ -46,7 +46,7 @@ BUS_WITHOUT_SOCKETS = ("bus/replica.py", "bus/ledger.py", "bus/codec.py", "bus/i
 # What a service's package may hold, beside __init__.py, __main__.py, service.py and the programs below.
 ROOMS = {"core", "adapters", "controllers", "plugins"}
 ENTRY_POINTS = ("services/bootstrap/containerd.py",)  # supervisord's program `containerd`
-SAYS_NOTHING = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "common", "misc", "base"}
 
 
 @pytest.mark.parametrize("package", sorted(WHO_MAY_IMPORT))
@@ -77,7 +77,7 @@ def test_a_core_imports_no_other_room() -> None:
     assert not crossings
 
 
-def test_the_rooms_of_podsyncs_core_import_each_other_as_their_table_says() -> None:
+def test_the_rooms_of_podsyncs_core_import_each_other_as_in_their_table() -> None:
     """No arrow more, none less; that they form no circle is a contract in pyproject.toml."""
     core = "services/podsync/core/"
     rows = re.findall(r"^ {4}(\w+) .*?(\w+(?: \w+)*)$", text_of(f"{core}__init__.py"), re.MULTILINE)[1:]
@@ -120,8 +120,8 @@ def test_only_the_executable_forks_before_it_has_threads() -> None:
     assert found == before_any_thread
 
 
-def test_every_module_begins_by_saying_what_it_is_for() -> None:
-    silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not says_what_it_is_for(name)]
+def test_every_module_begins_with_a_docstring() -> None:
+    silent = [name for name in python_files(*PRODUCT, "tests", "tools") if not begins_with_a_docstring(name)]
     assert not silent
 
 
@@ -132,9 +132,9 @@ def test_a_number_of_examples_has_its_share_in_the_short_lane() -> None:
     assert names and not [name for name in names if written.search(text_of(name))]
 
 
-def test_no_module_has_a_name_that_says_nothing() -> None:
+def test_no_module_has_an_empty_name() -> None:
     parts = [(name, set(name.removesuffix(".py").replace("_", "/").split("/"))) for name in tracked_files()]
-    assert not [name for name, words in parts if words & SAYS_NOTHING]
+    assert not [name for name, words in parts if words & EMPTY_NAMES]
 
 
 def test_a_file_over_400_lines_needs_a_reason() -> None:
