@@ -1,46 +1,36 @@
-"""Status at work: judges the node, logs events, and runs the parts that write to the API server, where there is one."""
+"""Builds status: node conditions and events, and the tasks that write to the API server, where there is one."""
 
 import asyncio
-import logging
 import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from bus.event_recorder import EventRecorder
-from bus.messages.event import KubeEvent
-from bus.messages.streams import SERVICES, events_of
 from services.frame.generation import supervisor_generation, supervisor_process
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
-from services.status.controllers.event_streams import follow_events
+from services.status.controllers.event_intake import EventIntake
 from services.status.controllers.events import EventSink
 from services.status.controllers.lease import Lease
 from services.status.controllers.node import Node
 from services.status.controllers.node_conditions import NodeConditionEvaluator
 from services.status.controllers.node_events import NodeEvents
 from services.status.controllers.pods import Pods
+from services.status.controllers.restarted import restarted
 from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
-from services.status.core.event_log import EventLog
 from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.kube.client import KubeClient, kube_client
-from shared.timestamps import rfc3339_micro
 
-log = logging.getLogger(__name__)
-
-OVERLAP = 60.0  # seconds before the start of which events are still logged: the life before may have been dead by then
-RESTART_DELAY_SECONDS = 1.0  # from the failure of a task until it is started again
-HEALTHY_AFTER_SECONDS = 60.0  # a restarted task that runs for so long is no longer reported
 NO_LIMIT = -1
 REQUEST_TIMEOUT_SECONDS = 60.0  # the default limit of the API server itself
 
 
 def build(context: Context) -> "Status":
-    """The service for `services.frame.launch`."""
+    """Return the service; on a node that runs alone it has no clients."""
     refused = RefusedCredentials(context.bus)
     clients = clients_of(context.config, refused) if context.config.joins_cluster else None
     return Status(context, clients, generation=supervisor_generation())
@@ -67,7 +57,7 @@ def clients_of(config: EffectiveConfig, refused: Callable[[int], None]) -> Clien
 
 
 class Status:
-    """The wiring. `clients` None = alone: what would be written is echoed and logged."""
+    """The parts and their connections. `clients` None = the node runs alone: conditions and Events are only logged."""
 
     def __init__(
         self,
@@ -80,21 +70,20 @@ class Status:
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._clients = clients
-        self._recorder = EventRecorder(self._bus.own(events_of("status")), self._clock)
-        self._event_log = EventLog(since=rfc3339_micro(self._clock.wall() - OVERLAP))
-        self._sink: EventSink | None = None
-        for service in SERVICES:
-            if service != "status":  # our own are taken as they are recorded
-                follow_events(self._bus, service, self._take_event)
+        sink: EventSink | None = None
+        if clients is not None:
+            run_dir, name = Path(self._config.run_dir), self._config.node_name
+            sink = EventSink(clients.events, self._clock, name, run_dir, chance=chance)
+        events = EventIntake(context, sink)
         place = Path("status")
         records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
-        self.node_conditions = judgement = NodeConditionEvaluator(context, records, self._record_node_event)
+        self.node_conditions = conditions = NodeConditionEvaluator(context, records, events.record_node_event)
         reviews = Reviews(context, clients)
-        self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": judgement.run}
+        self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": conditions.run}
         systemd = Systemd(context, supervisor_process())
         if systemd.is_waited_for:
             self._parts["watchdog"] = systemd.run
-        if clients is None:
+        if clients is None or sink is None:
             return
         pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
@@ -102,51 +91,22 @@ class Status:
         node = Node(
             context,
             clients,
-            judgement,
+            conditions,
             agent,
-            NodeEvents(agent, self._record_node_event),
+            NodeEvents(agent, events.record_node_event),
             host or ThisHost(),
             on_uid=lease.owned_by,
             chance=chance,
         )
-        run_dir, name = Path(self._config.run_dir), self._config.node_name
-        self._sink = EventSink(clients.events, self._clock, name, run_dir, chance=chance)
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run, "reviews": reviews.run}
-        self._parts["events"] = self._sink.run
+        self._parts["events"] = sink.run
 
     async def run(self) -> None:
-        """Run every part until cancelled; one that fails is run again and disturbs no other."""
+        """Run every task until cancelled; one that fails is started again and disturbs no other."""
         try:
             async with asyncio.TaskGroup() as running:
                 for name, run in self._parts.items():
-                    running.create_task(self._keep(name, run), name=f"status {name}")
+                    running.create_task(restarted(self._bus, name, run), name=f"status {name}")
         finally:
             if self._clients is not None:
                 await self._clients.close()
-
-    async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        trouble = f"part {name}"
-        clearing: asyncio.TimerHandle | None = None
-        while True:
-            try:
-                await run()
-                line = "ended by itself"
-            except Exception as error:
-                log.exception("status: %s failed and is run again in %g s", name, RESTART_DELAY_SECONDS)
-                line = f"failed: {type(error).__name__}"
-            if clearing is not None:
-                clearing.cancel()
-            self._bus.trouble(trouble, f"{name} {line}; the log has more")
-            clearing = asyncio.get_running_loop().call_later(HEALTHY_AFTER_SECONDS, self._bus.trouble, trouble, None)
-            await asyncio.sleep(RESTART_DELAY_SECONDS)
-
-    def _take_event(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
-        line = self._event_log.line(writer, key, event, is_news=is_news)
-        if line is not None:
-            log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
-        if self._sink is not None:
-            self._sink.offer(writer, key, event, is_news=is_news)
-
-    def _record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:
-        event = KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=self._config.node_name)
-        self._take_event("status", reason, self._recorder.record(event), is_news=True)

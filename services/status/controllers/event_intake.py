@@ -1,0 +1,44 @@
+"""Takes the Events of all services: writes each once to the log, and offers it to the sink of the API server.
+
+An Event that was in a stream before this process followed it is not new: an earlier process may have handled it.
+"""
+
+import logging
+
+from bus.event_recorder import EventRecorder
+from bus.messages.event import KubeEvent
+from bus.messages.streams import SERVICES, events_of
+from services.frame.launch import Context
+from services.status.controllers.event_streams import follow_events
+from services.status.controllers.events import EventSink
+from services.status.core.event_log import EventLog
+from shared.timestamps import rfc3339_micro
+
+log = logging.getLogger(__name__)
+
+OVERLAP = 60.0  # seconds before the start: Events since then are logged, as no earlier process may have run then
+
+
+class EventIntake:
+    """Owns `events/status`. `sink` None = there is no API server. Create it before the bus starts."""
+
+    def __init__(self, context: Context, sink: EventSink | None) -> None:
+        bus, clock = context.bus, context.clock
+        self._node_name, self._sink = context.config.node_name, sink
+        self._recorder = EventRecorder(bus.own(events_of("status")), clock)
+        self._log = EventLog(since=rfc3339_micro(clock.wall() - OVERLAP))
+        for service in SERVICES:
+            if service != "status":  # our own are taken as they are recorded
+                follow_events(bus, service, self._take)
+
+    def record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:
+        """Record an Event of our Node."""
+        event = KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=self._node_name)
+        self._take("status", reason, self._recorder.record(event), is_news=True)
+
+    def _take(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
+        line = self._log.line(writer, key, event, is_news=is_news)
+        if line is not None:
+            log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
+        if self._sink is not None:
+            self._sink.offer(writer, key, event, is_news=is_news)
