@@ -2,18 +2,19 @@
 
 Purpose
     Reads flags and configuration, refuses what cannot work with one readable line per problem, sees to the serving
-    certificate, resolves the kubeconfig, and says where everyone is found. Starts the embedded containerd where the
-    configuration asks for it. Asks the API server for the client certificate (with the bootstrap kubeconfig first, with
-    the present certificate later) and for the serving certificate, where the configuration says so, and renews them.
+    certificate, resolves the kubeconfig, and writes the manifest of bus addresses. Starts the embedded containerd where
+    the configuration asks for it. Asks the API server for the client certificate (with the bootstrap kubeconfig first,
+    with the present certificate later) and for the serving certificate, where the configuration requests it, and renews
+    them.
 Owns
     Stream `certificates`; config.json, manifest.json, credentials/ and containerd/ in the run directory; the
     self-signed pair and the certificate stores in the certificate directory; the kubeconfig where there is a bootstrap
     kubeconfig; supervisord's program `containerd`.
 Follows
     `node.object`, for the addresses of a serving certificate that is asked for, and only then. The beats of all, where
-    somebody waits for READY or for the lock file. The files: configuration, flags, serving pair, kubeconfig and the
-    files it names, the current client certificate, its own two files and their directories, by inotify. What an exec
-    plugin gave is renewed before it ends.
+    systemd waits for READY or the lock file is watched. The files: configuration, flags, serving pair, kubeconfig and
+    the files it names, the current client certificate, its own two files and their directories, by inotify. What an
+    exec plugin gave is renewed before it ends.
 Answers
     RenewCredentials: runs the exec plugin again for credentials that got a 401, with growing pauses.
 Persists
@@ -25,7 +26,7 @@ On restart
     that restarts never works by another configuration than the others. An edit, good or bad, is reported and changes
     nothing; it counts at the next start of the agent, or at a reload of supervisord (SIGHUP), which is a new generation
     and restarts all services. A configuration that is bad then leaves the last good one in force at a reload, and ends
-    supervisord on a fresh start. Its own two files are written anew when somebody removes or changes them. Credentials
+    supervisord on a fresh start. Its own two files are written again when they were removed or changed. Credentials
     are written only when they differ; a kubeconfig that has become bad, or a plugin that fails, leaves those in force
     and is tried again. On a fresh start a plugin that can be run but fails or hangs (5 s) leaves the agent without
     credentials until it answers: a trouble, asked again with growing pauses of at most 8 s. A plugin that cannot be
@@ -34,5 +35,5 @@ On restart
     certificate that is missing, or ended while the API server answers, ends a kubelet, for its next start to bootstrap
     anew; here bootstrap itself goes back to the bootstrap kubeconfig, and nothing ends. Until the first certificate is
     there the agent has no credentials, and static pods run.
-    Nobody needs bootstrap alive: killed, it leaves all files behind for the others.
+    No service needs a running bootstrap: killed, it leaves all files for the others.
 """

@@ -72,7 +72,7 @@ def _kubeconfig_problems(resolved: Resolved) -> Iterable[Finding]:
         return
     if bootstrap and not Path(kubeconfig).exists():
         kubeconfig = bootstrap
-    for line in resolve_in_child(kubeconfig, patience=0).problems:
+    for line in resolve_in_child(kubeconfig, timeout=0).problems:
         yield Finding(ERROR, "", line)
 
 

@@ -17,7 +17,7 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_QUIET = 10.0  # seconds of waiting before the log says so
+_QUIET = 10.0  # seconds of waiting until it is logged
 
 
 class ConfigurationWait:

@@ -22,7 +22,7 @@ def supervisor_generation() -> str:
 
 
 def supervisor_process() -> int:
-    """The process id of whoever started us: the supervisord, also if that has ended, else the parent."""
+    """Return the process id of the supervisord that started us, also if it has ended, else that of the parent."""
     identity = supervisor_generation().split("/")
     return int(identity[1]) if len(identity) >= 3 and identity[1].isdigit() else os.getppid()
 

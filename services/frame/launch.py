@@ -49,8 +49,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 5.0  # seconds `run` gets to end after it was cancelled
-_BUS_PATIENCE = 3.0  # seconds the bus gets after that; together less than supervisord's own
+_TIMEOUT = 5.0  # seconds `run` gets to end after it was cancelled
+_BUS_TIMEOUT = 3.0  # seconds the bus gets after that; together less than supervisord's own
 _COLLECT_AFTER = (10_000, 20, 20)  # objects made, and collections of the younger ages, until garbage is looked for
 _NO_LOG_IS_BEARABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -240,7 +240,7 @@ class _Frame:
             log.info("%s is ending; containers stay as they are", self._service)
             stopping.set()
             running.cancel()
-            await asyncio.wait({running}, timeout=_PATIENCE)
+            await asyncio.wait({running}, timeout=_TIMEOUT)
         try:
             code = self._outcome(running, asked_to_end)
             if code == 0:
@@ -266,15 +266,15 @@ class _Frame:
     async def _hang_up(self, bus: NodeBus) -> None:
         """Stop the bus, for a bounded time: no successor can take over while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
-        await asyncio.wait({hanging_up}, timeout=_BUS_PATIENCE)
+        await asyncio.wait({hanging_up}, timeout=_BUS_TIMEOUT)
         if not hanging_up.done():
-            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_PATIENCE)
+            log.error("%s: its bus did not end within %.0f s", self._service, _BUS_TIMEOUT)
         elif error := hanging_up.exception():
             log.error("%s: its bus ended with an error", self._service, exc_info=error)
 
     def _outcome(self, running: asyncio.Task[None], asked_to_end: bool) -> int:
         if not running.done():
-            log.error("%s did not end within %.0f s", self._service, _PATIENCE)
+            log.error("%s did not end within %.0f s", self._service, _TIMEOUT)
             return 1
         if running.cancelled():
             return 0 if asked_to_end else 1

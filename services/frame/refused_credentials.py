@@ -9,7 +9,7 @@ import contextlib
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 
-_PATIENCE = 10.0  # seconds
+_TIMEOUT = 10.0  # seconds
 
 
 class RefusedCredentials:
@@ -27,4 +27,4 @@ class RefusedCredentials:
 
     async def _report(self, version: int) -> None:
         with contextlib.suppress(NoAnswerError, RequestRefusedError):  # the next refusal reports it again
-            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _PATIENCE)
+            await self._bus.ask("bootstrap", RenewCredentials(version=version), CredentialsRenewal, _TIMEOUT)

@@ -1,4 +1,4 @@
-"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP opens the log anew."""
+"""The signals of a service: TERM and INT end it, HAND_OVER makes room for its successor, HUP reopens the log."""
 
 import asyncio
 import signal

@@ -67,7 +67,7 @@ def is_orphan(holder: Holder) -> bool:
 
 
 def send_signal(holder: Holder, number: signal.Signals) -> None:
-    """Signal that very process; nothing when it has ended, whoever has its id now. Raises OperatorError."""
+    """Signal that very process; nothing when it has ended, also if its id was reused. Raises OperatorError."""
     try:
         process = os.pidfd_open(holder.pid)
         try:

@@ -1,6 +1,6 @@
 """`CertificateForms` in a short-lived child: `cryptography` and its memory end with each answer.
 
-Keys travel through the child's pipes, never in its arguments, and stand in no message.
+Keys travel through the child's pipes, never in its arguments, and are in no message.
 """
 
 import json
@@ -16,7 +16,7 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms, Insp
 from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.core.certificate_template import Template
 
-_PATIENCE = 60.0  # seconds; a machine that just booted is busy
+_TIMEOUT = 60.0  # seconds; a machine that just booted is busy
 
 
 class CertificateChild(CertificateForms):
@@ -42,7 +42,7 @@ def _ask(what: str, **arguments: Any) -> Any:
             command,
             input=json.dumps({"what": what, "arguments": arguments}).encode(),
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             check=False,
             start_new_session=True,
         )

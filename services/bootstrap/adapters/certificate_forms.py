@@ -1,6 +1,6 @@
 """Keys, requests and certificates in their encoded forms; imports `cryptography`, so only the child calls it.
 
-Reads no file and asks nobody. What is wrong is a ProblemError with one line that quotes no key.
+Reads no file and sends nothing. Errors are ProblemErrors of one line that quotes no key.
 """
 
 import base64
@@ -32,7 +32,7 @@ class MadeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class InspectedPair:
-    """What a pair says. `chain` is its certificates alone, leaf first, PEM; `key` the key's block."""
+    """The facts of a pair. `chain` is its certificates alone, leaf first, PEM; `key` the key's block."""
 
     facts: CertificateFacts
     chain: str
@@ -66,7 +66,7 @@ class CertificateForms:
             alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in template.dns_names]
         except ValueError:
             names = ", ".join(template.dns_names)
-            raise ProblemError(f"one of {names} is no DNS name (mend status.addresses of the Node)") from None
+            raise ProblemError(f"one of {names} is no DNS name (correct status.addresses of the Node)") from None
         alternatives += [x509.IPAddress(ipaddress.ip_address(address)) for address in template.addresses]
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)

@@ -65,7 +65,7 @@ class CertificateStore:
         return None
 
     def mark(self) -> tuple[object, ...]:
-        """What tells whether another pair, or another content, is to be used."""
+        """Return a value that differs whenever another pair, or another content, is to be used."""
         files = self.find()
         return () if files is None else (files, *(_mark(path) for path in (files.certificate, files.key)))
 
@@ -85,12 +85,12 @@ class CertificateStore:
                 raise OperatorError("is a file and not a link", where=str(link), remedy="move it away")
         make_directory(self._directory)
         file = self._dated(wall)
-        while os.path.lexists(file):  # of the same second: the pair in use stays whole until this one is judged
+        while os.path.lexists(file):  # of the same second: the pair in use stays unchanged until this one was checked
             wall += 1
             file = self._dated(wall)
         try:
             write_atomically(file, f"{_ended(chain)}{_ended(key)}".encode(), 0o600)
-        except OSError as error:  # the file is called otherwise at each attempt, and its line is to be said once
+        except OSError as error:  # the file has another name at each attempt; its line is logged once
             raise OSError(error.errno, error.strerror, str(self._directory)) from None
         crash_point("bootstrap.certificate.written")
         check(_text(file))

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _DIGEST = "BULKHEAD_CONTAINERD_CONFIG"
 _IDENTITY = "process"  # beside the configuration file
 _NAMESPACES = ("mnt", "pid", "user")
-_PATIENCE = 15.0  # seconds it gets to end; supervisord gives the keeper 30
+_TIMEOUT = 15.0  # seconds it gets to end; supervisord gives the keeper 30
 
 
 class ContainerdProcess:
@@ -82,14 +82,14 @@ class ContainerdProcess:
             return False
         return f"{_DIGEST}={_digest(embedded)}".encode() in environment
 
-    async def end(self, patience: float = _PATIENCE) -> None:
-        """End it, by SIGTERM, and by SIGKILL when it runs `patience` seconds later; wait for that. Its shims stay."""
+    async def end(self, timeout: float = _TIMEOUT) -> None:
+        """End it, by SIGTERM, and by SIGKILL when it runs `timeout` seconds later; wait for that. Its shims stay."""
         self._signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self.wait()
         except TimeoutError:
-            log.error("containerd, process %s, did not end within %.0f s: it is killed", self.pid, patience)
+            log.error("containerd, process %s, did not end within %.0f s: it is killed", self.pid, timeout)
             self._signal(signal.SIGKILL)
             await self.wait()
 

@@ -1,6 +1,6 @@
 """`<run dir>/credentials/`: the resolved credentials as files that services load. Written only when they differ.
 
-New content gets new names, then credentials.json names them: a crash at any line leaves the old or the new ones whole.
+New content gets new names, then credentials.json names them: a crash at any line leaves either the old or the new ones.
 """
 
 import shutil
@@ -43,7 +43,7 @@ class CredentialFiles:
     def put(self, material: Material) -> bool:
         """Bring credentials into force; False when they are already. Raises OSError."""
         before = self.present()
-        if before is not None and _says_the_same(before, material):
+        if before is not None and _is_same(before, material):
             return False
         version = max([before.version if before else 0, *self._versions()]) + 1
         after = Credentials(
@@ -75,14 +75,14 @@ class CredentialFiles:
         return [int(head) for head in heads if head.isdecimal()]
 
     def _remove_all_but(self, *kept: Credentials | None) -> None:
-        """A reader that holds the set before this one may still open its files; older ones are nobody's."""
+        """A reader that holds the set before this one may still open its files; older ones have no reader."""
         names = {Path(getattr(one, name)).name for one in kept if one for name in _PIECES}
         for path in self.directory.iterdir():
             if path.name.partition(".")[0].isdecimal() and path.name not in names:
                 path.unlink(missing_ok=True)
 
 
-def _says_the_same(present: Credentials, material: Material) -> bool:
+def _is_same(present: Credentials, material: Material) -> bool:
     plain = ("server", "insecure_skip_tls_verify", "tls_server_name", "proxy_url")
     if any(getattr(present, name) != getattr(material, name) for name in plain):
         return False

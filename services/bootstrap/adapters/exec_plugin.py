@@ -1,7 +1,7 @@
-"""Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child; asks nobody anything.
+"""Runs a kubeconfig's exec plugin by the `kubernetes` package, in the short-lived child, without a terminal.
 
 A plugin that is not there, or is no program, is a mistake in the kubeconfig. One that can be run and then fails, hangs
-or says nothing that can be used is a matter of the moment (a machine boots before its network): NotYetError.
+or prints nothing that can be used is a temporary failure (a machine boots before its network): NotYetError.
 """
 
 import base64
@@ -14,27 +14,27 @@ from services.bootstrap.adapters.material import Material, NotYetError, OutOfTim
 from services.bootstrap.core.kubeconfig import Shape
 from shared.timestamps import parse_rfc3339
 
-PLUGIN_PATIENCE = 30  # seconds
-FIRST_PATIENCE = 5  # seconds, where everything else waits for the answer: static pods must not
-_SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)  # says nothing about the program
-_SHOWN = 200  # characters of what a plugin says about its failure
+PLUGIN_TIMEOUT = 30  # seconds
+FIRST_TIMEOUT = 5  # seconds, where everything else waits for the answer: static pods must not
+_SHORT_OF = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)  # is no property of the program
+_SHOWN = 200  # characters of a plugin's error output
 
 
-def run_plugin_for(material: Material, shape: Shape, base: str, patience: int) -> tuple[Material, float]:
-    """Run the exec plugin for at most `patience` seconds; what it says takes the place of the user's own.
+def run_plugin_for(material: Material, shape: Shape, base: str, timeout: int) -> tuple[Material, float]:
+    """Run the exec plugin for at most `timeout` seconds; its output takes the place of the user's own credentials.
 
     With the wall seconds at which that ends, 0 = never. `base` is the kubeconfig's directory. Raises NotYetError, and
     ProblemError for a plugin that cannot be run at all.
     """
     try:
-        return _run(material, shape, base, patience)
+        return _run(material, shape, base, timeout)
     except ProblemError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno not in _SHORT_OF:
             raise
         raise NotYetError(str(error)) from None
 
 
-def _run(material: Material, shape: Shape, base: str, patience: int) -> tuple[Material, float]:
+def _run(material: Material, shape: Shape, base: str, timeout: int) -> tuple[Material, float]:
     """Raises ProblemError; from an OSError, where the plugin could not be started."""
     from kubernetes.config.config_exception import ConfigException
     from kubernetes.config.exec_provider import ExecProvider
@@ -46,18 +46,18 @@ def _run(material: Material, shape: Shape, base: str, patience: int) -> tuple[Ma
     if material.ca:
         cluster["certificate-authority-data"] = base64.b64encode(material.ca.encode()).decode()
     hint = " ".join(str(plugin.get("installHint") or "see that it is installed and executable").split())[:_SHOWN]
-    signal.alarm(patience)
+    signal.alarm(timeout)
     try:
         provider = ExecProvider(ConfigNode("exec", plugin), base, ConfigNode("cluster", cluster))
         status = provider.run()
     except OutOfTimeError:
-        what = f"exec: {command} did not end in time (run it by hand; it must not ask anybody)"
+        what = f"exec: {command} did not end in time (run it by hand; it must not ask for input)"
         raise ProblemError(what) from None
     except OSError as error:
         raise ProblemError(f"exec: {command} cannot be run: {error.strerror} ({hint})") from error
     except ConfigException as error:
-        said = " ".join(str(error).removeprefix("exec: ").split())[:_SHOWN]
-        raise ProblemError(f"exec: {command}: {said} (run it by hand)") from None
+        text = " ".join(str(error).removeprefix("exec: ").split())[:_SHOWN]
+        raise ProblemError(f"exec: {command}: {text} (run it by hand)") from None
     finally:
         signal.alarm(0)
     if not isinstance(status, dict):

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from services.bootstrap.adapters.exec_plugin import PLUGIN_PATIENCE, run_plugin_for
+from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT, run_plugin_for
 from services.bootstrap.adapters.material import (
     ExpiredError,
     Material,
@@ -35,7 +35,7 @@ from shared.yaml_reader.reader import Limits, UnreadableError, read_documents
 _SERVICE_CA = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 _SERVICE_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _LIMITS = Limits(depth=100, values=2**19, characters=2**19)
-_PATIENCE = 50  # seconds for the whole child; reading a file may hang, too
+_TIMEOUT = 50  # seconds for the whole child; reading a file may hang, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class KubeconfigReport:
     not_yet: bool = False  # the problem is a plugin that was run and failed: it may answer later
     awaited: bool = False  # the problem is a certificate that was asked for: a changed file brings it
     absent: bool = False  # there is no such kubeconfig
-    unreadable: bool = False  # nobody knows what is in it: it cannot be opened, or the look at it did not end
+    unreadable: bool = False  # its content is not known: it cannot be opened, or reading it did not end
     expires_at: float = 0.0  # wall seconds, 0 = only a changed file brings new ones
     plugin: bool = False  # the material is an exec plugin's
     certificate_ends: float = 0.0  # wall seconds at which the first of the user's client certificates ends, 0 = none
@@ -68,24 +68,24 @@ class ManagedPair:
 def resolve_in_child(
     kubeconfig: str,
     *,
-    patience: int = PLUGIN_PATIENCE,
+    timeout: int = PLUGIN_TIMEOUT,
     flag: str = "--kubeconfig",
     managed: ManagedPair | None = None,
 ) -> KubeconfigReport:
     """Resolve in a child process. Blocks up to a minute.
 
-    An exec plugin gets `patience` seconds; with 0 it is not run, and only what can be seen without it is checked.
+    An exec plugin gets `timeout` seconds; with 0 it is not run, and only what can be seen without it is checked.
     `flag` begins the lines. With `managed` no plugin is run, and the user's own credentials are only looked at.
     """
     command = [sys.executable, "-P", "-m", __name__]
     pair = asdict(managed) if managed is not None else None
-    request = {"kubeconfig": kubeconfig, "patience": patience, "flag": flag, "managed": pair}
+    request = {"kubeconfig": kubeconfig, "patience": timeout, "flag": flag, "managed": pair}
     try:
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         ) as child:
             try:
-                answer, _ = child.communicate(json.dumps(request).encode(), _PATIENCE + 5)
+                answer, _ = child.communicate(json.dumps(request).encode(), _TIMEOUT + 5)
             except BaseException:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
@@ -103,7 +103,7 @@ def _decode(answer: bytes) -> KubeconfigReport:
 def resolve(
     kubeconfig: str,
     *,
-    patience: int,
+    timeout: int,
     flag: str = "--kubeconfig",
     managed: ManagedPair | None = None,
 ) -> KubeconfigReport:
@@ -125,9 +125,9 @@ def resolve(
         ends = earliest_end(plain.certificate)
         if "exec" not in shape.user:
             return replace(report, material=plain, certificate_ends=ends)
-        if not patience:
+        if not timeout:
             return replace(report, certificate_ends=ends)
-        material, expires_at = run_plugin_for(plain, shape, str(Path(kubeconfig).parent), patience)
+        material, expires_at = run_plugin_for(plain, shape, str(Path(kubeconfig).parent), timeout)
         return replace(report, material=material, expires_at=expires_at, plugin=True, certificate_ends=ends)
     except ProblemError as error:
         cause = error.__cause__ if report == KubeconfigReport() else None  # the kubeconfig's own, and no file's in it
@@ -140,7 +140,7 @@ def resolve(
             unreadable=isinstance(cause, OSError) and not absent,
         )
     except OutOfTimeError:
-        line = f"{where}: could not be read within {_PATIENCE} s (is a file in it a pipe, or on a lost mount?)"
+        line = f"{where}: could not be read within {_TIMEOUT} s (is a file in it a pipe, or on a lost mount?)"
         return replace(report, problems=(line,), unreadable=True)
     except Exception as error:  # a library's; its text may quote secrets
         line = f"{where}: cannot be resolved: {type(error).__name__} (check the current context's cluster and user)"
@@ -160,7 +160,7 @@ def _replace_user(report: KubeconfigReport, shape: Shape, kubeconfig: str, manag
     except ProblemError as error:
         report = replace(report, why_invalid=str(error))
     if not managed.certificate:
-        line = "there is no client certificate yet (it was asked for; bootstrap's log says how far that is)"
+        line = "there is no client certificate yet (it was asked for; bootstrap's log has the progress)"
         return replace(report, problems=(f"--rotate-certificates: {line}",), awaited=True)
     user = {"client-certificate": managed.certificate, "client-key": managed.key}
     material = _plain_material(replace(shape, user=user), kubeconfig)
@@ -185,7 +185,7 @@ def _read(kubeconfig: str) -> Any:
 
 
 def _plain_material(shape: Shape, kubeconfig: str) -> Material:
-    """What the checked shape says by itself, without its exec plugin. Raises ProblemError."""
+    """Return the credentials of the checked shape without its exec plugin. Raise ProblemError."""
     base, cluster, user = str(Path(kubeconfig).parent), shape.cluster, shape.user
     token = user.get("token", "")
     if path := user.get("tokenFile", ""):  # wins over a token written out, as with the kubelet
@@ -242,9 +242,9 @@ def _main() -> None:
     os.umask(0o077)
     signal.signal(signal.SIGALRM, _out_of_time)
     request = json.load(sys.stdin)
-    signal.alarm(_PATIENCE)
+    signal.alarm(_TIMEOUT)
     managed = ManagedPair(**request["managed"]) if request["managed"] is not None else None
-    report = resolve(request["kubeconfig"], patience=request["patience"], flag=request["flag"], managed=managed)
+    report = resolve(request["kubeconfig"], timeout=request["patience"], flag=request["flag"], managed=managed)
     signal.alarm(0)
     print(json.dumps(asdict(report)), flush=True)
     os.killpg(0, signal.SIGKILL)  # with us ends whatever a plugin left running, also when bootstrap is gone

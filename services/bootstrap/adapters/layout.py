@@ -16,7 +16,7 @@ def make_layout(config: EffectiveConfig) -> None:
             _make(path, mode)
         except OSError as error:
             where = str(error.filename or path)
-            remedy = "mend it, or give another directory with --root-dir, --cert-dir or podLogsDir"
+            remedy = "repair it, or give another directory with --root-dir, --cert-dir or podLogsDir"
             raise OperatorError(f"cannot be made: {error.strerror}", where=where, remedy=remedy) from error
 
 

@@ -1,4 +1,4 @@
-"""bootstrap's part in `--lock-file`: takes it where no `kubelet` executable holds it, and hears who else wants it."""
+"""bootstrap's part in `--lock-file`: takes it where no `kubelet` executable holds it, and notices who else opens it."""
 
 import logging
 import os
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def take_lock(path: str) -> None:
-    """Wait for the lock and keep it for the life of this process. Raises OperatorError."""
+    """Wait for the lock and keep it until the end of this process. Raises OperatorError."""
     if not path or os.environ.get(HELD) == path:
         return
     try:
@@ -36,10 +36,10 @@ class LockContention:
             self._inotify.add_watch(Path(path), Mask.OPEN | Mask.DELETE_SELF)
         except OSError as error:
             self._inotify.close()
-            raise OperatorError(f"cannot be watched: {error.strerror}", where=path, remedy="create it anew") from error
+            raise OperatorError(f"cannot be watched: {error.strerror}", where=path, remedy="create it again") from error
 
     async def wait(self) -> None:
-        """Until somebody wanted it."""
+        """Return when another process opened it."""
         with self._inotify:
             event = await self._inotify.get()
             log.info("%s", structured("Lock file contention, ending", path=self._path, event=str(event.mask)))

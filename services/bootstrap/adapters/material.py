@@ -48,7 +48,7 @@ def file_text(path: str, key: str) -> str:
     """
     named = f"{key}: {path} " if key else ""
     try:
-        # A pipe that nobody writes into must not hold up a start.
+        # A pipe without a writer must not hold up a start.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise ProblemError(f"{named}is a pipe (give the path of a file)")

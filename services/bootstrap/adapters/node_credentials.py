@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from services.bootstrap.adapters.certificate_store import CertificateStore, make_directory
-from services.bootstrap.adapters.exec_plugin import PLUGIN_PATIENCE
+from services.bootstrap.adapters.exec_plugin import PLUGIN_TIMEOUT
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, ManagedPair, resolve_in_child
 from services.bootstrap.core.client_plan import ClientPlan, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
@@ -17,7 +17,7 @@ from shared.config.effective import EffectiveConfig
 from shared.files import write_atomically
 
 _BOOTSTRAP = "--bootstrap-kubeconfig"
-_ASKED = "there is no valid client certificate yet (a start asks for one; bootstrap's log says how far that is)"
+_ASKED = "there is no valid client certificate yet (a start asks for one; bootstrap's log has the progress)"
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ClientLook:
 
     @property
     def refusal(self) -> KubeconfigReport | None:
-        """The report whose problems nothing but an operator can mend."""
+        """The report whose problems only an operator can remove."""
         if self.bootstrap is not None:
             return self.bootstrap if self.bootstrap.problems and not self.bootstrap.not_yet else None
         return self.report if self.report.problems and not self.report.awaited else None
@@ -46,12 +46,12 @@ def serving_store(config: EffectiveConfig) -> CertificateStore:
     return CertificateStore("kubelet-server", config.cert_dir, (config.tls_cert_file, config.tls_private_key_file))
 
 
-def look_at_client(config: EffectiveConfig, wall: float, *, patience: int = PLUGIN_PATIENCE) -> ClientLook:
-    """Look at everything once, in children. Blocks; a plugin gets `patience` seconds."""
-    report = resolve_ordinary(config, wall, patience=patience)
+def look_at_client(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> ClientLook:
+    """Look at everything once, in children. Blocks; a plugin gets `timeout` seconds."""
+    report = resolve_ordinary(config, wall, timeout=timeout)
     if not config.bootstrap_kubeconfig or report.unreadable:
         plan = plan_client(rotate=config.rotate_certificates, bootstrap_given=False, still_valid=False)
-        if report.awaited and report.why_invalid and not report.unreadable:  # nobody is there to ask as
+        if report.awaited and report.why_invalid and not report.unreadable:  # there are no credentials to ask with
             line = f"--kubeconfig: {config.kubeconfig}: {report.why_invalid}"
             report = replace(report, problems=(line,), awaited=False)
         return ClientLook(plan, report)
@@ -60,16 +60,16 @@ def look_at_client(config: EffectiveConfig, wall: float, *, patience: int = PLUG
     )
     if plan in (ClientPlan.AS_IS, ClientPlan.MANAGED):
         return ClientLook(plan, report)
-    return ClientLook(plan, report, look_at_bootstrap(config, patience=patience))
+    return ClientLook(plan, report, look_at_bootstrap(config, timeout=timeout))
 
 
-def look_at_bootstrap(config: EffectiveConfig, *, patience: int = 0) -> KubeconfigReport:
-    """The bootstrap kubeconfig. Blocks; a plugin gets `patience` seconds, and is not run with 0."""
-    return resolve_in_child(config.bootstrap_kubeconfig, patience=patience, flag=_BOOTSTRAP)
+def look_at_bootstrap(config: EffectiveConfig, *, timeout: int = 0) -> KubeconfigReport:
+    """The bootstrap kubeconfig. Blocks; a plugin gets `timeout` seconds, and is not run with 0."""
+    return resolve_in_child(config.bootstrap_kubeconfig, timeout=timeout, flag=_BOOTSTRAP)
 
 
-def resolve_ordinary(config: EffectiveConfig, wall: float, *, patience: int = PLUGIN_PATIENCE) -> KubeconfigReport:
-    """The credentials of all traffic but requests for certificates. Blocks; a plugin gets `patience` seconds.
+def resolve_ordinary(config: EffectiveConfig, wall: float, *, timeout: int = PLUGIN_TIMEOUT) -> KubeconfigReport:
+    """The credentials of all traffic but requests for certificates. Blocks; a plugin gets `timeout` seconds.
 
     With rotation the managed certificate alone authenticates, and whatever else the kubeconfig's user has is left out.
     """
@@ -77,13 +77,13 @@ def resolve_ordinary(config: EffectiveConfig, wall: float, *, patience: int = PL
         store = client_store(config)
         files = store.find()
         pair = ManagedPair(certificate=str(files.certificate), key=str(files.key)) if files else ManagedPair()
-        report = resolve_in_child(config.kubeconfig, patience=0, managed=pair)
+        report = resolve_in_child(config.kubeconfig, timeout=0, managed=pair)
         report = replace(report, files=tuple(dict.fromkeys((*report.files, str(store.current)))))
         missing = report.absent and bool(config.bootstrap_kubeconfig)
         return replace(report, awaited=True) if missing else report
     if not config.bootstrap_kubeconfig:
-        return resolve_in_child(config.kubeconfig, patience=patience)
-    report = resolve_in_child(config.kubeconfig, patience=0)
+        return resolve_in_child(config.kubeconfig, timeout=timeout)
+    report = resolve_in_child(config.kubeconfig, timeout=0)
     if report.unreadable or (report.material is not None and report.certificate_ends > wall):
         return report
     problem = f"{_BOOTSTRAP}: {config.bootstrap_kubeconfig}: {_ASKED}"
@@ -100,7 +100,7 @@ def resolve_requesting(config: EffectiveConfig, wall: float, *, bootstrap_first:
     if not config.bootstrap_kubeconfig:
         return resolve_in_child(config.kubeconfig)
     if not bootstrap_first:
-        report = resolve_in_child(config.kubeconfig, patience=0)
+        report = resolve_in_child(config.kubeconfig, timeout=0)
         if report.material is not None and report.certificate_ends > wall:
             return report
     return resolve_in_child(config.bootstrap_kubeconfig, flag=_BOOTSTRAP)

@@ -15,7 +15,7 @@ from shared.files import write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """Secret. `uid` and `version` are "" until the API server has said that it has the request."""
+    """Secret. `uid` and `version` are "" until the API server has confirmed the request."""
 
     name: str
     template: Template

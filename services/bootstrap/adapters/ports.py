@@ -12,7 +12,7 @@ _LISTENING = "0A"
 
 def find_taken(config: EffectiveConfig, server: Callable[[], int | None]) -> tuple[list[str], list[str]]:
     """Problems and remarks, one line each. A port that our own server process holds is free;
-    `server` says which process that is, asked when a port was found taken: it may have been restarted just now.
+    `server` returns which process that is, called when a port was found taken: it may have been restarted just now.
 
     The health port is a remark only: the kubelet keeps trying for it (config.md 5.10).
     """

@@ -1,7 +1,7 @@
 """READY=1 once for each supervisord, and whether that supervisord still answers.
 
-What was sent is noted in the run directory, for a bootstrap that is killed must not make the next one say it again;
-killed between sending and noting, it is said twice, which systemd takes no notice of.
+What was sent is noted in the run directory, so that the next bootstrap does not send it again. A kill between sending
+and noting makes it sent twice, which systemd ignores.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ _NOTE = "ready"
 _QUESTION = b"<?xml version='1.0'?><methodCall><methodName>supervisor.getState</methodName></methodCall>"
 
 
-def tell_ready(run_dir: Path, generation: str) -> None:
-    """Tell the service manager, where there is one, that the agent of this supervisord is up; only once."""
+def notify_ready(run_dir: Path, generation: str) -> None:
+    """Send READY=1 to the service manager, where there is one, once for each supervisord."""
     address, note = service_socket(), run_dir / _NOTE
     if not address:
         return
@@ -33,13 +33,13 @@ def tell_ready(run_dir: Path, generation: str) -> None:
         log.warning("%s", structured("Failed to notify the service manager", err=error.strerror, state=READY))
 
 
-async def supervisord_answers(patience: float) -> bool:
-    """Whether the supervisord that started us answers within `patience` seconds. Loads none of its modules for it."""
+async def supervisord_answers(timeout: float) -> bool:
+    """Whether the supervisord that started us answers within `timeout` seconds. Loads none of its modules for it."""
     url = os.environ.get("SUPERVISOR_SERVER_URL", "")
     if not url.startswith("unix://"):
-        return True  # nobody to judge
+        return True  # there is no supervisord to check
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_unix_connection(url.removeprefix("unix://"))
             try:
                 head = "POST /RPC2 HTTP/1.0\r\nContent-Type: text/xml\r\n"

@@ -21,7 +21,7 @@ from shared.files import sync_directory, write_atomically
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-_PATIENCE = 120.0  # seconds; RSA keys on a busy machine
+_TIMEOUT = 120.0  # seconds; RSA keys on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def settle_in_child(request: PairRequest) -> PairReport:
     command = [sys.executable, "-P", "-m", __name__]
     try:
         done = subprocess.run(
-            command, input=json.dumps(asdict(request)), capture_output=True, text=True, timeout=_PATIENCE, check=False
+            command, input=json.dumps(asdict(request)), capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
         answer = json.loads(done.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
@@ -127,7 +127,7 @@ def _check_client_ca(file: str) -> str:
 
 
 def _create(certificate: Path, key: Path, host_name: str) -> None:
-    """Write a new pair. The order lets `_finish_creation` mend what a crash in between leaves."""
+    """Write a new pair. The order lets `_finish_creation` complete what a crash in between leaves."""
     for directory in (certificate.parent, key.parent):
         for missing in reversed([d for d in (directory, *directory.parents) if not d.exists()]):
             missing.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def _pending(certificate: Path) -> Path:
 
 
 def _finish_creation(certificate: Path, key: Path) -> None:
-    """A crash in `_create` left a certificate waiting: its key is there and it takes its place, or both begin anew."""
+    """Complete what a crash in `_create` left: the certificate is used with its key, or both are made again."""
     pending = _pending(certificate)
     if not pending.exists():
         return
@@ -161,7 +161,7 @@ def _finish_creation(certificate: Path, key: Path) -> None:
 
 
 def make_self_signed(host_name: str, now: datetime) -> tuple[bytes, bytes]:
-    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as config.md 5.2 lays down."""
+    """PEM of leaf and CA, and of the leaf's key (PKCS#1), as config.md 5.2 specifies."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import rsa

@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import cast
 
-from services.bootstrap.core.certificate_template import Template, wants_encipherment
+from services.bootstrap.core.certificate_template import Template, demands_key_encipherment
 from services.bootstrap.core.signing_request import (
+    CsrState,
     Fate,
-    Judgement,
     is_well_formed,
-    judge,
     request_object,
     request_text,
+    state_of,
 )
 from shared.kube import paths
 from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
@@ -43,8 +43,8 @@ class Sent:
 async def demands_encipherment(api: ApiClient) -> bool:
     """Whether the server's signers want `key encipherment` from every key. Raises ApiUnreachableError."""
     try:
-        return wants_encipherment(await api.get(paths.VERSION))
-    except ApiStatusError:  # not shown to everybody; a new server then
+        return demands_key_encipherment(await api.get(paths.VERSION))
+    except ApiStatusError:  # not permitted to every client; a new server is assumed
         return False
 
 
@@ -81,16 +81,16 @@ def holds(csr: Object, request: str) -> bool:
 
 async def answered(
     api: ApiClient, request: Sent, seconds: float, on_pending: Callable[[str], None] = lambda _: None
-) -> Judgement:
+) -> CsrState:
     """Wait until the request is issued, denied, failed or gone; still pending after `seconds` is an answer, too.
 
-    `on_pending` hears what it waits for. Broken connections are waited out. Raises ApiStatusError.
+    `on_pending` gets what it waits for. Broken connections are retried. Raises ApiStatusError.
     """
     return await _until(api, request, seconds, lambda found: found.fate is not Fate.PENDING, on_pending)
 
 
 async def gone(api: ApiClient, request: Sent, seconds: float) -> bool:
-    """Wait at most `seconds` until somebody has deleted the request; whether they have. Raises ApiStatusError."""
+    """Wait at most `seconds` until the request was deleted; return whether it was. Raise ApiStatusError."""
     return (await _until(api, request, seconds, lambda found: found.fate is Fate.GONE)).fate is Fate.GONE
 
 
@@ -98,10 +98,10 @@ async def _until(
     api: ApiClient,
     request: Sent,
     seconds: float,
-    ends: Callable[[Judgement], bool],
+    ends: Callable[[CsrState], bool],
     on_pending: Callable[[str], None] = lambda _: None,
-) -> Judgement:
-    found = unseen = Judgement(Fate.PENDING, line=f"{request.name} could not be looked at")
+) -> CsrState:
+    found = unseen = CsrState(Fate.PENDING, line=f"{request.name} could not be looked at")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
@@ -122,26 +122,26 @@ async def _until(
     return found
 
 
-async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[Judgement]:
-    """What a list says of the request, and then each change of it, until the watch ends."""
+async def _states(api: ApiClient, request: Sent) -> AsyncGenerator[CsrState]:
+    """Yield the request as a list has it, and then each change of it, until the watch ends."""
     path = paths.certificate_signing_requests(request.version)
     query = {"fieldSelector": f"metadata.name={request.name}"}
     listed = await api.get(path, {**query, "limit": _LIMIT})
     items, metadata = listed.get("items") or [], listed.get("metadata") or {}
     if "items" not in listed or not isinstance(items, list) or not isinstance(metadata, dict):
         raise ApiUnreachableError("the answer is no list")
-    yield judge(_checked(items[0]) if items else None, request.uid)
+    yield state_of(_checked(items[0]) if items else None, request.uid)
     version = str(metadata.get("resourceVersion") or "")
     watched = {**query, "resourceVersion": version, "allowWatchBookmarks": "true"}  # without, it is silent for minutes
     async with api.watch(path, watched, timeout=_WATCH) as events:
         async for event in events:
             if event.type == "BOOKMARK":
                 continue
-            yield judge(None if event.type == "DELETED" else _checked(event.object), request.uid)
+            yield state_of(None if event.type == "DELETED" else _checked(event.object), request.uid)
 
 
 def _checked(found: object) -> Object:
-    """What somebody else than an API server says is as good as no answer. Raises ApiUnreachableError."""
+    """Raise ApiUnreachableError for an answer that is not from an API server."""
     if not is_well_formed(found):
         raise ApiUnreachableError("the answer is no CertificateSigningRequest (is a proxy before the API server?)")
     return cast(Object, found)

@@ -18,7 +18,7 @@ from services.frame.generation import supervisor_process
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 10.0  # seconds for one call; a stopped supervisord must not stop us
+_TIMEOUT = 10.0  # seconds for one call; a stopped supervisord must not stop us
 _ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
 
 
@@ -43,7 +43,7 @@ class Supervisord:
         self._call(lambda server: server.supervisor.startProcess(name, False))
 
     def restart(self) -> None:
-        """Have it read its own configuration anew and start everything it runs again. Raises SupervisordError."""
+        """Have it read its own configuration again and restart everything it runs again. Raises SupervisordError."""
         self._call(lambda server: server.supervisor.restart())
 
     def shut_down(self) -> None:
@@ -62,9 +62,9 @@ class Supervisord:
 
         threading.Thread(target=call, name="supervisord call", daemon=True).start()
         try:
-            error = outcome.get(timeout=_PATIENCE)
+            error = outcome.get(timeout=_TIMEOUT)
         except queue.Empty:
-            raise SupervisordError(f"supervisord at {self._url} did not answer within {_PATIENCE:.0f} s") from None
+            raise SupervisordError(f"supervisord at {self._url} did not answer within {_TIMEOUT:.0f} s") from None
         if error is not None and getattr(error, "faultCode", None) != _ALREADY_STARTED:
             raise SupervisordError(f"supervisord at {self._url}: {error}") from error
 
@@ -73,7 +73,7 @@ class Supervisord:
         return ServerProxy("http://127.0.0.1", transport=transport)
 
 
-def tell_operator(lines: tuple[str, ...]) -> None:
+def print_for_operator(lines: tuple[str, ...]) -> None:
     """Show the lines where supervisord's own output goes, never through its pipes.
 
     A daemon's console is /dev/null and a systemd unit's is a socket that cannot be opened; there it is syslog, which
@@ -84,20 +84,20 @@ def tell_operator(lines: tuple[str, ...]) -> None:
     except OSError as error:
         if error.errno not in (errno.ENXIO, errno.EACCES, errno.ENOENT):
             log.warning("supervisord's console cannot be opened: %s", error.strerror)
-        _tell_syslog(lines)
+        _send_to_syslog(lines)
         return
     try:
         if os.fstat(fd).st_rdev == Path("/dev/null").stat().st_rdev and stat.S_ISCHR(os.fstat(fd).st_mode):
-            _tell_syslog(lines)
+            _send_to_syslog(lines)
         else:
             os.write(fd, "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"))
     except OSError:
-        _tell_syslog(lines)
+        _send_to_syslog(lines)
     finally:
         os.close(fd)
 
 
-def _tell_syslog(lines: tuple[str, ...]) -> None:
+def _send_to_syslog(lines: tuple[str, ...]) -> None:
     syslog.openlog("bulkhead-bootstrap", syslog.LOG_PID, syslog.LOG_DAEMON)
     for line in lines:
         syslog.syslog(syslog.LOG_ERR, line)

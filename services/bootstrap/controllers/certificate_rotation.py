@@ -34,18 +34,18 @@ log = logging.getLogger(__name__)
 
 _ISSUANCE = 900.0  # seconds a request is waited for
 _LOOK_AGAIN = 3600.0  # seconds; a clock that was set, or a machine that slept, is noticed by then
-_STORE_RETRY = 30.0  # seconds; nothing tells us that somebody mended the store
+_STORE_RETRY = 30.0  # seconds; nothing reports that the store was repaired
 
 
 class CsrCredentials(Protocol):
-    """As whom to ask."""
+    """The API credentials of certificate signing requests."""
 
     async def open(self, facts: CertificateFacts | None) -> ApiClient:
         """The client to ask with while `facts` are those of the certificate in force. Raises OperatorError."""
         ...
 
     async def refused(self) -> None:
-        """The API server does not know who asked."""
+        """The API server answered 401."""
         ...
 
     async def served(self) -> None:
@@ -54,7 +54,7 @@ class CsrCredentials(Protocol):
 
 
 class CertificateRotation:
-    """One store. `template` says what is wanted now, None = nothing; `wake` when that may have changed."""
+    """One store. `template` returns what is needed now, None = nothing; call `wake` when that may have changed."""
 
     def __init__(
         self,
@@ -161,8 +161,8 @@ class CertificateRotation:
             await self._wait_for(self._attempts.failed(error), template)
 
     async def _pause(self, error: RefusedError, template: Template) -> None:
-        """After a no: until somebody removes it, another thing is wanted, or a long time is over. The request stays
-        noted meanwhile, so that a restart does not ask anew."""
+        """Wait after a refusal until the request is removed, another certificate is needed, or REFUSED_PAUSE is over.
+        The request stays on disk, so that a restart does not send another one."""
         pause = asyncio.ensure_future(self._wait_for(self._attempts.failed(error), template))
         tasks = {pause}
         if error.request is not None:
@@ -219,7 +219,7 @@ class CertificateRotation:
             if signing_api.holds(found, pending.request):
                 return ""
             await self._in_thread(self._pending.remove)
-            raise ProblemError(f"{pending.name} is the name of somebody else's request; another one will be made")
+            raise ProblemError(f"{pending.name} is the name of another client's request; another one will be made")
 
         attempt = CsrAttempt(self._context.clock.wall, accepted, stranger, self._attempts.waits)
         try:
@@ -227,7 +227,7 @@ class CertificateRotation:
         except ProblemError:
             await self._in_thread(self._pending.remove)
             raise
-        except ApiStatusError as error:  # while it waits: it is still there, whoever may look at it today
+        except ApiStatusError as error:  # while it waits it still exists, also where this client may not read it
             if not known and error.code < 500:
                 await self._in_thread(self._pending.remove)
             raise
@@ -265,7 +265,7 @@ class CertificateRotation:
         await self._credentials.served()
         if self._due(template):
             raise RefusedError(f"{pending.name} was answered by a certificate without all that was asked for, or of too"
-                               " short a life (look at the signer)")  # fmt: skip
+                               " short a validity (look at the signer)")  # fmt: skip
         self._attempts.good()
 
     def _is_good(self, template: Template, wall: float) -> bool:

@@ -26,8 +26,8 @@ _DNS_ONLY = "AllowDNSOnlyNodeCSR"
 
 
 class Certificates:
-    """Create it before the bus starts; `start` adds the loops to the service's own. `client_changed` hears of each new
-    content of the client certificate's store."""
+    """Create it before the bus starts; `start` adds the loops to the service's own. `client_changed` is called at each
+    new content of the client certificate's store."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Certificates:
         )
 
     def _serving_rotation(self) -> CertificateRotation:
-        """A node that runs alone shows what the store has, and asks nobody."""
+        """A node that runs alone publishes what the store has, and sends no request."""
         node = self._context.bus.follow(NODE_OBJECT, lambda _: rotation.wake())
 
         def template() -> Template | None:

@@ -56,7 +56,7 @@ class ConfigurationWatch:
         tasks.create_task(self._keep_files(), name="files")
 
     async def _watch(self) -> None:
-        """Note which of our files change. Directories are watched: editors and mounts replace whole files."""
+        """Note which of our files change. Directories are watched: editors and mounts replace files."""
         with Inotify() as inotify:
             own = set(self._startup.own_files())
             for directory in {path.parent for path in (*self._watched(), *own)}:

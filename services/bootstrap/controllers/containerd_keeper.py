@@ -2,7 +2,7 @@
 
 Takes the lock `containerd` and watches the containerd that runs, or starts one and notes its identity in the run
 directory. Killed, or followed by the keeper of a newer supervisord, it leaves containerd running. TERM ends containerd,
-by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper anew, with
+by SIGKILL after 15 s, not its shims, and so not the pods; HUP ends it for supervisord to start the keeper again, with
 the files bootstrap wrote. Exits 0, which supervisord takes for good,
 only where no containerd is configured.
 """
@@ -81,10 +81,10 @@ async def _watch(process: ContainerdProcess, output: Path, signals: Signals, loc
     if not ended.done():
         await _end(process)
     code = await ended
-    told_to_end = signals.ending.is_set()
-    if told_to_end:
+    asked_to_end = signals.ending.is_set()
+    if asked_to_end:
         lock.record_end()
-    (log.info if told_to_end else log.error)("containerd ended with %s", "an unknown code" if code is None else code)
+    (log.info if asked_to_end else log.error)("containerd ended with %s", "an unknown code" if code is None else code)
     return 1
 
 

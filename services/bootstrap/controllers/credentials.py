@@ -1,6 +1,6 @@
-"""What a start does about the node's credentials: looks at them beside everything else, then brings them into force.
+"""The node's credentials at a start: reads them in a thread beside everything else, then brings them into force.
 
-Blocks; called in a thread before there is a bus. Refuses only what nobody but an operator can mend: a plugin that
+Blocks; called in a thread before there is a bus. Refuses only what an operator has to correct: a plugin that
 fails, or a certificate that has to be asked for, never delays static pods.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from services.bootstrap.adapters.certificate_child import CertificateChild
 from services.bootstrap.adapters.certificate_store import make_directory
 from services.bootstrap.adapters.credential_files import CredentialFiles
-from services.bootstrap.adapters.exec_plugin import FIRST_PATIENCE
+from services.bootstrap.adapters.exec_plugin import FIRST_TIMEOUT
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.node_credentials import (
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class StartupCredentials:
-    """`report`, `plan`, `bootstrap` and `rotate_at_once` tell the service what came out."""
+    """`report`, `plan`, `bootstrap` and `rotate_at_once` hold the results for the service."""
 
     def __init__(self, run_dir: Path) -> None:
         self.files = CredentialFiles(run_dir)
@@ -50,7 +50,7 @@ class StartupCredentials:
         """Start to look, in a thread of its own; nothing is written yet."""
         if config.joins_cluster:
             beside = ThreadPoolExecutor(1, thread_name_prefix="credentials")
-            self._looking = beside.submit(look_at_client, config, time.time(), patience=FIRST_PATIENCE)
+            self._looking = beside.submit(look_at_client, config, time.time(), timeout=FIRST_TIMEOUT)
             beside.shutdown(wait=False)
 
     def settle(self, config: EffectiveConfig, kept: EffectiveConfig | None) -> None:
@@ -91,7 +91,7 @@ class StartupCredentials:
         if self.plan is ClientPlan.BOOTSTRAP_MANAGED and self.bootstrap is not None:
             why = self.report.why_invalid or ("" if self.report.awaited else "; ".join(self.report.problems))
             if why:
-                log.info("%s is written anew: %s", config.kubeconfig, why)
+                log.info("%s is written again: %s", config.kubeconfig, why)
             write_kubeconfig(config, self.bootstrap)
             crash_point("bootstrap.kubeconfig.written")
             changed = True

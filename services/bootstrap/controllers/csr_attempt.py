@@ -1,4 +1,4 @@
-"""One request for a certificate, from its creation to the certificate; and what is said about attempts that fail.
+"""One CertificateSigningRequest, from its creation to the certificate; and the report of attempts that fail.
 
 Knows no store and no schedule of rotation: `certificate_rotation` and `tls_bootstrap` do.
 """
@@ -20,21 +20,21 @@ from shared.model.objects import Object
 
 log = logging.getLogger(__name__)
 
-FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # of an attempt; each is said in one line
+FAILURES = (ApiError, OperatorError, ProblemError, OSError)  # of an attempt; each is one line
 
 
 class RefusedError(Exception):
-    """A signer or an approver said no, or what came cannot be used: asking again at once does not help."""
+    """A signer or an approver refused, or the answer cannot be used: asking again at once does not help."""
 
     def __init__(self, line: str, request: signing_api.Sent | None = None) -> None:
         super().__init__(line)
-        self.request = request  # that somebody may delete, to be asked anew
+        self.request = request  # whose deletion permits another request
 
 
 @dataclass
 class CsrAttempt:
-    """How a request is made: `accepted` remembers that the API server has it, `stranger` says what is wrong with an
-    object that had the name before ("" = it is ours), `waits` hears what it waits for."""
+    """The parts of an attempt that differ: `accepted` saves that the API server has the request, `stranger` returns
+    what is wrong with an object that had the name before ("" = it is ours), `waits` gets what it waits for."""
 
     wall: Callable[[], float]
     accepted: Callable[[Pending], Awaitable[None]]
@@ -43,7 +43,7 @@ class CsrAttempt:
 
     async def certificate(self, api: ApiClient, pending: Pending) -> str:
         """The certificates that were issued, PEM. Raises ApiError, OSError, RefusedError, and ProblemError for a
-        request that is worth making anew at once."""
+        request that may be made again at once."""
         if not pending.uid:
             made = await signing_api.send(
                 api, pending.name, pending.request, pending.template, encipherment=pending.encipherment
@@ -67,7 +67,7 @@ class CsrAttempt:
             case Fate.GONE:
                 raise ProblemError(f"{pending.name} {found.line}; another one will be made")
             case _:
-                raise ProblemError(f"{found.line}; nobody did in time, another one will be made")
+                raise ProblemError(f"{found.line}; that did not happen in time, another one will be made")
 
 
 class CsrFailures:
@@ -79,24 +79,24 @@ class CsrFailures:
         self._last = ""
 
     def failed(self, error: Exception) -> float:
-        """Tell of it once; seconds to wait before the next attempt."""
+        """Report the failure once; return the seconds to wait before the next attempt."""
         self._failures += 1
-        self._tell(_line_of(error), logging.ERROR)
+        self._report(_line_of(error), logging.ERROR)
         if isinstance(error, RefusedError):
             return REFUSED_PAUSE
         unreachable = isinstance(error, ApiUnreachableError)
         return attempt_delay(self._failures, self._chance(), unreachable=unreachable)
 
     def waits(self, line: str) -> None:
-        """Nothing failed, but nothing goes on either."""
-        self._tell(line, logging.INFO)
+        """Report what the attempt waits for."""
+        self._report(line, logging.INFO)
 
     def good(self) -> None:
-        """All is well."""
+        """The attempt succeeded: clear the trouble."""
         self._failures, self._last = 0, ""
         self._context.bus.trouble(self._name, None)
 
-    def _tell(self, line: str, level: int) -> None:
+    def _report(self, line: str, level: int) -> None:
         text = f"{self._name}: {line}"
         if text != self._last:
             log.log(level, "%s", text)
@@ -111,5 +111,5 @@ def _line_of(error: Exception) -> str:
         return f"{error} (allow it: the ClusterRole system:node-bootstrapper)"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or type(error).__name__} (make room or mend it)"
+        return f"{where}{error.strerror or type(error).__name__} (free disk space or repair it)"
     return str(error)

@@ -20,7 +20,7 @@ from shared.kube.interface import ApiClient
 
 log = logging.getLogger(__name__)
 
-REQUESTING = "requesting"  # below the run directory: the credentials of whoever asks for the first certificate
+REQUESTING = "requesting"  # below the run directory: the credentials that ask for the first certificate
 _TIMEOUT = 30.0  # seconds of one request
 
 Connect = Callable[[Path], ApiClient]  # run directory -> client
@@ -72,27 +72,27 @@ class ClientCsrCredentials:
         self._files = CredentialFiles(run_dir / REQUESTING)
         self._other = NodeCsrCredentials(run_dir / REQUESTING, connect)
         self._own_refused = False
-        self._said = ""
+        self._logged = ""
 
     async def open(self, facts: CertificateFacts | None) -> ApiClient:
-        """The client. Raises OperatorError, OSError where nobody can be asked as."""
+        """Return the client. Raise OperatorError, OSError where there are no usable credentials."""
         wall = self._clock.wall()
         own_valid = facts is not None and facts.not_after > wall
         bootstrap = bool(self._config.bootstrap_kubeconfig)
         if asks_as_node(own_valid=own_valid, own_refused=self._own_refused, bootstrap_usable=bootstrap):
-            self._say("the present certificate")
+            self._log_use("the present certificate")
             return await self._own.open(facts)
         report = await self._in_thread(self._resolve, self._config, wall, bootstrap_first=self._own_refused)
         if report.material is None:
-            problem = report.problems[0] if report.problems else "there is nobody to ask as"
+            problem = report.problems[0] if report.problems else "there are no credentials to ask with"
             if not own_valid and (facts is not None or not await self._in_thread(self._has_own)):
                 raise OperatorError(problem)
             self._own_refused = False
-            self._say(f"the certificate in force, for lack of another way: {problem}")
+            self._log_use(f"the certificate in force, for lack of another way: {problem}")
             return await self._own.open(facts)
         await self._in_thread(self._files.prepare)
         await self._in_thread(self._files.put, report.material)
-        self._say(f"the credentials for {report.material.server}")
+        self._log_use(f"the credentials for {report.material.server}")
         return await self._other.open(facts)
 
     async def refused(self) -> None:
@@ -101,7 +101,7 @@ class ClientCsrCredentials:
         self._own_refused = not self._own_refused
 
     async def served(self) -> None:
-        """From here on the new certificate asks; what stood in for it is forgotten."""
+        """The new certificate is used from now on; drop the credentials that took its place."""
         self._own_refused = False
         await self._own.served()
         await self._other.served()
@@ -114,7 +114,7 @@ class ClientCsrCredentials:
         present = CredentialFiles(Path(self._config.run_dir)).present()
         return present is not None and bool(present.client_certificate_file)
 
-    def _say(self, whom: str) -> None:
-        if whom != self._said:
+    def _log_use(self, whom: str) -> None:
+        if whom != self._logged:
             log.info("asking for a client certificate with %s", whom)
-        self._said = whom
+        self._logged = whom

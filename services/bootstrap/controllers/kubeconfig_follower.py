@@ -25,7 +25,7 @@ from services.frame.launch import Context
 log = logging.getLogger(__name__)
 
 _SETTLE = 0.2  # seconds without a further change before the files are looked at
-_LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # the directory of that name is to be watched anew
+_LOST = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT  # the directory of that name has to be watched again
 _CHANGES = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CREATE | Mask.DELETE | _LOST
 
 
@@ -40,7 +40,7 @@ class KubeconfigFollower:
         self._read_at = startup.evaluated_at  # wall seconds; what changed later has not been read
         self._in_force = startup.credentials.files.present() is not None
         self._failures = 0 if found.material else 1  # not looked at yet is one, too
-        self._awaited = found.awaited  # somebody asks for a certificate, and its file tells us
+        self._awaited = found.awaited  # a certificate is asked for; its file wakes this loop
         self._last_problems = found.problems
         if self._last_problems:
             context.bus.trouble("kubeconfig", self._last_problems[0])
@@ -51,7 +51,7 @@ class KubeconfigFollower:
         self._lost = False  # a directory is another one than the one we watch
 
     def wake(self) -> None:
-        """Something changed that no directory may tell of."""
+        """Look again: something changed that inotify may not report."""
         self._changed.set()
 
     async def _renew(self, request: RenewCredentials) -> CredentialsRenewal:
@@ -92,8 +92,8 @@ class KubeconfigFollower:
         return named | {Path(os.path.realpath(file)) for file in named}
 
     def _watch(self, inotify: Inotify) -> set[Path]:
-        """Watch the directories, for files are replaced whole; what was changed before we watched is a change, too.
-        For one that is missing, the one above it tells when it comes."""
+        """Watch the directories, as files are replaced; a change from before the watch counts, too. For a missing
+        directory, its parent is watched."""
         files = self._files()
         self._missing = {above for file in files for above in file.parents if not above.is_dir()}
         for directory in {next(above for above in file.parents if above.is_dir()) for file in files}:
@@ -139,7 +139,7 @@ class KubeconfigFollower:
             report = await asyncio.to_thread(resolve_ordinary, self._context.config, self._read_at)
             changed = report.material is not None and await asyncio.to_thread(credentials.put, report.material)
         except OSError as error:
-            line = f"{credentials.directory}: cannot be written: {error.strerror} (make room or mend it)"
+            line = f"{credentials.directory}: cannot be written: {error.strerror} (free disk space or repair it)"
             report, changed = KubeconfigReport(problems=(line,), files=self._report.files), False
         if report.problems:
             self._keep(report)

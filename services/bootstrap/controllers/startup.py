@@ -1,4 +1,4 @@
-"""From flags and files to config.json, manifest.json and the containerd's files; or to lines that say why not.
+"""From flags and files to config.json, manifest.json and the containerd's files; or to lines with the reasons.
 
 Decides whether a bad configuration ends the start or leaves the last good one in force. Runs before bootstrap has a
 bus, in a thread.
@@ -183,7 +183,7 @@ class BootstrapStartup:
         if parent is None or self._last_good() is not None or self._services_work():
             return False
         if "BULKHEAD_STDERR_FD" not in os.environ:  # where there is one, the log has shown them
-            supervisord.tell_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
+            supervisord.print_for_operator(tuple(f"bulkhead bootstrap: {line}" for line in lines))
         try:
             parent.shut_down()
         except supervisord.SupervisordError as error:
@@ -215,7 +215,7 @@ class BootstrapStartup:
         return self._run_dir / CONFIG_NAME, self._run_dir / MANIFEST_FILE
 
     def restore_files(self) -> list[str]:
-        """Write those of our files anew that are gone or were changed. Returns their names.
+        """Write again those of our files that are gone or were changed. Returns their names.
 
         Raises OSError.
         """
@@ -270,7 +270,9 @@ class BootstrapStartup:
 
 def _unwritable(error: OSError, where: Path) -> OperatorError:
     where_exactly = str(error.filename or where)
-    return OperatorError(f"cannot be written: {error.strerror}", where=where_exactly, remedy="make room or mend it")
+    return OperatorError(
+        f"cannot be written: {error.strerror}", where=where_exactly, remedy="free disk space or repair it"
+    )
 
 
 def write_containerd_files(config: EffectiveConfig) -> None:

@@ -1,6 +1,6 @@
-"""What bootstrap has to do with whoever started the agent: READY, the watchdog's pings, and the lock file's contenders.
+"""Notifies systemd: READY once all services have sent a beat, and the watchdog's pings; watches the lock file.
 
-Waits and tells; what counts as well is `core.agent_health`.
+`core.agent_health` decides whether the agent is healthy.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from bus.messages.bootstrap import SUPERVISORD_IS_SILENT
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import supervisord
 from services.bootstrap.adapters.lock_file import LockContention
-from services.bootstrap.adapters.service_notify import supervisord_answers, tell_ready
+from services.bootstrap.adapters.service_notify import notify_ready, supervisord_answers
 from services.bootstrap.core.agent_health import AgentHealth, rhythm
 from services.frame.launch import Context
 from shared.klog import structured
@@ -32,36 +32,36 @@ class Systemd:
         config = context.config
         self._contention = LockContention(config.lock_file) if config.exit_on_lock_contention else None
         self._health = AgentHealth([name for name in SERVICES if name != "bootstrap"], config.sync_frequency)
-        self._all_heard = asyncio.Event()
+        self._all_started = asyncio.Event()
         if self._address or self._contention:
-            context.bus.on_beat(self._heard)
+            context.bus.on_beat(self._take_beat)
 
     async def run(self) -> None:
-        """Until cancelled; ends at once where there is nobody to tell."""
+        """Run until cancelled; return at once where there is nothing to notify."""
         async with asyncio.TaskGroup() as tasks:
             if self._address:
-                tasks.create_task(self._tell_ready(), name="ready")
+                tasks.create_task(self._notify_ready(), name="ready")
             if self._interval:
                 tasks.create_task(self._question_supervisord(), name="supervisord")
                 tasks.create_task(keep_pinging(self._interval, self._is_well, self._address), name="pings")
             if self._contention:
                 tasks.create_task(self._give_way(self._contention), name="lock file")
 
-    def _heard(self, beat: Beat) -> None:
+    def _take_beat(self, beat: Beat) -> None:
         if self._health.note_beat(beat.service, beat.progress):
-            self._all_heard.set()
+            self._all_started.set()
 
-    async def _tell_ready(self) -> None:
-        await self._all_heard.wait()
-        await asyncio.to_thread(tell_ready, Path(self._context.config.run_dir), self._generation)
+    async def _notify_ready(self) -> None:
+        await self._all_started.wait()
+        await asyncio.to_thread(notify_ready, Path(self._context.config.run_dir), self._generation)
 
     def _is_well(self) -> bool:
         return self._health.is_well(self._context.clock.monotonic())
 
     async def _question_supervisord(self) -> None:
-        pause, patience = rhythm(self._interval)
+        pause, timeout = rhythm(self._interval)
         while True:
-            answers = await supervisord_answers(patience)
+            answers = await supervisord_answers(timeout)
             if answers != self._health.supervisord_answers:
                 self._health.supervisord_answers = answers
                 self._context.bus.trouble("supervisord", None if answers else SUPERVISORD_IS_SILENT)
@@ -70,12 +70,12 @@ class Systemd:
     async def _give_way(self, contention: LockContention) -> None:
         """A clean end of the whole agent, but not before it has started."""
         await contention.wait()
-        await self._all_heard.wait()
+        await self._all_started.wait()
         parent = supervisord.Supervisord.of_environment()
         if parent is None:
-            log.error("%s", structured("Somebody else wants the lock file: stop this agent by hand"))
+            log.error("%s", structured("Another process opened the lock file: stop this agent by hand"))
             return
         try:
             await asyncio.to_thread(parent.shut_down)
         except supervisord.SupervisordError as error:
-            log.error("%s", structured("Failed to give way to whoever wants the lock file", err=error))
+            log.error("%s", structured("Failed to end for the process that opened the lock file", err=error))

@@ -38,7 +38,7 @@ _ISSUANCE = 3600.0  # seconds
 
 
 class TlsBootstrap:
-    """`bootstrap`: what the bootstrap kubeconfig says about the cluster."""
+    """`bootstrap`: the cluster of the bootstrap kubeconfig."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class TlsBootstrap:
                 return
 
     async def _pause(self, error: RefusedError, seconds: float) -> None:
-        """After a no: until its request is deleted, or a long time is over."""
+        """Wait after a refusal until the request is deleted, or `seconds` are over."""
         try:
             if error.request is not None:
                 api = await self._credentials.open(None)
@@ -102,7 +102,7 @@ class TlsBootstrap:
         async def stranger(found: Object) -> str:
             same_signer = signer_of(found) == template.signer
             ours = await self._in_thread(self._forms.is_ours, request_text(found), made.key, template)
-            remedy = "delete it to be asked anew"
+            remedy = "delete it to have it made again"
             return "" if same_signer and ours else f"{name} is there and is not the request of our key ({remedy})"
 
         attempt = CsrAttempt(self._context.clock.wall, accepted, stranger, self._attempts.waits)

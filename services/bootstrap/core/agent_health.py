@@ -1,17 +1,17 @@
-"""Is the agent so well that systemd may be told so, as bootstrap sees it.
+"""Decides whether the agent is healthy enough to ping systemd's watchdog, as bootstrap sees it.
 
-A service that ends is supervisord's business and no reason to start everything anew. So two things count: whether
+A service that ends is restarted by supervisord and no reason to restart the agent. So two things count: whether
 supervisord itself still answers, and whether podsync's loop turns. Times are CLOCK_MONOTONIC seconds.
 """
 
 from collections.abc import Collection, Mapping
 
-_SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stand, or twice the sync frequency if that is more
-_LONGEST_PATIENCE = 10.0  # seconds
+_SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stop, or twice the sync frequency if that is more
+_LONGEST_TIMEOUT = 10.0  # seconds
 
 
 class AgentHealth:
-    """What was found and heard, and the verdict on it."""
+    """The beats and answers so far, and the decision."""
 
     def __init__(self, services: Collection[str], sync_frequency: float) -> None:
         self._missing = set(services)
@@ -20,7 +20,7 @@ class AgentHealth:
         self.supervisord_answers = True
 
     def note_beat(self, service: str, progress: Mapping[str, float]) -> bool:
-        """A beat was heard. True when with it every service has been heard, once."""
+        """Note a beat. Return True once: when every service has sent one."""
         if service == "podsync" and "sync" in progress:
             self._sync_loop_turned = progress["sync"]
         waited = bool(self._missing)
@@ -28,11 +28,11 @@ class AgentHealth:
         return waited and not self._missing
 
     def is_well(self, now: float) -> bool:
-        """The verdict; a sync loop that was never heard of is no fault yet."""
+        """Return whether the agent is healthy; a sync loop that was never reported does not count yet."""
         turned = self._sync_loop_turned
         return self.supervisord_answers and (turned is None or now - turned <= self._sync_loop_limit)
 
 
 def rhythm(interval: float) -> tuple[float, float]:
     """Seconds between two questions to supervisord, and for an answer: a silence is known before the next ping."""
-    return interval / 2, min(_LONGEST_PATIENCE, interval / 2)
+    return interval / 2, min(_LONGEST_TIMEOUT, interval / 2)

@@ -28,7 +28,7 @@ class Template:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateFacts:
-    """What a leaf certificate says. Times in wall seconds."""
+    """The content of a leaf certificate. Times in wall seconds."""
 
     not_before: float
     not_after: float
@@ -94,7 +94,7 @@ def usages(template: Template, *, encipherment: bool) -> tuple[str, ...]:
     return ("digital signature", *(("key encipherment",) if encipherment else ()), template.purpose)
 
 
-def wants_encipherment(version: Mapping[str, Any]) -> bool:
+def demands_key_encipherment(version: Mapping[str, Any]) -> bool:
     """Whether signers of a server that answers so to /version demand `key encipherment` from ECDSA keys, too."""
     major, minor = (_number(version.get(part)) for part in ("major", "minor"))
     return major > 0 and (major, minor) < _FIRST_WITHOUT_ENCIPHERMENT

@@ -1,4 +1,4 @@
-"""What stands between a start and a client certificate: the table of config.md 5.4. Pure."""
+"""What a start does to get a client certificate: the table of config.md 5.4. Pure."""
 
 from enum import StrEnum
 
@@ -7,7 +7,7 @@ class ClientPlan(StrEnum):
     """What to do about the node's own credentials."""
 
     AS_IS = "use the kubeconfig as it is"
-    MANAGED = "ask for certificates as whom the kubeconfig says, and use only those"
+    MANAGED = "ask for certificates with the kubeconfig's credentials, and use only those certificates"
     BOOTSTRAP_ONCE = "ask for one certificate with the bootstrap kubeconfig, then write the kubeconfig"
     BOOTSTRAP_MANAGED = "write the kubeconfig, ask for certificates with the bootstrap kubeconfig"
 

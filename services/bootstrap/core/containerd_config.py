@@ -1,4 +1,4 @@
-"""What the embedded containerd and its pod network are told: config.toml and the CNI list. Pure.
+"""The configuration of the embedded containerd and its pod network: config.toml and the CNI list. Pure.
 
 Configuration version 2, which containerd 1.6 and 1.7 read. Knows the machine only as `Machine`.
 """

@@ -1,4 +1,4 @@
-"""What a kubeconfig says for its current context, and every way in which its shape is wrong (config.md 6.2). Pure."""
+"""The current context of a kubeconfig, and every way in which its shape is wrong (config.md 6.2). Pure."""
 
 import posixpath
 from dataclasses import dataclass, field
@@ -131,7 +131,7 @@ def _check_exec(plugin: Any, problems: list[str]) -> None:
     if mode is None and version == _EXEC_VERSIONS[0]:
         problems.append("exec.interactiveMode is missing (write interactiveMode: Never)")
     elif mode == "Always":
-        problems.append("exec.interactiveMode is Always, but nobody is there to answer (use Never)")
+        problems.append("exec.interactiveMode is Always, but there is no terminal (use Never)")
     elif mode not in (None, "Never", "IfAvailable"):
         problems.append("exec.interactiveMode must be Never or IfAvailable (names are case-sensitive)")
     arguments, variables = plugin.get("args") or [], plugin.get("env") or []

@@ -6,10 +6,10 @@ Randomness is an argument in [0, 1); times are wall seconds, delays seconds.
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
 from shared.backoff import Backoff
 
-REFUSED_PAUSE = 300.0  # seconds before a signer that said no is asked again, unless its answer is removed before
+REFUSED_PAUSE = 300.0  # seconds before a signer that refused is asked again, unless its answer is removed before
 _EARLIEST, _SPREAD = 0.7, 0.2  # of the lifetime
 _ATTEMPTS, _JITTER = Backoff(initial=2.0, cap=32.0), 0.1  # the jitter never exceeds the cap
-_SHORTEST = 40.0  # seconds of life that are worth another request
+_SHORTEST = 40.0  # seconds of validity that are worth another request
 _UNREACHABLE = 8.0  # seconds at most: a node joins within ten of its network
 
 
@@ -19,7 +19,7 @@ def rotation_deadline(facts: CertificateFacts, chance: float) -> float:
 
 
 def deadline_of_new(facts: CertificateFacts, deadline: float, wall: float) -> float:
-    """The deadline of one that has just come. Signers begin short lives in the past, so that one may be due already: it
+    """The deadline of one that has just come. Signers date short validities back, so that one may be due already: it
     serves for half of what is left, where that is worth it."""
     left = facts.not_after - wall
     return max(deadline, wall + left / 2) if left >= _SHORTEST else deadline

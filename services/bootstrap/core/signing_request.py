@@ -1,4 +1,4 @@
-"""A CertificateSigningRequest: what is sent, what it is called, and what the object says later. Pure.
+"""A CertificateSigningRequest: what is sent, its name, and the later states of the object. Pure.
 
 Rules: config.md 5.4 (names, waiting) and 5.6 (what the control plane expects).
 """
@@ -27,8 +27,8 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """`certificate` is the PEM text of an issued one; `line` says what happened and how to mend it."""
+class CsrState:
+    """`certificate` is the PEM text of an issued one; `line` has the event and its remedy."""
 
     fate: Fate
     certificate: str = ""
@@ -44,7 +44,7 @@ def generated_name(choices: Sequence[int]) -> str:
 
 
 def deterministic_name(public_key: bytes, template: Template, *, encipherment: bool) -> str:
-    """The name for a key (DER, PKIX) and a subject: whoever asks again for the same asks with the same name."""
+    """The name for a key (DER, PKIX) and a subject: the same request has the same name when it is made again."""
     parts = [public_key, template.common_name.encode(), *(one.encode() for one in template.organizations)]
     parts += [usage.encode() for usage in usages(template, encipherment=encipherment)]
     digest = hashlib.new("sha512_256", b"".join(_unpadded(part) + b"|" for part in parts), usedforsecurity=False)
@@ -88,30 +88,32 @@ def is_well_formed(csr: object) -> bool:
     return named and isinstance(conditions, list)
 
 
-def judge(csr: Object | None, wanted_uid: str) -> Judgement:
-    """What this state of the object means for whoever created `wanted_uid`; None = there is no such object."""
+def state_of(csr: Object | None, wanted_uid: str) -> CsrState:
+    """Return what this state of the object means for the creator of `wanted_uid`; None = there is no such object."""
     if csr is None:
-        return Judgement(Fate.GONE, line="was deleted before it was answered")
+        return CsrState(Fate.GONE, line="was deleted before it was answered")
     if uid(csr) != wanted_uid:
-        return Judgement(Fate.GONE, line=f"{name(csr)} was deleted and is somebody else's now")
+        return CsrState(Fate.GONE, line=f"{name(csr)} was deleted and is another client's now")
     status = csr.get("status") or {}
     conditions = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, dict)}
     if "Denied" in conditions:
-        line = f"{name(csr)} was denied{_said(conditions['Denied'])} (delete it to be asked again at once)"
-        return Judgement(Fate.DENIED, line=line)
+        line = f"{name(csr)} was denied{_reason_of(conditions['Denied'])} (delete it to be asked again at once)"
+        return CsrState(Fate.DENIED, line=line)
     if "Failed" in conditions:
-        line = f"{name(csr)} failed at its signer{_said(conditions['Failed'])} (delete it to be asked again at once)"
-        return Judgement(Fate.FAILED, line=line)
+        line = (
+            f"{name(csr)} failed at its signer{_reason_of(conditions['Failed'])} (delete it to be asked again at once)"
+        )
+        return CsrState(Fate.FAILED, line=line)
     certificate = _decoded(status.get("certificate"))
     if "Approved" in conditions and certificate:
-        return Judgement(Fate.ISSUED, certificate=certificate)
+        return CsrState(Fate.ISSUED, certificate=certificate)
     if "Approved" in conditions:
         line = f"{name(csr)} is approved and waits for its signer (does kube-controller-manager run, with a signer?)"
-        return Judgement(Fate.PENDING, line=line)
-    return Judgement(Fate.PENDING, line=f"{name(csr)} waits for approval (kubectl certificate approve {name(csr)})")
+        return CsrState(Fate.PENDING, line=line)
+    return CsrState(Fate.PENDING, line=f"{name(csr)} waits for approval (kubectl certificate approve {name(csr)})")
 
 
-def _said(condition: Object) -> str:
+def _reason_of(condition: Object) -> str:
     text = ": ".join(str(condition[key]) for key in ("reason", "message") if condition.get(key))
     return f": {' '.join(text.split())[:_SHOWN]}" if text else ""
 

@@ -105,7 +105,7 @@ async def test_a_strangers_object_of_that_name_is_not_taken(tmp_path: Path) -> N
     path = f"{stage.signer.path}/{request['metadata']['name']}"
     stage.server.put(path, {"metadata": {"name": request["metadata"]["name"]}, "spec": spec})
     await stage.begin_first()
-    assert "is there and is not the request of our key (delete it to be asked anew)" in stage.troubles[0]
+    assert "is there and is not the request of our key (delete it to have it made again)" in stage.troubles[0]
     stage.server.delete(path)
     await stage.passes(3)
     assert stage.signer.serve() == 1

@@ -10,9 +10,9 @@ from services.bootstrap.core.certificate_template import (
     CertificateFacts,
     client_template,
     covers,
+    demands_key_encipherment,
     serving_template,
     usages,
-    wants_encipherment,
 )
 from services.bootstrap.core.client_plan import ClientPlan, asks_as_node, plan_client
 from services.bootstrap.core.kubeconfig_document import written_kubeconfig
@@ -22,9 +22,9 @@ from services.bootstrap.core.signing_request import (
     deterministic_name,
     generated_name,
     is_well_formed,
-    judge,
     request_object,
     request_text,
+    state_of,
 )
 
 CLIENT = client_template("n1")
@@ -174,7 +174,7 @@ def test_what_is_sent() -> None:
     ],
 )
 def test_which_servers_demand_key_encipherment(version: dict[str, Any], wanted: bool) -> None:
-    assert wants_encipherment(version) is wanted
+    assert demands_key_encipherment(version) is wanted
 
 
 def csr(uid: str = "u", certificate: str = "", **conditions: str) -> dict[str, Any]:
@@ -194,16 +194,16 @@ def csr(uid: str = "u", certificate: str = "", **conditions: str) -> dict[str, A
         (csr(Denied="go\naway"), Fate.DENIED, "csr-1 was denied: R: go away ("),
         (csr(Approved="", Denied="no"), Fate.DENIED, "was denied"),
         (csr(Approved="", Failed="x" * 500), Fate.FAILED, "failed at its signer: R: xxx"),
-        (csr(uid="other"), Fate.GONE, "somebody else's"),
+        (csr(uid="other"), Fate.GONE, "another client's"),
         (None, Fate.GONE, "was deleted"),
     ],
 )
 def test_what_becomes_of_a_request(found: dict[str, Any] | None, fate: Fate, line: str) -> None:
-    judged = judge(found, "u")
-    assert judged.fate is fate
-    assert line in judged.line
-    assert len(judged.line) < 320
-    assert judged.certificate == ("PEM" if fate is Fate.ISSUED else "")
+    state = state_of(found, "u")
+    assert state.fate is fate
+    assert line in state.line
+    assert len(state.line) < 320
+    assert state.certificate == ("PEM" if fate is Fate.ISSUED else "")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ NODE, OTHER = CA.issue("system:node:a"), CA.issue("system:node:b")
 
 def outcome(tmp_path: Path, document: dict[str, Any]) -> KubeconfigReport:
     path = write(tmp_path / "kubelet.conf", document)
-    return resolve(str(path), patience=30)
+    return resolve(str(path), timeout=30)
 
 
 def problem(tmp_path: Path, document: dict[str, Any]) -> str:
@@ -103,7 +103,7 @@ def test_bad_files(tmp_path: Path, content: bytes, start: str, monkeypatch: pyte
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     path = tmp_path / "kubelet.conf"
     path.write_bytes(content)
-    [line] = resolve(str(path), patience=30).problems
+    [line] = resolve(str(path), timeout=30).problems
     assert line.removeprefix(f"--kubeconfig: {path}: ").startswith(start)
 
 
@@ -183,7 +183,7 @@ def test_a_plugin_that_is_no_program_is_a_mistake(tmp_path: Path) -> None:
 def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
     body = f"echo $$ > {tmp_path}/pid; exec sleep 1000"
     path = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", body)))
-    report = resolve_in_child(str(path), patience=1)
+    report = resolve_in_child(str(path), timeout=1)
     [line] = report.problems
     assert report.not_yet
     assert "exec: " in line
@@ -194,6 +194,6 @@ def test_a_plugin_that_hangs_is_given_up_and_ended(tmp_path: Path) -> None:
 
 def test_a_plugin_is_left_alone_when_only_the_shape_is_asked(tmp_path: Path) -> None:
     path = write(tmp_path / "kubelet.conf", kubeconfig(plugin(tmp_path / "get", f"touch {tmp_path}/ran")))
-    report = resolve_in_child(str(path), patience=0)
+    report = resolve_in_child(str(path), timeout=0)
     assert report == KubeconfigReport(cluster={"server": "https://127.0.0.1:6443"})
     assert not (tmp_path / "ran").exists()

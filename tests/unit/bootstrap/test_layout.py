@@ -70,5 +70,5 @@ def test_a_link_to_a_directory_is_one(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "lib").touch()
-    with pytest.raises(OperatorError, match=r"^[^\n]*lib: cannot be made: File exists \(mend it[^\n]*\)$"):
+    with pytest.raises(OperatorError, match=r"^[^\n]*lib: cannot be made: File exists \(repair it[^\n]*\)$"):
         make_layout(config(tmp_path))

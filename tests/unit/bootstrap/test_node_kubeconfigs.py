@@ -30,8 +30,8 @@ VALID, OTHER, EXPIRED = CA.issue("system:node:a"), CA.issue("system:node:a"), CA
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EffectiveConfig:
-    def here(path: str, *, patience: int = 30, **more: Any) -> KubeconfigReport:
-        return resolve(path, patience=patience, **more)
+    def here(path: str, *, timeout: int = 30, **more: Any) -> KubeconfigReport:
+        return resolve(path, timeout=timeout, **more)
 
     monkeypatch.setattr(node_credentials, "resolve_in_child", here)  # what a child does, without one
     return EffectiveConfig(
