@@ -5,7 +5,8 @@ Decides nothing. A node that runs alone has no cluster to read.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
@@ -14,12 +15,15 @@ from bus.messages.status import IssuedToken, RequestToken
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.environment import Referenced, References, environment_references
 from services.podsync.core.cri.service_environment import service_environment
+from shared.deadlines import waiting_for
 from shared.model.objects import Object, namespace
 
 NOTHING_TO_READ = "the node runs alone: there is no API server"
 _AT_ONCE = 4  # objects of at most 1 MiB each
 _MOST_KEPT = 8 << 20  # characters, twice what the base64 of the largest environment has
-_TOO_MUCH = "not read: the objects before it are already larger than an environment may be"
+_SMALL = 256 << 10  # characters; every container may keep so much at the same time
+_LARGE_AT_ONCE = 4  # containers that keep more than _SMALL at the same time
+_DROPPED = Referenced(None, error="not read: the objects before it are already larger than an environment may be")
 _MANY_SERVICES = 100  # whose variables are made in a thread, so that the other pods go on
 SECONDS = 5.0  # a sources that is being restarted is back within that
 
@@ -27,7 +31,7 @@ SECONDS = 5.0  # a sources that is being restarted is back within that
 class ClusterReads(Protocol):
     """What the calls ask for."""
 
-    async def references(self, pod: Object, container: Object) -> References: ...
+    def references(self, pod: Object, container: Object) -> AbstractAsyncContextManager[References]: ...
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]: ...
     async def runtime_handler(self, pod: Object) -> str: ...
     async def node(self) -> Object | None: ...
@@ -39,10 +43,11 @@ class ClusterReads(Protocol):
 class NoCluster:
     """The node runs alone."""
 
-    async def references(self, pod: Object, container: Object) -> References:
+    @asynccontextmanager
+    async def references(self, pod: Object, container: Object) -> AsyncIterator[References]:
         """Nothing can be read; what is referred to is missing, with the kubelet's words for it."""
         text = "configMaps and secrets are not supported due to running kubelet in standalone mode"
-        return {wanted: Referenced(None, error=text) for wanted in environment_references(container)}
+        yield {wanted: Referenced(None, error=text) for wanted in environment_references(container)}
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:
         """No Services."""
@@ -76,19 +81,43 @@ class SourcesReads:
 
     def __init__(self, bus: Bus, node_name: str) -> None:
         self._bus, self._node_name = bus, node_name
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
 
-    async def references(self, pod: Object, container: Object) -> References:
-        """Every ConfigMap and Secret that the container's environment names, a few at a time, and of each only the keys
-        it needs. Once there is more than any environment may have the rest is not read. Never raises."""
-        wanted, found, kept = environment_references(container), dict[tuple[str, str], Referenced](), 0
+    @asynccontextmanager
+    async def references(self, pod: Object, container: Object) -> AsyncIterator[References]:
+        """Every ConfigMap and Secret that the container's environment names, and of each only the keys it needs. The
+        block builds the environment: only a few blocks at a time have more than 256 KiB, and one that needs more waits
+        for its turn. Once there is more than any environment may have the rest is not read. Raises nothing."""
+        wanted = environment_references(container)
+        if (small := await self._read(namespace(pod), wanted, large=False)) is not None:
+            yield small
+            return
+        with waiting_for("the containers with large environments"):
+            await self._large.acquire()
+        try:
+            yield await self._read(namespace(pod), wanted, large=True) or {}
+        finally:
+            self._large.release()
+
+    async def _read(
+        self, space: str, wanted: Mapping[tuple[str, str], Collection[str] | None], *, large: bool
+    ) -> References | None:
+        """The objects, a few at a time; None = they are not small, and nothing of them is kept."""
+        found, kept = dict[tuple[str, str], Referenced](), 0
+
+        async def read(one: tuple[str, str]) -> Referenced:
+            nonlocal kept
+            narrowed, size = _narrowed(await self._object(one[0], space, one[1]), wanted[one])
+            kept += size
+            return narrowed if large or kept <= _SMALL else _DROPPED
+
         for batch in _batches(list(wanted), _AT_ONCE):
             if kept > _MOST_KEPT:
-                found |= {one: Referenced(None, error=_TOO_MUCH) for one in batch}
+                found |= dict.fromkeys(batch, _DROPPED)
                 continue
-            objects = await asyncio.gather(*(self._object(kind, namespace(pod), name) for kind, name in batch))
-            for one, read in zip(batch, objects, strict=True):
-                found[one], size = _narrowed(read, wanted[one])
-                kept += size
+            found |= zip(batch, await asyncio.gather(*map(read, batch)), strict=True)
+            if kept > _SMALL and not large:
+                return None
         return found
 
     async def service_env(self, pod: Object, *, static: bool) -> dict[str, str]:

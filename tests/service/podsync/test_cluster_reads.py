@@ -1,5 +1,7 @@
 """What an environment refers to is read a few objects at a time, and no more is kept than it can use."""
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from bus.memory import MemoryNetwork
 from bus.messages.sources import FoundObject, GetObject
 from services.podsync.adapters.cluster_reads import SourcesReads
+from services.podsync.core.cri.environment import Referenced
 from shared.model.objects import Object
 
 
@@ -33,11 +36,7 @@ async def read() -> AsyncIterator[tuple[Sources, Any]]:
     for one in (sources.bus, bus):
         await one.start()
     reads = SourcesReads(bus, "n")
-
-    async def references(container: Object) -> Any:
-        return await reads.references({"metadata": {"namespace": "ns"}}, container)
-
-    yield sources, references
+    yield sources, lambda container: reads.references({"metadata": {"namespace": "ns"}}, container)
     for one in (sources.bus, bus):
         await one.stop()
 
@@ -48,19 +47,47 @@ def key_of(secret: str, key: str) -> Object:
 
 async def test_of_an_object_only_the_keys_that_are_named_are_kept(read: tuple[Sources, Any]) -> None:
     _, references = read
-    found = await references({"env": [key_of("s", "a"), key_of("s", "b"), key_of("s", "none")]})
-    assert found["Secret", "s"].object == {"data": {"a": "eA==", "b": "eQ=="}}
+    async with references({"env": [key_of("s", "a"), key_of("s", "b"), key_of("s", "none")]}) as found:
+        assert found["Secret", "s"].object == {"data": {"a": "eA==", "b": "eQ=="}}
 
 
 async def test_an_object_that_is_taken_over_as_a_whole_is_kept_as_a_whole(read: tuple[Sources, Any]) -> None:
     sources, references = read
-    found = await references({"env": [key_of("s", "a")], "envFrom": [{"secretRef": {"name": "s"}}]})
-    assert found["Secret", "s"].object == {"data": sources.data}
+    async with references({"env": [key_of("s", "a")], "envFrom": [{"secretRef": {"name": "s"}}]}) as found:
+        assert found["Secret", "s"].object == {"data": sources.data}
 
 
 async def test_what_no_environment_has_room_for_is_not_read(read: tuple[Sources, Any]) -> None:
     sources, references = read
-    found = await references({"envFrom": [{"configMapRef": {"name": f"m{n}"}} for n in range(100)]})
-    assert len(sources.asked) == 12
-    assert len(found) == 100
-    assert found["ConfigMap", "m99"].error.startswith("not read: ")
+    async with references({"envFrom": [{"configMapRef": {"name": f"m{n}"}} for n in range(100)]}) as found:
+        assert len(sources.asked) == 4 + 12  # the first are read again when its turn has come
+        assert len(found) == 100
+        assert found["ConfigMap", "m99"].error.startswith("not read: ")
+
+
+async def test_only_a_few_containers_keep_a_large_environment_at_the_same_time(read: tuple[Sources, Any]) -> None:
+    _, references = read
+    inside, most_inside, leave = 0, 0, asyncio.Event()
+
+    async def build() -> None:
+        nonlocal inside, most_inside
+        async with references({"envFrom": [{"configMapRef": {"name": f"m{n}"}} for n in range(4)]}) as found:
+            assert {name for _, name in found} == {"m0", "m1", "m2", "m3"}
+            assert not any(one.error for one in found.values())
+            inside += 1
+            most_inside = max(most_inside, inside)
+            await leave.wait()
+            inside -= 1
+
+    building = [asyncio.create_task(build()) for _ in range(20)]
+    async with asyncio.timeout(60):
+        while inside < 4:
+            await asyncio.sleep(0)
+        async with references({"env": [key_of("s", "a")]}) as small:  # does not wait for the others
+            assert small["Secret", "s"].object == {"data": {"a": "eA=="}}
+        assert inside == 4
+        kept = [one.object["data"] for one in gc.get_objects() if type(one) is Referenced and one.object]
+        assert sum(len(text) for data in kept for text in data.values()) < 5 * 4 * 1_000_100
+        leave.set()
+        await asyncio.gather(*building)
+    assert most_inside == 4

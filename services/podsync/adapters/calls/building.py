@@ -65,20 +65,33 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
     """Create it. Raises RuntimeCallError, ContainerConfigError, SandboxConfigError, PodEndsError, OSError."""
     spec = view.container(call.container)
-    references = await operations.cluster.references(view.pod, spec)
-    service_env = await operations.cluster.service_env(view.pod, static=view.static)
-    facts = replace(await operations.facts_of(view.pod), node_ips=view.host_ips)
-    termination = ""
-    if spec.get("terminationMessagePath"):
-        termination = operations.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))
-    text = hosts_file(view.pod, call.pod_ips, facts.cluster_domain, facts.hosts_file)
     mounted = {
         name: MountedVolume(
             host_path=volume.host_path, readonly=volume.read_only, selinux_relabel=volume.selinux_relabel
         )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }
-    env_files = await operations.env_files(spec, mounted)
+    env_files = await operations.env_files(spec, mounted)  # before a large environment is read: a volume may hang
+    async with operations.cluster.references(view.pod, spec) as references:
+        return await _create(operations, call, view, done, spec, mounted, env_files, references)
+
+
+async def _create(
+    operations: PodOperations,
+    call: CreateContainer,
+    view: PodView,
+    done: CallDone,
+    spec: Object,
+    mounted: Mapping[str, MountedVolume],
+    env_files: EnvFiles,
+    references: References,
+) -> CallDone:
+    service_env = await operations.cluster.service_env(view.pod, static=view.static)
+    facts = replace(await operations.facts_of(view.pod), node_ips=view.host_ips)
+    termination = ""
+    if spec.get("terminationMessagePath"):
+        termination = operations.directories.new_termination_file(view.uid, call.container, secrets.token_hex(4))
+    text = hosts_file(view.pod, call.pod_ips, facts.cluster_domain, facts.hosts_file)
     try:
         subpaths = await _subpaths(operations, call, view, spec, facts, service_env, references, env_files)
         mappings = await operations.mappings(view)
