@@ -1,14 +1,14 @@
-"""The `kubelet` executable: takes a kubelet's command line, judges it whole, and becomes supervisord over the services.
+"""The `kubelet` executable: takes a kubelet's command line, evaluates it, and becomes supervisord over the services.
 
-Not one of the seven: it owns no stream, has no bus and decides nothing about the node. A forked child parses and
-evaluates (`evaluation`), so that the process that stays for the life of the agent (`supervision`) keeps none of it.
+Not one of the seven services: it owns no stream, has no bus and decides nothing about the node. A forked child parses
+and evaluates (`evaluation`), so that the process of the agent (`supervision`) keeps none of these modules in memory.
 
-Life
-    One process from the command line to the end, whatever systemd or a script knows it by. The first SIGTERM or SIGINT
-    stops the services and exits 0, the second kills them and exits 1; containers stay either way. Exits 1 when
-    bootstrap refuses what was good a moment before. SIGKILL leaves the services working; those of the next one
-    replace them.
+Process
+    One process id from the command line to the end. The first SIGTERM or SIGINT stops the services and exits 0, the
+    second kills them and exits 1; containers keep running in both cases. Exits 1 when bootstrap refuses the
+    configuration after the child accepted it. SIGKILL leaves the services running; those of the next kubelet replace
+    them.
 Files
     `<run dir>/supervisord.conf`, for supervisorctl; its socket and pid file beside it; `<log dir>/supervisord.log`.
-    The lock file, held to the end and never inherited.
+    The lock file, held until the process ends and never inherited.
 """

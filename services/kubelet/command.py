@@ -1,7 +1,7 @@
 """The command `kubelet`: from argv to a supervised agent in one process, with a kubelet's exit codes (config.md 3.9).
 
-The command line is judged in a forked child while this process loads supervisord and the services' modules, on the
-other core. Imports little before the fork, for both would carry it.
+A forked child evaluates the command line while this process loads supervisord and the services' modules, on the other
+core. Imports little before the fork, because both processes would have it in memory.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ STANDARD_ERROR, STANDARD_OUTPUT = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"
 
 
 def main() -> int:
-    """Run the agent until it ends; the exit code: 0 as told, 1 for any refusal or a second signal, 2 for bad gates."""
+    """Run the agent until it ends. Exit code: 0 after a signal, 1 if refused or after a second one, 2 for bad gates."""
     arguments = sys.argv[1:]
-    os.umask(0o022)  # whatever the caller's: nobody else may write to what we make, and we may read it again
+    os.umask(0o022)  # the caller's may be any: only our user may write to our files
     _open_standard_streams()
     _take_the_name()
     signal.signal(signal.SIGTERM, _end_before_the_start)
@@ -111,7 +111,7 @@ def _end_before_the_start(number: int, frame: FrameType | None) -> None:
 
 
 def _open_standard_streams() -> None:
-    """A descriptor 0 to 2 that is closed would become somebody's file or socket, and be written to."""
+    """Open closed descriptors 0 to 2 on /dev/null; otherwise a file or socket would get the number, and the output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

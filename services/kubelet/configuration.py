@@ -1,6 +1,6 @@
 """supervisord.conf as the executable runs it: the packaged one, with this Python, this run directory, this log.
 
-Pure but for finding the packaged file. What the services are and how they are restarted is said there and only there.
+Pure, except that it finds the packaged file. Only that file defines the services and how they are restarted.
 """
 
 import configparser
@@ -14,11 +14,11 @@ from shared.errors import OperatorError
 
 SUPERVISORD_CONF = "supervisord.conf"  # in the run directory, too: for `supervisorctl -c`
 _PYTHON = "%(here)s/.venv/bin/python"
-_UNSPEAKABLE = re.compile(r"[\s;#\"'\\]")  # in a path that supervisord reads
+_UNREADABLE = re.compile(r"[\s;#\"'\\]")  # in a path that supervisord reads
 
 
 def packaged_text() -> str:
-    """supervisord.conf as it comes with the package, or as it stands in the checkout."""
+    """Return the text of supervisord.conf of the package, or of the checkout. Raise OperatorError if there is none."""
     package = Path(__file__).resolve().parent
     for directory in (package, package.parent.parent):
         try:
@@ -31,7 +31,7 @@ def packaged_text() -> str:
 def render(text: str, run_dir: Path, log_dir: Path, python: str = sys.executable) -> str:
     """The configuration for one agent. Raises OperatorError for a directory whose name it cannot carry."""
     for what, path in (("run directory", run_dir), ("log directory", log_dir)):
-        if _UNSPEAKABLE.search(str(path)):
+        if _UNREADABLE.search(str(path)):
             remedy = "choose a path without spaces, quotes, backslashes, # and ;"
             raise OperatorError("has a character supervisord cannot read", where=f"{what} {str(path)!r}", remedy=remedy)
     conf = configparser.RawConfigParser(inline_comment_prefixes=(";",))
@@ -41,7 +41,7 @@ def render(text: str, run_dir: Path, log_dir: Path, python: str = sys.executable
     conf.set("supervisorctl", "serverurl", f"unix://{socket}")
     conf.set("supervisord", "pidfile", _escaped(run_dir / "supervisord.pid"))
     conf.set("supervisord", "logfile", log)
-    conf.remove_option("supervisord", "user")  # whoever runs the executable; root or not is told elsewhere
+    conf.remove_option("supervisord", "user")  # the user of this process; `evaluation` reports one that is not root
     conf.remove_option("supervisord", "directory")  # relative paths in flags mean where the kubelet was started
     for section in conf.sections():
         if section.startswith("program:"):

@@ -1,4 +1,4 @@
-"""What the executable itself says: klog lines on the standard error, in the form the logs of the services have."""
+"""The output of the executable: klog lines on standard error, in the format of the services' logs."""
 
 import os
 import sys
@@ -8,19 +8,19 @@ from pathlib import PurePath
 from shared.klog import json_line, structured, text_body, text_header
 from shared.log_stream import Outlet
 
-_PATIENCE = 5.0  # seconds a reader that takes nothing may keep us from starting or ending, in all
+_WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this
 
 
 class Console:
-    """Writes at once. `process` is the id the lines carry; `json` and `split` as the configuration's `logging` says.
+    """Writes without a buffer. `process`: the id in the lines; `json` and `split`: as in the configuration's `logging`.
 
-    Never raises: a node starts whether or not anybody can read what it says.
+    Never raises: a node starts even if its output cannot be written.
     """
 
     def __init__(self, process: int) -> None:
         self._process = process
         self._outlets: dict[int, Outlet] = {}
-        self._patience = _PATIENCE
+        self._seconds_left = _WRITE_SECONDS
         self.json = False
         self.split = False  # info to the standard output
 
@@ -33,7 +33,7 @@ class Console:
         self._write("E", message)
 
     def info(self, message: str, verbosity: int = 0) -> None:
-        """A line of the given verbosity; whether it is wanted is the caller's matter."""
+        """A line of the given verbosity; the caller decides whether it is logged."""
         self._write("I", message, verbosity)
 
     def raw(self, line: str) -> None:
@@ -61,9 +61,9 @@ class Console:
                     data = data[self._outlets[fd].write(data) :]
                 except BlockingIOError:
                     began = time.monotonic()
-                    ready = self._outlets[fd].ready(int(self._patience * 1000))
-                    self._patience = max(self._patience - (time.monotonic() - began), 0.0)
+                    ready = self._outlets[fd].ready(int(self._seconds_left * 1000))
+                    self._seconds_left = max(self._seconds_left - (time.monotonic() - began), 0.0)
                     if not ready:
                         return
         except OSError:
-            pass  # nobody reads, or the disk is full
+            pass  # no reader, or the disk is full

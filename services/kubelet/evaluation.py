@@ -1,4 +1,4 @@
-"""Judges a kubelet's command line and prepares what supervisord needs; runs in a child that ends with it.
+"""Evaluates a kubelet's command line and prepares the files of supervisord, in a child process that ends then.
 
 Order and texts follow config.md 3.1, 3.9: flags, help, version, configuration, then the lines a
 kubelet prints before it runs. Decides no value; that is `shared.config`.
@@ -83,12 +83,12 @@ def _settle(arguments: list[str], process: int, console: Console) -> dict[str, A
     console.info(structured("Kubelet version", kubeletVersion=_reported(flags.version)))
     watchdog_interval(os.environ, process)
     answer = {"supervisord_conf": str(_prepare(resolved)), "lock_file": config.lock_file}
-    set_oom_score(config.oom_score_adj, process)  # where that fails, each service says so
+    set_oom_score(config.oom_score_adj, process)  # if this fails, each service reports it
     return answer
 
 
 def _show(text: str) -> None:
-    """On the standard output. Raises OperatorError where that has no room; a reader that left wants no more."""
+    """Print to standard output. Raise OperatorError if it cannot be written, except for a closed pipe."""
     try:
         print(text.rstrip("\n"), flush=True)
     except BrokenPipeError:

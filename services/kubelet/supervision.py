@@ -19,13 +19,13 @@ from supervisor.supervisord import Supervisor
 from services.frame.exit_codes import REFUSED
 from services.kubelet.orphans import end_orphans
 
-_FIRST_SERVICE = 30  # priority in supervisord.conf; lower ones are what the services stand on, and end after them
+_FIRST_SERVICE = 30  # priority in supervisord.conf; programs with a lower one end after the services
 
 
 def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int:
-    """Run supervisord with this configuration file until it is told to end; the exit code.
+    """Run supervisord with this configuration file until a signal ends it. Return the exit code.
 
-    `kept` are descriptors the services inherit; `fail` shows a line to the operator.
+    `kept`: descriptors that the services inherit; `fail`: prints a line for the operator and returns the exit code.
     """
     signals = Signals()
     first = True
@@ -39,34 +39,34 @@ def supervise(conf: str, kept: Sequence[int], fail: Callable[[str], int]) -> int
         except asyncore.ExitNow:
             pass
         except OSError as error:
-            return fail(f"{error.filename or conf}: {error.strerror} (mend it)")
+            return fail(f"{error.filename or conf}: {error.strerror} (repair it)")
         if options.mood < SupervisorStates.RESTARTING:
             end_orphans(Path(conf).parent)
         options.close_httpservers()
         options.close_logger()
         first = False
         if options.mood < SupervisorStates.RESTARTING:
-            return 1 if agent.was_refused() and not signals.told_to_end else 0
+            return 1 if agent.was_refused() and not signals.end_requested else 0
 
 
 class Signals(SignalReceiver):  # type: ignore[misc]
-    """supervisord's list of signals; the second one to end us ends us now."""
+    """supervisord's list of signals; the second SIGTERM or SIGINT ends this process at once."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told_to_end = False
+        self.end_requested = False
         self.children: dict[int, Any] = {}
         self._owner = os.getpid()
 
     def receive(self, sig: int, frame: FrameType | None) -> None:
         if sig in (signal.SIGTERM, signal.SIGINT) and os.getpid() == self._owner:
-            if self.told_to_end:
+            if self.end_requested:
                 self._end_at_once()
-            self.told_to_end = True
+            self.end_requested = True
         super().receive(sig, frame)
 
     def _end_at_once(self) -> NoReturn:
-        """No service minds being killed, and none must work on when the operator means "now"; pods are not ours."""
+        """Kill the services, which is safe, and exit: after a second signal none may run on. Pods keep running."""
         for pid in list(self.children):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -76,7 +76,7 @@ class Signals(SignalReceiver):  # type: ignore[misc]
 
 
 class Options(ServerOptions):  # type: ignore[misc]
-    """supervisord's options and its hands on the system."""
+    """supervisord's options and its system calls."""
 
     def __init__(self, kept: Sequence[int], signals: Signals, fail: Callable[[str], int]) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Options(ServerOptions):  # type: ignore[misc]
         signals.children = self.pidhistory
 
     def openhttpservers(self, supervisord: Supervisor) -> None:
-        """Being told to end waits until the plug-ins are loaded: what it raises would be taken for their failure."""
+        """Block SIGTERM and SIGINT until the plug-ins are loaded: supervisord takes any exception for their failure."""
         ends = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, ends)
         try:
@@ -94,7 +94,7 @@ class Options(ServerOptions):  # type: ignore[misc]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ends)
 
     def fork(self) -> int:
-        """As the system's; a signal that meets the child before its exec would be put into a list nobody reads."""
+        """Fork, with default handlers in the child: until its exec, supervisord's handlers would only list a signal."""
         taken = {number for number in signal.valid_signals() if callable(signal.getsignal(number))}
         signal.pthread_sigmask(signal.SIG_BLOCK, taken)
         try:

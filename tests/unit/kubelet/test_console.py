@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-_SAY = "from services.kubelet import console as c; c._PATIENCE = 0.1; o = c.Console(1); [o.failed('x') for _ in '12']"
+_PRINT = (
+    "from services.kubelet import console as c; c._WRITE_SECONDS = 0.1; o = c.Console(1); [o.failed('x') for _ in '12']"
+)
 
 
 def _full_pipe() -> tuple[int, int]:
@@ -27,7 +29,7 @@ def _broken_pipe() -> tuple[int, int]:
 def test_nobody_who_reads_is_no_reason_to_stop_or_to_fail(make: object) -> None:
     opened = make()  # type: ignore[operator]
     try:
-        subprocess.run([sys.executable, "-c", _SAY], stderr=opened[1], check=True, timeout=10)
+        subprocess.run([sys.executable, "-c", _PRINT], stderr=opened[1], check=True, timeout=10)
     finally:
         for fd in set(opened):
             os.close(fd)
