@@ -4,7 +4,7 @@ Lets `node_state` take an event in and `steps` decide what each pod it touched n
 follow from that. Must not know how anything is done.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.event import KubeEvent
@@ -13,6 +13,7 @@ from services.podsync.core.admission.node_view import MachineFacts, node_address
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import (
     Event,
     TimePassed,
@@ -36,6 +37,7 @@ from services.podsync.core.pod.instructions import (
     SavePod,
     WakeAt,
 )
+from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
 from services.podsync.core.pod.situation import Step, World
@@ -116,7 +118,7 @@ class PodSync:
             assert record.uid not in self.node_state.unclaimed
             if record.state is PodState.SYNC:
                 assert not record.saved.deleted, f"{record.description} is deleted and not terminating"
-            if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.observation_is_current:
+            if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.observed.is_current:
                 assert not record.alive, f"{record.description} is {record.state} with running containers"
             if record.state is PodState.SYNC and record.instances and record.is_static:
                 other = started.setdefault(record.full_name, uid)
@@ -131,8 +133,9 @@ class PodSync:
             return self._advance(record, cause, now)
         except Exception as error:
             record.call = call
-            record.retry_at = record.wake_at = now + RETRY_SECONDS
-            wake = WakeAt(cause="a decision failed", when=record.retry_at)
+            record.wake_at = now + RETRY_SECONDS
+            record.retry = replace(record.retry, at=record.wake_at)
+            wake = WakeAt(cause="a decision failed", when=record.retry.at)
             return [ReportInternalError(cause=cause, uid=record.uid, error=error), wake]
         finally:
             self.node_state.pods.settle(record)
@@ -145,8 +148,9 @@ class PodSync:
             lifecycle.exceed_deadline(record, now)
         events = record.take_events()
         record.volumes = self.node_state.volumes.get(record.uid)
-        if record.state is PodState.SYNC and record.observation_is_current and now >= record.resync_at > 0:
-            record.observation_is_current = False  # the safety net under every event that may have been missed
+        if record.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
+            # The safety net under every event that may have been missed.
+            record.observed = outdated(record.observed)
         if record.saved.rejected and record.admitted is None:
             events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
         self._refresh_status(record, now)
@@ -201,11 +205,10 @@ class PodSync:
 
     def _delay_repeated_call(self, record: PodRecord, step: Step, now: float) -> None:
         """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
-        if step.call is not None and step.call == record.last_done:
-            record.last_done = None
-            record.retry_at = now + FIRST_RETRY_SECONDS
+        if step.call is not None and step.call == record.retry.last_done:
+            record.retry = replace(record.retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
             step.call = None
-            step.wake_earlier(record.retry_at)
+            step.wake_earlier(record.retry.at)
 
     def _world(self, record: PodRecord, now: float) -> World:
         return World(
@@ -327,7 +330,7 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
         return True
     if other.state is not PodState.SYNC or record.instances:
         return False
-    return bool(other.instances) or not other.observation_is_current or other.uid < record.uid
+    return bool(other.instances) or not other.observed.is_current or other.uid < record.uid
 
 
 def _is_kept_from_ending(record: PodRecord) -> bool:

@@ -4,7 +4,6 @@ Takes events in and says which pods they touch. Decides who ends or is an orphan
 `admitting`, what a pod needs next by `steps`, called by `machine`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
@@ -13,6 +12,7 @@ from services.podsync.core import outcomes
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.pod import lifecycle
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
@@ -31,6 +31,7 @@ from services.podsync.core.pod.events import (
     VolumesHeard,
 )
 from services.podsync.core.pod.instructions import FetchNode
+from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import PodRecord, from_desired, from_runtime
 from services.podsync.core.pod.records import Records
 from services.podsync.core.pod.saved_record import restore
@@ -91,7 +92,8 @@ class NodeState:
                 if record is None:
                     return []
                 if record.instances or record.sandboxes:
-                    record.observation_is_current = False  # no moment comes with it: look for ourselves
+                    # The event has no time of its own.
+                    record.observed = outdated(record.observed)
                 return [record]
             case NodeChanged(node=node):
                 before = node_addresses(self.admissions.node)
@@ -218,7 +220,7 @@ class NodeState:
                 return []  # begun before everything of the pod was removed
             self.unclaimed[observation.uid] = observation
             return self._claim_orphans(now) if self.admissions.sources_complete else []
-        fresh = observation.observed_at > max(record.observed_at, self._started_at)
+        fresh = observation.observed_at > max(record.observed.at, self._started_at)
         if not fresh:
             return []  # begun before our last call ended: it says nothing about that call
         record.observe(observation, observation.observed_at)
@@ -240,8 +242,7 @@ class NodeState:
         at_work = self.pods.at_work()
         if back:
             for record in at_work:
-                record.retry_at = 0.0
-                record.container_retry_at.clear()
+                record.retry = replace(record.retry, at=0.0, containers={})
         return at_work
 
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[PodRecord]:
@@ -263,7 +264,7 @@ class NodeState:
     def forget(self, record: PodRecord) -> None:
         """Nothing of the pod is left."""
         self.pods.remove(record)
-        self.forgotten[record.uid] = record.observed_at
+        self.forgotten[record.uid] = record.observed.at
         for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
             del self.forgotten[oldest]
 

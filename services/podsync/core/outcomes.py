@@ -4,7 +4,6 @@ Changes the record only; what follows from it is decided by `steps`.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from services.podsync.core.images.image_outcomes import (
     inspection_failed,
@@ -13,6 +12,7 @@ from services.podsync.core.images.image_outcomes import (
     take_in_pull,
 )
 from services.podsync.core.images.pull_policy import volume_key
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -31,7 +31,9 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
+from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.retry import container_later, start_later
 from services.podsync.core.pod.saved import without
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import end_start
@@ -56,20 +58,21 @@ NANOSECONDS = 1e9
 def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
     """The call did what it says."""
     if not isinstance(event.call, LookAtPod | InspectImage):
-        record.failures = 0
-        record.last_done = without_begun_hooks(replace(event.call, cause=""))
-    record.retry_at = 0.0
+        done = without_begun_hooks(replace(event.call, cause=""))
+        record.retry = replace(record.retry, failures=0, last_done=done)
+    if record.retry.at:
+        record.retry = replace(record.retry, at=0.0)
     _note_warnings(record, event)
     match event.call:
         case KillPod(sandboxes=sandboxes):
             record.stopped_sandboxes.update(sandboxes)
             record.observe(_seen(record, event, stopped=sandboxes), event.completed_at)
             if record.alive:  # the runtime said stopped and shows it running: do not ask again at once
-                record.retry_at = now + FIRST_RETRY_SECONDS
+                record.retry = replace(record.retry, at=now + FIRST_RETRY_SECONDS)
         case RunPodSandbox():
             record.observe(_seen(record, event), event.completed_at)
             if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
-                record.retry_at = now + RETRY_SECONDS
+                record.retry = replace(record.retry, at=now + RETRY_SECONDS)
         case PreparePod():
             record.prepared, record.cgroup_missing = not event.cgroup_missing, event.cgroup_missing
             _take_in_logs(record, event.log_attempts)
@@ -84,7 +87,7 @@ def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
             record.note("Normal", "Created", "Container created", container)
         case StartContainer(container=container):
             record.reasons.pop(container, None)
-            record.start_retry_at.clear()
+            record.retry = replace(record.retry, starts={})
             if record.saved.hooks_owed.get(container) != event.call.container_id:
                 end_start(record, container)
             record.observe(_seen(record, event), event.completed_at)
@@ -102,7 +105,7 @@ def _take_in_logs(record: PodRecord, log_attempts: Mapping[str, int]) -> None:
     """Count the attempts that the pod's log directories show, where the runtime has no newer ones."""
     found = {}
     for container, attempt in log_attempts.items():
-        lost = any(c.name == container and c.restart_count == attempt for c in record.interrupted)
+        lost = any(c.name == container and c.restart_count == attempt for c in record.observed.interrupted)
         if attempt or not lost:
             found[container] = attempt - lost
     record.attempts = replace(record.attempts, containers={**found, **record.attempts.containers})
@@ -113,7 +116,7 @@ def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> 
     if event.observation is not None:
         return event.observation
     nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
-    known = record.observation or nothing
+    known = record.observed.runtime_pod or nothing
     containers = {c.id: c for c in (*known.containers, *event.containers)}
     sandboxes = {s.id: replace(s, state=SandboxState.NOTREADY) if s.id in stopped else s for s in known.sandboxes}
     if event.sandbox is not None:
@@ -145,7 +148,8 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
     spec = found[1] if found is not None else None
     if spec is None or any(c.id == event.container_id for c in record.instances):
         # Else pleg has seen it already, or the container is no part of the pod any more.
-        record.observation_is_current = record.observation_is_current and spec is not None
+        if spec is None:
+            record.observed = outdated(record.observed)
         return
     created = Container(
         id=event.container_id,
@@ -160,7 +164,7 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
         restart_count=call.attempt,
         log_path=event.log_path,
     )
-    seen = record.observation
+    seen = record.observed.runtime_pod
     if seen is not None:
         seen = RuntimePod(
             uid=seen.uid,
@@ -180,7 +184,7 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         key = call.container or volume_key(call.volume)
         record.pulls.discard(key)  # it may have been imported meanwhile: look before the next pull
     elif not isinstance(call, InspectImage):
-        record.observation_is_current = False
+        record.observed = outdated(record.observed)
     if not event.begun:
         drop_unbegun_hooks(record, call)
     if event.interrupted:
@@ -189,17 +193,17 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
     if isinstance(call, RunPostStartHook):
         _take_in_failed_hook(record, call, event)
         return
-    record.failures += 1
+    record.retry = replace(record.retry, failures=record.retry.failures + 1)
     match call:
         case CreateContainer(container=name) | StartContainer(container=name):
             retry_at = now + _retry_after(record, event)
             if isinstance(call, StartContainer):
-                record.start_retry_at[call.container_id] = retry_at
+                record.retry = start_later(record.retry, call.container_id, retry_at)
                 if event.code not in UNHEARD and not is_in_the_way(event):
                     # The runtime has reported how the start went.
                     record.saved = replace(record.saved, starting=without(record.saved.starting, name))
             else:
-                record.container_retry_at[name] = retry_at
+                record.retry = container_later(record.retry, name, retry_at)
             if is_in_the_way(event) and not _in_the_way_for_long(record):
                 return
             default = "CreateContainerError" if isinstance(call, CreateContainer) else "RunContainerError"
@@ -214,13 +218,13 @@ def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
         case PullImage():
             pull_failed(record, call, event, now=now, retry_at=now + _retry_after(record, event))
         case RemoveContainers() | RemoveSandboxes():
-            record.removal_retry_at = now + _retry_after(record, event)
+            record.retry = replace(record.retry, removal_at=now + _retry_after(record, event))
         case _:
             if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
                 held_back = {**record.saved.held_back, **record.saved.replacing}
                 record.saved = replace(record.saved, held_back=held_back)
             _note_pod_failure(record, call, event)
-            record.retry_at = now + _retry_after(record, event)
+            record.retry = replace(record.retry, at=now + _retry_after(record, event))
 
 
 def _take_in_failed_hook(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> None:
@@ -259,7 +263,7 @@ def is_in_the_way(event: CallFailed) -> bool:
 
 def _in_the_way_for_long(record: PodRecord) -> bool:
     """The runtime neither shows what is in the way nor lets go of it: from here on it is an ordinary failure."""
-    return record.failures > IN_THE_WAY_RETRIES
+    return record.retry.failures > IN_THE_WAY_RETRIES
 
 
 def _retry_after(record: PodRecord, event: CallFailed) -> float:
@@ -267,10 +271,10 @@ def _retry_after(record: PodRecord, event: CallFailed) -> float:
     if is_in_the_way(event) and not _in_the_way_for_long(record):
         return IN_THE_WAY_RETRY_SECONDS
     if event.code == "Unavailable":
-        return UNAVAILABLE_RETRIES.delay(record.failures)
-    return RETRIES.delay(record.failures, jitter(record) / 2)
+        return UNAVAILABLE_RETRIES.delay(record.retry.failures)
+    return RETRIES.delay(record.retry.failures, jitter(record) / 2)
 
 
 def jitter(record: PodRecord) -> float:
     """Between 0 and 1, the same for one pod and number of failures: a core has no dice."""
-    return (sum(record.uid.encode()) + record.failures * 7) % 100 / 100
+    return (sum(record.uid.encode()) + record.retry.failures * 7) % 100 / 100

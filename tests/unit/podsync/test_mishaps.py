@@ -201,7 +201,7 @@ def test_a_removal_that_fails_does_not_hold_a_restart_up() -> None:
     play.fail["RemoveContainers"] = ("Internal", "device busy")
     play.exit("u1", 1)
     assert play.log[-2:] == ["RemoveContainers", "LookAtPod"]
-    assert play.core.records["u1"].retry_at == 0.0
+    assert play.core.records["u1"].retry.at == 0.0
     play.later(10.5)
     assert play.running("u1") == [("c", 2)]
 

@@ -13,6 +13,7 @@ from services.podsync.core.images.pull_policy import (
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.retry import container_later
 from shared.timestamps import go_duration
 
 
@@ -44,7 +45,7 @@ def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, 
     """Nobody knows whether it is there. A reason of the adapter's own is the whole text of what went wrong."""
     if _is_outdated(record, call):
         return
-    record.container_retry_at[_key(call)] = retry_at
+    record.retry = container_later(record.retry, _key(call), retry_at)
     if event.reason:
         _say(record, call, event.reason, event.text)
         return
@@ -58,7 +59,7 @@ def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: f
     if _is_outdated(record, call):
         return
     if event.reason and event.reason != "ErrImagePull":
-        record.container_retry_at[_key(call)] = retry_at
+        record.retry = container_later(record.retry, _key(call), retry_at)
         _say(record, call, event.reason, event.text)
         return
     reason, message = registry_error(call.image, event.text)

@@ -14,8 +14,10 @@ from services.podsync.core.images.pull_policy import (
     volume_key,
     with_default_tag,
 )
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.retry import container_later
 from services.podsync.core.pod.situation import Step, World
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
@@ -58,7 +60,7 @@ def next_volume_image(record: PodRecord, step: Step, world: World) -> Call | Non
     for need in image_volumes(record):
         if need.key in record.images:
             continue
-        retry_at = record.container_retry_at.get(need.key, 0.0)
+        retry_at = record.retry.containers.get(need.key, 0.0)
         if retry_at > world.now:
             step.wake_earlier(retry_at)
             continue
@@ -121,8 +123,8 @@ def _wait_for_pull(record: PodRecord, need: ImageNeed, image: str, until: float,
 
 def _look_again(record: PodRecord, need: ImageNeed, when: float, step: Step) -> None:
     record.pulls.discard(need.key)
-    record.last_done = None  # the same look after a wait is no circle
-    record.container_retry_at[need.key] = when
+    # The same inspection after a wait is no repetition.
+    record.retry = replace(container_later(record.retry, need.key, when), last_done=None)
     step.wake_earlier(when)
 
 

@@ -3,10 +3,10 @@
 pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from shared.timestamps import parse_rfc3339
 
@@ -53,8 +53,7 @@ def effective_grace(record: PodRecord, override: int | None = None) -> int:
 
 def begin_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> None:
     """Decide that the pod ends: from here on no container of it is started again."""
-    record.retry_at = 0.0
-    record.failures = 0
+    record.retry = replace(record.retry, at=0.0, failures=0)
     record.saved = replace(
         record.saved,
         grace_seconds=effective_grace(record, override),

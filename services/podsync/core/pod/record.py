@@ -7,7 +7,7 @@ Knows what of it the admitted stream shows, and decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
@@ -15,12 +15,15 @@ from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.pod.api_baseline import sound_status
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call
+from services.podsync.core.pod.observed import Observed, observe
+from services.podsync.core.pod.retry import Retry, container_now
 from services.podsync.core.pod.saved import Attempts, Pod, Saved
 from shared.cri.interface import ImageStatus
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
-from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,
     ephemeral_containers,
@@ -53,11 +56,8 @@ class PodRecord:
     resource_version: str = ""  # of the API object
     probes: dict[str, ProbeResults] = field(default_factory=dict)  # container id -> results
     version: int = 0  # number of the newest published status within this boot
-    observation: RuntimePod | None = None
-    interrupted: tuple[Container, ...] = ()  # instances whose start our earlier life's death cut short
-    observation_is_current: bool = False  # by this process, and no failed call since may have changed the pod
-    observed_since_start: bool = False  # by this process, at any time
-    observed_at: float = float("-inf")  # monotonic; older observations are ignored
+    observed: Observed = field(default_factory=Observed)
+    retry: Retry = field(default_factory=Retry)
     call: Call | None = None  # under way
     given_up: bool = False  # and nobody waits for it any longer
     prepared: bool = False  # directories and cgroup were made sure of in this process's life
@@ -72,20 +72,13 @@ class PodRecord:
     pulls: set[str] = field(default_factory=set)  # keys likewise, whose image was found absent and is to be pulled
     volume_reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # volume -> why its image is not there
     warned: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # kind of call -> its newest warnings
-    retry_at: float = 0.0  # steady seconds; no call of the pod before, after one failed
-    container_retry_at: dict[str, float] = field(default_factory=dict)  # the same for creating one container
-    start_retry_at: dict[str, float] = field(default_factory=dict)  # instance -> the same for starting it
-    removal_retry_at: float = 0.0  # and for removing what is dead, which holds nothing else up
     resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever happened or did not
-    failures: int = 0  # calls failed in a row, looks aside
     ended: dict[str, float] = field(default_factory=dict)  # container id -> when it ended, on our steady clock
-    last_done: Call | None = None  # the newest call that succeeded: the same again at once would be a circle
     waits_for: str = ""  # what the newest step waited for
     wake_at: float = NEVER  # steady seconds; when the newest step wants to be looked at again, whatever happens
     noted: list[tuple[str, str, str, str]] = field(default_factory=list)  # events not yet recorded
     shown_of_pod: tuple[Pod, Status] | None = None  # what the status shows of the spec alone, and of which pod it was
     _by_name: tuple[Pod, dict[str, tuple[ContainerKind, dict[str, Any]]]] | None = None  # of this version of the pod
-    _instances: tuple[tuple[Container, ...], dict[str, list[Container]]] | None = None  # of this observation
     last_saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds
     published_status: Status = field(default_factory=dict)
     published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
@@ -114,7 +107,7 @@ class PodRecord:
     @property
     def spec(self) -> dict[str, Any]:
         """The pod's spec, {} for a pod known only from the runtime."""
-        spec: dict[str, Any] = self.pod.get("spec") or {}
+        spec: dict[str, Any] = self.saved.pod.get("spec") or {}
         return spec
 
     @property
@@ -126,20 +119,20 @@ class PodRecord:
     @property
     def init_containers(self) -> list[dict[str, Any]]:
         """Plain init containers and sidecars, in spec order."""
-        return init_containers(self.pod)
+        return init_containers(self.saved.pod)
 
     @property
     def ephemeral_containers(self) -> list[dict[str, Any]]:
         """The spec's ephemeral containers."""
-        return ephemeral_containers(self.pod)
+        return ephemeral_containers(self.saved.pod)
 
     def container(self, name: str) -> tuple[ContainerKind, dict[str, Any]] | None:
         """Kind and spec of the container of this name; None = the pod has none (any more)."""
-        if self._by_name is None or self._by_name[0] is not self.pod:
+        if self._by_name is None or self._by_name[0] is not self.saved.pod:
             named: dict[str, tuple[ContainerKind, dict[str, Any]]] = {}
-            for kind, spec in every_container(self.pod):
+            for kind, spec in every_container(self.saved.pod):
                 named.setdefault(str(spec.get("name")), (kind, spec))
-            self._by_name = (self.pod, named)
+            self._by_name = (self.saved.pod, named)
         return self._by_name[1].get(name)
 
     @property
@@ -155,26 +148,21 @@ class PodRecord:
     @property
     def sandboxes(self) -> tuple[Sandbox, ...]:
         """What the runtime has, newest first."""
-        return self.observation.sandboxes if self.observation else ()
+        return self.observed.sandboxes
 
     @property
     def instances(self) -> tuple[Container, ...]:
         """What the runtime has, newest first."""
-        return self.observation.containers if self.observation else ()
+        return self.observed.instances
 
     def instances_of(self, container: str) -> list[Container]:
-        """The instances of one spec container, newest first: by attempt, for the clock that dates them may be set."""
-        if self._instances is None or self._instances[0] is not self.instances:
-            named: dict[str, list[Container]] = {}
-            for instance in sorted(self.instances, key=lambda c: -c.attempt):
-                named.setdefault(instance.name, []).append(instance)
-            self._instances = (self.instances, named)
-        return list(self._instances[1].get(container, ()))
+        """The instances of one spec container, newest first."""
+        return list(self.observed.by_name.get(container, ()))
 
     @property
     def alive(self) -> list[Container]:
         """Instances that may be running a process."""
-        return [c for c in self.instances if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+        return self.observed.alive
 
     @property
     def ready_sandboxes(self) -> list[Sandbox]:
@@ -186,10 +174,10 @@ class PodRecord:
         if (
             self.saved.rejected
             or not self.saved.admission_decided
-            or self.state not in (PodState.SYNC, PodState.TERMINATING)
+            or self.saved.state not in (PodState.SYNC, PodState.TERMINATING)
         ):
             return ()
-        every = [spec for _, spec in every_container(self.pod)]
+        every = [spec for _, spec in every_container(self.saved.pod)]
         mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
         mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
         volumes = [v for v in self.spec.get("volumes") or [] if not v.get("image")]  # the runtime mounts images itself
@@ -201,56 +189,56 @@ class PodRecord:
             uid=self.uid,
             name=self.name,
             namespace=self.namespace,
-            state=self.state,
-            pod=self.pod,
+            state=self.saved.state,
+            pod=self.saved.pod,
             volumes=self.wanted_volumes(),
             source=self.saved.source,
             rejected=self.saved.rejected,
-            grace_seconds=None if self.state is PodState.SYNC else self.saved.grace_seconds,
+            grace_seconds=None if self.saved.state is PodState.SYNC else self.saved.grace_seconds,
         )
 
     def wanted_as(self, source: str, pod: Pod) -> bool:
         """Take over what the source says of the pod; whether that says anything new. What changes with every write of
         its status stands apart, so that our own writes coming back are no news."""
-        before = (self.saved.source, self.pod, self.saved.refused_resize, self._said_by_others())
+        before = (self.saved.source, self.saved.pod, self.saved.refused_resize, self._said_by_others())
         metadata = dict(pod.get("metadata") or {})
         metadata.pop("managedFields", None)
         self.resource_version = str(metadata.pop("resourceVersion", "") or "")
         self.api_status = sound_status(pod.get("status")) if source == "api" else {}
         wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
         wanted, refused_resize = self._as_allocated(wanted)
-        if wanted != self.pod:
+        if wanted != self.saved.pod:
             added = (wanted.get("spec") or {}).get("ephemeralContainers") != self.spec.get("ephemeralContainers")
             self.prepared = self.prepared and not added  # a container needs its log directory
             self._forget_images(wanted)
         else:
-            wanted = self.pod
-        if (source, wanted, refused_resize) != (self.saved.source, self.pod, self.saved.refused_resize):
+            wanted = self.saved.pod
+        if (source, wanted, refused_resize) != (self.saved.source, self.saved.pod, self.saved.refused_resize):
             self.saved = replace(self.saved, source=source, pod=wanted, refused_resize=refused_resize)
-        return (self.saved.source, self.pod, self.saved.refused_resize, self._said_by_others()) != before
+        return (self.saved.source, self.saved.pod, self.saved.refused_resize, self._said_by_others()) != before
 
     def _as_allocated(self, wanted: Pod) -> tuple[Pod, Mapping[str, int]]:
         """`wanted` with the resources the pod was admitted with, and the resize refused with that. That the source
         lists others is shown in the status, and is an Event once for each generation."""
-        if not self.pod or self.saved.rejected or not (self.saved.admission_decided or self.saved.refused_resize):
+        if not self.saved.pod or self.saved.rejected or not (self.saved.admission_decided or self.saved.refused_resize):
             return wanted, self.saved.refused_resize
-        allocated = with_allocated_resources(wanted, self.pod)
+        allocated = with_allocated_resources(wanted, self.saved.pod)
         generation = (wanted.get("metadata") or {}).get("generation")
         generation = generation if isinstance(generation, int) else 0
         refused = {} if allocated is wanted else {"generation": generation}
-        if refused and refused != self.saved.refused_resize and self.state is PodState.SYNC:
+        if refused and refused != self.saved.refused_resize and self.saved.state is PodState.SYNC:
             self.note(*resize_event(wanted, generation))
         return allocated, refused
 
     def _forget_images(self, wanted: Pod) -> None:
         """What was found out about an image says nothing about the one that its container names now."""
         named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
-        for _, spec in every_container(self.pod):
+        for _, spec in every_container(self.saved.pod):
             name = str(spec.get("name"))
             if spec.get("image") != named.get(name):
                 self.images.pop(name, None)
                 self.pulls.discard(name)
-                self.container_retry_at.pop(name, None)
+                self.retry = container_now(self.retry, name)
 
     def _said_by_others(self) -> tuple[Any, list[Status]]:
         """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
@@ -261,36 +249,11 @@ class PodRecord:
     @property
     def deletion_requested(self) -> bool:
         """metadata.deletionTimestamp is set."""
-        return bool((self.pod.get("metadata") or {}).get("deletionTimestamp"))
+        return bool((self.saved.pod.get("metadata") or {}).get("deletionTimestamp"))
 
-    def observe(self, observation: RuntimePod | None, at: float) -> None:
-        """Take in what the runtime had at that moment; None = nothing. One begun earlier than what is known already
-        says nothing new: what we know was seen after the call that this one follows."""
-        self.observed_since_start = True
-        if at < self.observed_at:
-            self.observation_is_current = True
-            return
-        if observation is not None:
-            observation = self._set_interrupted_apart(observation)
-        self.observation, self.observed_at, self.observation_is_current = observation, at, True
-        if observation is not None:
-            self.attempts = attempts_observed(self.attempts, observation)
-
-    def _set_interrupted_apart(self, observation: RuntimePod) -> RuntimePod:
-        """A start cut short by our own death, or the runtime's, never was an attempt: the container goes, its number
-        is used again."""
-        self.interrupted = tuple(c for c in observation.containers if self._was_interrupted(c))
-        if not self.interrupted:
-            return observation
-        kept = tuple(c for c in observation.containers if c not in self.interrupted)
-        self.attempts = attempts_without(self.attempts, self.interrupted)
-        return replace(observation, containers=kept)
-
-    def _was_interrupted(self, instance: Container) -> bool:
-        """We asked for this start and never heard how it went, and the container is over without having run: the
-        runtime undoes what it was doing when its caller is gone."""
-        never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-        return never_ran and self.saved.starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
+    def observe(self, runtime_pod: RuntimePod | None, at: float) -> None:
+        """Apply what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
+        self.observed, self.attempts = observe(self.observed, self.attempts, self.saved.starting, runtime_pod, at)
 
     def note(self, kind: str, reason: str, message: str, container: str) -> None:
         """Remember a Kubernetes Event to record: Normal or Warning, reason, message, container or ""."""
@@ -304,41 +267,14 @@ class PodRecord:
     @property
     def may_be_shown(self) -> bool:
         """The status rests on this life's own look, or on what nothing can change any more."""
-        over = self.state in (PodState.TERMINATED, PodState.FINISHED)
+        over = self.saved.state in (PodState.TERMINATED, PodState.FINISHED)
         return self.saved.admission_decided and (
-            self.observed_since_start or over or bool(self.saved.rejected) or not self.restored
+            self.observed.since_start or over or bool(self.saved.rejected) or not self.restored
         )
 
     def newest_creation(self) -> int:
         """When the newest known instance was created, in the runtime's nanoseconds."""
         return max((c.created_at for c in self.instances), default=0)
-
-
-def attempts_observed(attempts: Attempts, observation: RuntimePod) -> Attempts:
-    """The attempts, raised to those that the runtime has."""
-    newest = dict(attempts.containers)
-    for instance in observation.containers:
-        newest[instance.name] = max(newest.get(instance.name, 0), instance.restart_count)
-    sandbox = max((sandbox.attempt for sandbox in observation.sandboxes), default=-1)
-    if newest == attempts.containers and sandbox <= attempts.sandbox:
-        return attempts
-    return replace(attempts, containers=newest, sandbox=max(attempts.sandbox, sandbox))
-
-
-def attempts_without(attempts: Attempts, interrupted: tuple[Container, ...]) -> Attempts:
-    """The attempts without those of interrupted starts: their numbers are used again."""
-    newest = dict(attempts.containers)
-    for lost in interrupted:
-        if newest.get(lost.name) == lost.restart_count:
-            del newest[lost.name]
-            if lost.restart_count:
-                newest[lost.name] = lost.restart_count - 1
-    return replace(attempts, containers=newest)
-
-
-def start_mark(attempt: int) -> str:
-    """What stands in `starting` for the instance of this attempt, whose id the runtime has yet to give."""
-    return f"#{attempt}"
 
 
 def from_runtime(observation: RuntimePod) -> PodRecord:

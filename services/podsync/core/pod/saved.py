@@ -16,7 +16,7 @@ _V = TypeVar("_V")
 SANDBOX = ""  # the sandbox's key among the planned attempts
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class CrashBackoff:
     """Crash-loop back-off of one container (pods.md 7.2), which the runtime does not have."""
 
@@ -26,7 +26,7 @@ class CrashBackoff:
     instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ImageBackoff:
     """Pull back-off of one image of this pod (pods.md 7.3)."""
 
@@ -35,7 +35,7 @@ class ImageBackoff:
     message: str  # `ErrImagePull: <text>` of the failure, shown while waiting
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Saved:
     """What podsync alone knows of a pod. The mappings are never changed in place."""
 
@@ -74,7 +74,7 @@ class Saved:
     image_backoff: Mapping[str, ImageBackoff] = field(default_factory=dict)  # by image
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Attempts:
     """Attempt numbers, which the runtime has too: on disk within half a second, and before anything they could be read
     from is removed."""

@@ -58,7 +58,7 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
 
 
 def _ready_to_start(record: PodRecord) -> Judgement:
-    if record.observation_is_current:
+    if record.observed.is_current:
         return Judgement(not decide_sandbox(record).create)
     return Judgement(_was_true(record, "PodReadyToStartContainers"))
 

@@ -143,7 +143,7 @@ class _One:
         """The runtime has no instance: never started, or taken away, by us or behind our back."""
         record, before = self.record, self.before
         state = (before or {}).get("state") or {}
-        if before is not None and not record.observation_is_current:
+        if before is not None and not record.observed.is_current:
             return dict(before)  # after a restart, before the first look, nothing new is known
         if before is not None and record.saved.restarting_all and before.get("containerID"):
             return self._purged(before)

@@ -10,8 +10,8 @@ GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log dire
 
 def remove_when_due(record: PodRecord, dead: Call | None, step: Step, world: World) -> None:
     """Removing what is dead waits for itself after a failure, and holds nothing else up."""
-    if dead is not None and record.removal_retry_at > world.now:
-        step.wake_earlier(record.removal_retry_at)
+    if dead is not None and record.retry.removal_at > world.now:
+        step.wake_earlier(record.retry.removal_at)
     else:
         step.call = dead
 
@@ -51,7 +51,7 @@ def collect(record: PodRecord, world: World) -> Step:
 
 def dead_instances(record: PodRecord, *, keep: int) -> RemoveContainers | None:
     """Exited instances beyond the `keep` newest of each container, and created ones that were overtaken."""
-    dead = [(c.id, c.name, c.log_path) for c in record.interrupted]
+    dead = [(c.id, c.name, c.log_path) for c in record.observed.interrupted]
     for name in dict.fromkeys(c.name for c in record.instances):
         instances = record.instances_of(name)
         exited = [c for c in instances if c.state is ContainerState.EXITED]

@@ -3,14 +3,15 @@
 pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is decided by `actions`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
 from services.podsync.core.images.pull_policy import volume_key
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
+from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
-from services.podsync.core.pod.record import PodRecord, start_mark
+from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
@@ -57,9 +58,9 @@ def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: S
     instances = record.instances_of(name)
     newest = instances[0] if instances else None
     adopted = newest if newest is not None and _can_be_started(record, spec, newest) else None
-    retry_at = record.container_retry_at.get(name, 0.0)
+    retry_at = record.retry.containers.get(name, 0.0)
     if adopted is not None:
-        retry_at = record.start_retry_at.get(adopted.id, 0.0)
+        retry_at = record.retry.starts.get(adopted.id, 0.0)
     if retry_at > world.now:
         step.wake_earlier(retry_at)
         return None

@@ -5,12 +5,13 @@ between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `s
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
-from services.podsync.core.pod.record import PodRecord, start_mark
+from services.podsync.core.pod.observed import start_mark
+from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import SANDBOX
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
@@ -40,15 +41,15 @@ PATIENT_KILLS = 3
 
 def next_step(record: PodRecord, world: World) -> Step:
     """The next step of a pod with no call under way."""
-    if record.retry_at > world.now:
-        return Step(wake_at=record.retry_at, waits_for="retry of a failed call")
+    if record.retry.at > world.now:
+        return Step(wake_at=record.retry.at, waits_for="retry of a failed call")
     if record.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
         return Step(done=record.saved.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
     if not record.saved.admission_decided:
         if record.asks_for_node:
             return Step(call=FetchNode(uid=record.uid))
         return Step(waits_for="news of the node, to be judged by")
-    if not record.observation_is_current:
+    if not record.observed.is_current:
         return Step(call=_look(record, world))
     match record.state:
         case PodState.SYNC:
@@ -63,7 +64,7 @@ def next_step(record: PodRecord, world: World) -> Step:
 
 def _look(record: PodRecord, world: World) -> Call:
     """Of a pod that nobody ever heard of there is nothing to see; its first starts are noted with the first save."""
-    unheard_of = record.unheard_of and not record.observed_since_start and world.runtime_listed
+    unheard_of = record.unheard_of and not record.observed.since_start and world.runtime_listed
     if unheard_of and record.state is PodState.SYNC:
         named = [spec["name"] for kind, spec in every_container(record.pod) if kind is not ContainerKind.EPHEMERAL]
         record.saved = replace(record.saved, starting={str(name): start_mark(0) for name in named})
@@ -104,7 +105,7 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
     missing = unmounted_volumes(record)
     if missing:
         return Step(waits_for=f"volumes {', '.join(missing)}")
-    if record.interrupted:
+    if record.observed.interrupted:
         step = Step()
         remove_when_due(record, dead_instances(record, keep=1), step, world)
         return step
@@ -135,7 +136,7 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
     if not actions.kill_pod:
         return None
     # A container that cannot be stopped in time keeps its sandbox for some tries, not for ever.
-    patient = record.failures < PATIENT_KILLS
+    patient = record.retry.failures < PATIENT_KILLS
     call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if patient else 0)
     if call is None:
         return None

@@ -3,9 +3,8 @@
 pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
 """
 
-from dataclasses import replace
-
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
 from services.podsync.core.pod.record import PodRecord
@@ -85,8 +84,8 @@ def restart_all(record: PodRecord, world: World) -> Step | None:
     names = [*(n for n in [*regular, *init] if n not in triggers), *last]
     gone = tuple((c.id, c.name, c.log_path) for name in names for c in record.instances_of(name))
     if gone:
-        if record.removal_retry_at > world.now:
-            return Step(wake_at=record.removal_retry_at, waits_for="every container to be removed")
+        if record.retry.removal_at > world.now:
+            return Step(wake_at=record.retry.removal_at, waits_for="every container to be removed")
         return Step(call=RemoveContainers(uid=record.uid, containers=gone, keep_logs=True))
     record.saved = replace(record.saved, restarting_all=False)
     return None

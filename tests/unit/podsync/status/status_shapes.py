@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.observed import Observed
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.status.pod_status import pod_status, withheld
@@ -48,7 +49,7 @@ def a_record(
     status = fields.pop("status", {})
     saved = Saved(source=source, pod=pod, state=state, **fields)
     record = PodRecord(uid="u1", name="web", namespace="default", saved=saved, status=status)
-    record.observation_is_current = record.observed_since_start = True
+    record.observed = Observed(is_current=True, since_start=True)
     return record
 
 
@@ -79,7 +80,7 @@ def a_sandbox(
 
 def see(record: PodRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)) -> PodRecord:
     """The runtime has these now."""
-    at = max(record.observed_at, 0.0) + 1
+    at = max(record.observed.at, 0.0) + 1
     newest_first = tuple(sorted(instances, key=lambda c: -c.created_at))
     record.observe(
         RuntimePod(

@@ -1,5 +1,6 @@
 """The conditions of a pod, row by row, by hand from pods.md 9.4, 5.7."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -231,7 +232,7 @@ class TestSandbox:
     @pytest.mark.parametrize("said", ["True", "False"])
     def test_before_the_first_look_it_is_as_it_was(self, said: str) -> None:
         record = a_record(C, status=was("PodReadyToStartContainers", said))
-        record.observation_is_current = False
+        record.observed = replace(record.observed, is_current=False)
         assert of(record, regular=(waiting("c"),))["PodReadyToStartContainers"][0] == said
 
 

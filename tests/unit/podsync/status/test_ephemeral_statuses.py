@@ -1,5 +1,7 @@
 """The statuses of ephemeral containers, by hand from pods.md 9.2, F.14, F.18."""
 
+from dataclasses import replace
+
 from services.podsync.core.pod.api_baseline import sound_status
 from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now
 
@@ -76,7 +78,7 @@ def test_a_pod_without_any_has_no_list() -> None:
 def test_going_on_from_the_api_servers_status_adds_no_started() -> None:
     given = {"ephemeralContainerStatuses": [{"name": "debug", "state": {"running": {}}}]}
     record = a_record(spec("c"), ephemeral=(DEBUG,), status=sound_status(given))
-    record.observation_is_current = False
+    record.observed = replace(record.observed, is_current=False)
     assert "started" not in shown(status_now(record), "debug")
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bus.messages.pleg import ProbeResults
+from services.podsync.core.pod.observed import Observed
 from shared.model.probes import ProbeResult
 from tests.unit.podsync.status.status_shapes import a_record, a_sandbox, instance, see, shown, sidecar, spec, status_now
 
@@ -219,10 +220,5 @@ class TestAllRestart:
 def test_nothing_changes_before_a_new_life_has_looked() -> None:
     record = see(a_record(spec("c"), init=(spec("i"), sidecar("s"))), *map(instance, ("s", "c")))
     before = status_now(record)
-    record.observation, record.observation_is_current, record.observed_since_start, record.restored = (
-        None,
-        False,
-        False,
-        True,
-    )
+    record.observed, record.restored = Observed(), True
     assert status_now(record, now=1_800_000_000.0) == before
