@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.faults import ClockStep, Kill
+from tests.simulation.faults import ClockStep, Kill, RuntimeFault
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import Case, Verdict, check_case, draw, in_memory
 from tests.simulation.seeds import work
@@ -42,6 +42,12 @@ def test_one_seed_is_one_story_byte_for_byte() -> None:
     first, second = _digests("1"), _digests("3")
     assert len(first.split()) == 3 and len(set(first.split())) == 3
     assert first == second
+
+
+def test_no_fault_decides_what_a_probe_finds() -> None:
+    faults = [fault for seed in (*range(400), 7000) for fault in draw(seed).faults if isinstance(fault, RuntimeFault)]
+    probes = [fault.code for fault in faults if fault.method == "ExecSync"]
+    assert probes and "DeadlineExceeded" not in probes
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
