@@ -83,7 +83,8 @@ class GetServices:
 
 @dataclass(frozen=True, kw_only=True)
 class FoundServices:
-    """Answer to GetServices: those of the namespace and `default/kubernetes`, with a cluster IP."""
+    """Answer to GetServices: those of the namespace and `default/kubernetes`, with a cluster IP. Of each only name,
+    namespace, `clusterIP`, and name, number and protocol of its ports."""
 
     synced: bool  # the list was read at least once
     services: tuple[dict[str, Any], ...] = ()

@@ -1,14 +1,15 @@
-"""Small collections that are kept whole: Services for the environment, RuntimeClasses once somebody asks for one."""
+"""Small collections of which every object is read: Services for the environment, RuntimeClasses once one is needed."""
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from bus.messages.sources import FoundObject, FoundServices, GetServices
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.list_watch import ListWatch
-from services.sources.core.api_objects import metadata_text, without_managed_fields
+from services.sources.core.api_objects import metadata_text, service_addresses, without_managed_fields
 from shared.kube import paths
 from shared.model.objects import Object
 
@@ -18,11 +19,19 @@ FIRST_SYNC = 1.0  # seconds a read waits for the list
 
 
 class ListedObjects:
-    """A collection by `<namespace>/<name>`, in step with the API server while `run` runs."""
+    """A collection by `<namespace>/<name>`, in step with the API server while `run` runs. Of each object only what
+    `kept` returns stays in memory."""
 
-    def __init__(self, api: ApiServer, what: str, path: str, selector: str = "") -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        what: str,
+        path: str,
+        selector: str = "",
+        kept: Callable[[Object], Object] = without_managed_fields,
+    ) -> None:
         self.objects: dict[str, Object] = {}
-        self._what = what
+        self._what, self._kept = what, kept
         self._list_watch = ListWatch(
             api=api,
             client=api.clients.objects,
@@ -43,7 +52,7 @@ class ListedObjects:
         named = [item for item in items if metadata_text(item, "name")]
         if len(named) < len(items):
             log.warning("%s: %d objects without a name are left out", self._what, len(items) - len(named))
-        self.objects = {_key(item): without_managed_fields(item) for item in named}
+        self.objects = {_key(item): self._kept(item) for item in named}
 
     def _on_change(self, kind: str, item: Any) -> None:
         if not metadata_text(item, "name"):
@@ -51,14 +60,14 @@ class ListedObjects:
         elif kind == "DELETED":
             self.objects.pop(_key(item), None)
         else:
-            self.objects[_key(item)] = without_managed_fields(item)
+            self.objects[_key(item)] = self._kept(item)
 
 
 class ServiceReads:
     """Answers GetServices."""
 
     def __init__(self, api: ApiServer) -> None:
-        self.listed = ListedObjects(api, "services", paths.SERVICES, "spec.clusterIP!=None")
+        self.listed = ListedObjects(api, "services", paths.SERVICES, "spec.clusterIP!=None", service_addresses)
 
     def found(self, request: GetServices) -> FoundServices:
         """The Services of the namespace and `default/kubernetes`, in the order of their names (pods.md 6.3)."""
@@ -106,5 +115,4 @@ def _key(item: Any) -> str:
 
 
 def _has_cluster_ip(service: Object) -> bool:
-    spec = service.get("spec")
-    return isinstance(spec, dict) and spec.get("clusterIP") not in (None, "", "None")
+    return service["spec"]["clusterIP"] not in (None, "", "None")

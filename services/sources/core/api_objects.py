@@ -32,6 +32,22 @@ def without_managed_fields(obj: Object) -> Object:
     return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
+def service_addresses(service: Object) -> Object:
+    """Of a Service only its name, its namespace and what the variables of containers are made of: the cluster IP, and
+    name, number and protocol of each port. An answer has thousands of them."""
+    spec = service.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    listed = spec.get("ports")
+    ports = [port for port in listed if isinstance(port, dict)] if isinstance(listed, list) else []
+    return {
+        "metadata": {key: metadata_text(service, key) for key in ("name", "namespace")},
+        "spec": {
+            "clusterIP": spec.get("clusterIP"),
+            "ports": [{key: port[key] for key in ("name", "port", "protocol") if key in port} for port in ports],
+        },
+    }
+
+
 def is_older(version: str, than: str) -> bool:
     """Whether a resourceVersion is older than another; versions that are no numbers cannot be compared."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)

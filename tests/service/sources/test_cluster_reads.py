@@ -254,6 +254,31 @@ async def test_services_are_those_of_the_namespace_and_the_api_servers_own(tmp_p
 
 
 @on_virtual_time
+async def test_of_a_service_only_what_variables_are_made_of_is_answered(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        port = {"name": "http", "port": 80, "protocol": "TCP"}
+        service = {
+            "metadata": {"annotations": {"notes": "x" * 1000}, "labels": {"app": "web"}},
+            "spec": {
+                "clusterIP": "10.0.0.2",
+                "ports": [{**port, "targetPort": "http"}, "none"],
+                "selector": {"a": "b"},
+            },
+            "status": {"loadBalancer": {}},
+        }
+        node.api.put("/api/v1/namespaces/default/services/web", service)
+        await node.start()
+        listed = (await node.services_for("default")).services
+        node.api.put("/api/v1/namespaces/default/services/odd", {"spec": {"clusterIP": "10.0.0.3", "ports": 7}})
+        await node.pass_time(1.0)
+        changed = (await node.services_for("default")).services
+    web = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"clusterIP": "10.0.0.2", "ports": [port]}}
+    odd = {"metadata": {"name": "odd", "namespace": "default"}, "spec": {"clusterIP": "10.0.0.3", "ports": []}}
+    assert listed == (web,)
+    assert changed == (odd, web)
+
+
+@on_virtual_time
 async def test_services_are_listed_whole_where_an_older_api_server_cannot_select_them(tmp_path: Path) -> None:
     async with cluster_node(tmp_path, drops=V1_20) as node:
         node.api.put("/api/v1/namespaces/default/services/kubernetes", {"spec": {"clusterIP": "10.0.0.1"}})
