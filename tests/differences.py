@@ -49,8 +49,9 @@ def _of_objects(actual: dict[Any, Any], expected: dict[Any, Any], pointer: str) 
     found: list[Difference] = []
     for key in sorted({*actual, *expected}, key=str):
         place = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
-        if key in actual and key in expected:
-            found += differences(actual[key], expected[key], place)
+        both = key in actual and key in expected
+        if both or isinstance(actual.get(key), dict | list) or isinstance(expected.get(key), dict | list):
+            found += differences(actual.get(key), expected.get(key), place)
         elif actual.get(key) or expected.get(key) or key in expected:
             found.append(Difference(place, actual.get(key, _ABSENT), expected.get(key, _ABSENT)))
     return found

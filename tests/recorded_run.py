@@ -17,7 +17,7 @@ Call = tuple[str, Any]  # method and request, "<method> failed" where the runtim
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a pod ran. `words`: text of this place -> text that is the same in every place, longest first; `patterns`:
-    what else the two sides are not to be compared in."""
+    what else the two sides are not compared in."""
 
     uid: str
     words: tuple[tuple[str, str], ...]
@@ -41,27 +41,18 @@ _RANDOM = (
 )
 
 
-def plain_value(value: Any, place: Place, without: frozenset[str] = frozenset()) -> Any:
-    """A message or object in plain words, less the fields named."""
+def plain_value(value: Any, place: Place) -> Any:
+    """A message or object in words that are the same in every place."""
     if isinstance(value, dict):
-        plain = {place.plain(str(k)): plain_value(v, place, without) for k, v in value.items() if k not in without}
-        only_tokens = [key for key, item in plain.items() if item == [] and value.get(key)]
-        return {key: item for key, item in plain.items() if key not in only_tokens}
+        return {place.plain(str(key)): plain_value(item, place) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain_value(item, place, without) for item in value if not ("token" in without and _is_token(item))]
+        return [plain_value(item, place) for item in value]
     return place.plain(value) if isinstance(value, str) else value
 
 
-def _is_token(item: Any) -> bool:
-    """A mount of the service account's token, in a spec, a status or a request."""
-    if not isinstance(item, dict):
-        return False
-    return "/var/run/secrets/kubernetes.io/serviceaccount" in (item.get("mountPath"), item.get("container_path"))
-
-
-def plain_status(status: Object, place: Place, without: frozenset[str] = frozenset()) -> Any:
+def plain_status(status: Object, place: Place) -> Any:
     """A pod's status; conditions by type, for their order is the API server's."""
-    plain = plain_value(status, place, without)
+    plain = plain_value(status, place)
     return plain | {"conditions": {c["type"]: c for c in plain.get("conditions") or ()}}
 
 
@@ -78,8 +69,8 @@ def plain_event(event: Object, place: Place) -> tuple[str, ...]:
 class Calls:
     """The changing calls about one pod, with ids by what they are of: `c/0` is the first container c."""
 
-    def __init__(self, place: Place, without: frozenset[str], *, base64_values: bool) -> None:
-        self._place, self._without, self._base64 = place, without, base64_values
+    def __init__(self, place: Place, *, base64_values: bool) -> None:
+        self._place, self._base64 = place, base64_values
         self._names: dict[str, str] = {}
 
     def told(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
@@ -100,7 +91,7 @@ class Calls:
             if field in request:
                 request[field] = self._names.get(request[field], "unknown")
         refused = "" if call["code"] == "OK" else " failed"
-        return call["method"] + refused, self._config(plain_value(request, self._place, self._without))
+        return call["method"] + refused, self._config(plain_value(request, self._place))
 
     def _config(self, request: Any) -> Any:
         for name in ("config", "sandbox_config"):
@@ -129,14 +120,3 @@ def in_groups(calls: list[Call], belongs: Callable[[Call], bool]) -> list[Call]:
         elif call[0]:
             ordered.append(call)
     return ordered
-
-
-def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Where two plain values differ, one line each."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        keys = sorted({*ours, *theirs}, key=str)
-        return [line for key in keys for line in differences(ours.get(key), theirs.get(key), f"{path}.{key}")]
-    if isinstance(ours, list | tuple) and isinstance(theirs, list | tuple) and len(ours) == len(theirs):
-        pairs = enumerate(zip(ours, theirs, strict=True))
-        return [line for i, (a, b) in pairs for line in differences(a, b, f"{path}[{i}]")]
-    return [] if ours == theirs else [f"{path}: ours {ours!r}, recorded {theirs!r}"]

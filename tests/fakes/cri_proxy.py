@@ -100,6 +100,11 @@ class CriProxy:
     def endpoint(self) -> str:
         return f"unix://{self.socket}"
 
+    @property
+    def seconds(self) -> float:
+        """Since it began or forgot its calls: what `Recorded.t` counts."""
+        return time.monotonic() - self._began
+
     async def __aenter__(self) -> Self:
         self._channel = grpc.aio.insecure_channel(self.target, options=_OPTIONS)
         await self._listen()
@@ -189,8 +194,7 @@ class CriProxy:
         if method.name in CHANGING:
             asked, told = _decoded(method.input_type, request), _decoded(method.output_type, response)
             answered = _as_dict(told) if method.name in ("RunPodSandbox", "CreateContainer") and code == "OK" else {}
-            moment = round(time.monotonic() - self._began, 3)
-            self.calls.append(Recorded(moment, method.name, pod, _as_dict(asked), code, answered))
+            self.calls.append(Recorded(round(self.seconds, 3), method.name, pod, _as_dict(asked), code, answered))
 
     def pod_of(self, method: Any, request: bytes) -> str:
         """The name of the pod a call is about, as far as it was created through this proxy."""

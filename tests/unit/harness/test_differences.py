@@ -22,7 +22,7 @@ from tests.differences import Difference, assert_same, differences
         (
             [{"mountPath": "/x"}, {"mountPath": "/y"}],
             [{"mountPath": "/y"}],
-            ["/~1x: actual {'mountPath': '/x'}, expected nothing"],
+            ["/~1x/mountPath: actual '/x', expected nothing"],
         ),
         (
             [{"mountPath": "/x"}, {"mountPath": "/y"}],
