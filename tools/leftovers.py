@@ -141,7 +141,7 @@ def unmount_below(*directories: Path) -> None:
 def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
     """Remove the empty cgroups of these pods, then the classes above them where nothing else is left in them."""
     wanted = {f"pod{uid}" for uid in uids}
-    for top in _cgroups(f"{root.strip('/')}/kubepods".lstrip("/")):
+    for top in cgroups_of(f"{root.strip('/')}/kubepods".lstrip("/")):
         for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
             if directory.is_dir() and any(part in wanted for part in directory.parts):
                 _remove_cgroup(directory)
@@ -151,13 +151,13 @@ def remove_pod_cgroups(uids: Iterable[str], root: str = "") -> None:
 
 def remove_empty_cgroups(name: str) -> None:
     """Remove the cgroup of this name and those below it, as far as no process is in them."""
-    for top in _cgroups(name):
+    for top in cgroups_of(name):
         for directory in sorted(top.rglob("*"), key=lambda path: -len(path.parts)):
             _remove_cgroup(directory)
         _remove_cgroup(top)
 
 
-def _cgroups(name: str) -> list[Path]:
+def cgroups_of(name: str) -> list[Path]:
     """The cgroup in every hierarchy: one on v2, one for each controller on v1."""
     return [top for top in (CGROUPS / name, *CGROUPS.glob(f"*/{name}")) if top.is_dir() and not top.is_symlink()]
 

@@ -15,6 +15,7 @@ import pytest_asyncio
 from services.podsync.adapters.cgroups.layout import find_hierarchies
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
+from shared.podspec.resources import weight
 from tests.agent import NODE
 from tests.behaviour import container, pod_of
 from tests.kubeadm_world import WorldOfKubeadm
@@ -24,6 +25,9 @@ from tests.world import World
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
+V2 = find_hierarchies().unified is not None
+SHARES, MEMORY = ("CPUWeight", "MemoryMax") if V2 else ("CPUShares", "MemoryLimit")
+MEMORY_FILE = "memory.max" if V2 else "memory.limit_in_bytes"
 BOTH = {"cpu": "100m", "memory": "32Mi"}
 PODS = {
     "sd-sure": pod_of("sd-sure", container("c", resources={"requests": BOTH, "limits": BOTH})),
@@ -65,6 +69,17 @@ def cgroups_of(pid: int) -> dict[str, str]:
     return {names: path for _, names, path in (line.split(":", 2) for line in lines)}
 
 
+def shares_of(cpu_shares: int) -> str:
+    """As the slice's property and file show them: cgroup v2 has weights."""
+    return str(weight(cpu_shares) if V2 else cpu_shares)
+
+
+def file_of(controller: str, path: str, file: str) -> str:
+    hierarchies = find_hierarchies()
+    root = hierarchies.unified or hierarchies.by_controller[controller]
+    return (root / path.strip("/") / file).read_text().strip()
+
+
 async def pod_in(world: World, name: str) -> RuntimePod:
     pod = await world.runtime_pod(name)
     assert pod is not None
@@ -76,7 +91,7 @@ async def test_every_container_runs_in_a_scope_of_its_pods_slice(world: World, n
     pod = await pod_in(world, name)
     path = slice_of(world, pod.uid, qos)
     inside = cgroups_of(pod.containers[0].pid)
-    for controller in ("cpu", "memory", "pids", "cpuset", "name=systemd"):
+    for controller in ("",) if V2 else ("cpu", "memory", "pids", "cpuset", "name=systemd"):
         assert inside[controller].startswith(f"{path}/cri-containerd-{pod.containers[0].id}.scope"), inside
 
 
@@ -84,37 +99,36 @@ async def test_systemd_and_the_files_say_the_same(world: World) -> None:
     pod = await pod_in(world, "sd-sure")
     path = slice_of(world, pod.uid, "")
     unit = path.rpartition("/")[2]
-    shown = show(unit, "CPUShares", "CPUQuotaPerSecUSec", "MemoryLimit", "TasksMax", "ActiveState", "Wants")
+    shown = show(unit, SHARES, "CPUQuotaPerSecUSec", MEMORY, "TasksMax", "ActiveState", "Wants")
     assert shown == {
-        "CPUShares": "102",
+        SHARES: shares_of(102),
         "CPUQuotaPerSecUSec": "100ms",
-        "MemoryLimit": str(32 << 20),
+        MEMORY: str(32 << 20),
         "TasksMax": "50",
         "ActiveState": "active",
         "Wants": f"{root_of(world)}-kubepods.slice",
     }
-    roots = find_hierarchies().by_controller
     files = {
-        ("cpu", "cpu.shares"): "102",
-        ("cpu", "cpu.cfs_quota_us"): "10000",
-        ("memory", "memory.limit_in_bytes"): str(32 << 20),
+        ("cpu", "cpu.weight" if V2 else "cpu.shares"): shares_of(102),
+        ("cpu", "cpu.max" if V2 else "cpu.cfs_quota_us"): "10000 100000" if V2 else "10000",
+        ("memory", MEMORY_FILE): str(32 << 20),
         ("pids", "pids.max"): "50",
     }
     for (controller, file), text in files.items():
-        assert (roots[controller] / path.strip("/") / file).read_text().strip() == text
+        assert file_of(controller, path, file) == text
 
 
 async def test_the_qos_slices_have_their_shares(world: World) -> None:
     root = root_of(world)
 
     async def shares() -> bool:
-        return show(f"{root}-kubepods-burstable.slice", "CPUShares") == {"CPUShares": "256"}
+        return show(f"{root}-kubepods-burstable.slice", SHARES) == {SHARES: shares_of(256)}
 
     await world.wait_for(shares, "the shares of burstable", 30)
-    assert show(f"{root}-kubepods-besteffort.slice", "CPUShares") == {"CPUShares": "2"}
+    assert show(f"{root}-kubepods-besteffort.slice", SHARES) == {SHARES: shares_of(2)}
 
     async def whole() -> bool:
-        return show(f"{root}-kubepods.slice", "CPUShares") == {"CPUShares": str(1024 * (os.cpu_count() or 1))}
+        return show(f"{root}-kubepods.slice", SHARES) == {SHARES: shares_of(1024 * (os.cpu_count() or 1))}
 
     await world.wait_for(whole, "the shares of kubepods", 30)
 
@@ -123,8 +137,7 @@ async def test_what_systemd_reads_anew_stays_as_it_was(world: World) -> None:
     pod = await pod_in(world, "sd-sure")
     path = slice_of(world, pod.uid, "")
     told("systemctl", "daemon-reload")
-    file = find_hierarchies().by_controller["memory"] / path.strip("/") / "memory.limit_in_bytes"
-    assert file.read_text().strip() == str(32 << 20)
+    assert file_of("memory", path, MEMORY_FILE) == str(32 << 20)
 
 
 async def test_the_slice_of_a_pod_goes_with_it(world: World) -> None:

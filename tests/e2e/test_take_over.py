@@ -24,6 +24,7 @@ from shared.podspec.hashing import container_hash
 from tests.behaviour import container
 from tests.cluster import condition_of, is_ready
 from tests.control_plane import assets
+from tools import leftovers
 from tools.clean import remove_pods
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -254,5 +255,5 @@ async def test_what_the_go_kubelet_started_is_ended_by_bulkhead_without_a_trace(
         return not left()
 
     await wait(clean, f"mounts and directories to go: {left()}", 30)
-    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/{handed.go.home.name}/**/pod*")]
+    cgroups = [str(path) for top in leftovers.cgroups_of(handed.go.home.name) for path in top.rglob("pod*")]
     assert not cgroups, cgroups

@@ -16,6 +16,7 @@ from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.e2e.behaviour.notes import Notes, Stop, stops_of, uptime
 from tests.fakes.runtime_leftovers import NETNS, network_namespace
+from tools import leftovers
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(300)]
 
@@ -244,7 +245,7 @@ async def test_nothing_of_an_ended_pod_is_left_but_its_stopped_sandbox_for_a_whi
 
     async def gone() -> bool:
         pods = [home / "root" / "pods" / uid, *(home / "log" / "containers").glob(f"{name}-{NODE}_*")]
-        cgroups = list(Path("/sys/fs/cgroup").glob(f"*/{home.name}/kubepods*/**/pod{uid}"))
+        cgroups = [path for top in leftovers.cgroups_of(home.name) for path in top.rglob(f"pod{uid}")]
         return not [path for path in (*pods, *cgroups) if path.exists()]
 
     await node.wait_for(gone, "directory, cgroup and log links to go", 15)
