@@ -3,6 +3,7 @@
 import argparse
 import functools
 import multiprocessing
+import os
 import sys
 import time
 
@@ -11,13 +12,14 @@ from tests.simulation.run import clear_memory, in_memory
 from tests.simulation.seeds import work
 
 _PROGRESS_SECONDS = 10.0
+FIRST = int(os.environ.get("FIRST_SEED", "0"))  # make night sets another one each time
 
 
 def main() -> int:
     """0 = all seeds came to the end of their undisturbed runs; 1 = not all of them."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many (default 200)")
-    parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed (default 0)")
+    parser.add_argument("--from", type=int, default=FIRST, dest="first", help=f"the first seed (default {FIRST})")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="do not end at the first failing seed")
     parser.add_argument("--story", action="store_true", help="tell the story of each seed, whole and not shortened")
@@ -42,7 +44,7 @@ def main() -> int:
             if bad and not given.keep_going:
                 break
         pool.terminate()
-    print(f"{done} seeds in {time.monotonic() - began:.0f} s, {failed} failed")
+    print(f"{done} seeds from {given.first} in {time.monotonic() - began:.0f} s, {failed} failed")
     return 1 if failed else 0
 
 
