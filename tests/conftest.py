@@ -16,7 +16,7 @@ from tests.unit.examples import QUICK
 from tools.prerequisites import missing_packages
 
 # A machine that does other things as well makes no example wrong.
-hypothesis.settings.register_profile("bulkhead", deadline=None)
+hypothesis.settings.register_profile("bulkhead", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=100 // QUICK)
 hypothesis.settings.load_profile("bulkhead")
 
@@ -80,3 +80,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _counts:
         lanes = ", ".join(f"{lane} {_counts[lane]} in {_seconds[lane]:.1f} s" for lane in sorted(_counts))
         terminalreporter.write_line(f"lanes: {lanes}")
+    if seed := os.environ.get("FIRST_SEED"):
+        terminalreporter.write_line(f"seeds begin at {seed}: repeat with NIGHT=1 FIRST_SEED={seed}")

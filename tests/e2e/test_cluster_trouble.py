@@ -18,7 +18,6 @@ from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod
 from tests.agent import NODE
 from tests.cluster import Cluster, condition_of, is_ready
-from tests.cluster_witness import Witness
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
@@ -36,45 +35,6 @@ async def settle(cluster: Cluster, *names: str) -> None:
         await cluster.delete_pod(name, grace=0)
     await cluster.wait_gone(*names)
     cluster.agent.forgive_starts()
-
-
-@pytest.mark.parametrize("service", [*SERVICES, "containerd"])
-async def test_a_killed_process_shows_nowhere(cluster: Cluster, service: str) -> None:
-    """Killed while pods come and go: no NotReady, no flap, no old lease, and everything gets done."""
-    old, new = [f"{service}-old-{n}" for n in range(3)], [f"{service}-new-{n}" for n in range(3)]
-    for name in old:
-        await cluster.create(cluster.pod(name))
-    await cluster.wait_ready(*old)
-    before = await _containers(cluster)
-    async with Witness(cluster.plane.admin) as seen:
-        for name in new:
-            await cluster.create(cluster.pod(name))
-        await cluster.delete_pod(old[0])
-        pid = cluster.agent.kill(service)
-        await cluster.wait_ready(*new, seconds=60)
-        await cluster.wait_gone(old[0], seconds=60)
-        if service != "containerd":
-            await cluster.agent.wait_back(service, pid, 30)
-        after = await _containers(cluster)
-    seen.assert_calm()
-    assert {name: after[name] for name in old[1:]} == {name: before[name] for name in old[1:]}, "nothing was replaced"
-    assert all(len(after[name]) == 1 for name in new), "no container was made twice"
-    await settle(cluster, *old[1:], *new)
-
-
-async def test_all_seven_killed_at_once(cluster: Cluster) -> None:
-    names = [f"both-{n}" for n in range(3)]
-    for name in names:
-        await cluster.create(cluster.pod(name))
-    await cluster.wait_ready(*names)
-    async with Witness(cluster.plane.admin) as seen:
-        pids = {service: cluster.agent.kill(service) for service in SERVICES}
-        await cluster.create(cluster.pod("late"))
-        for service, pid in pids.items():
-            await cluster.agent.wait_back(service, pid, 60)
-        await cluster.wait_ready("late", *names, seconds=60)
-    seen.assert_calm()
-    await settle(cluster, "late", *names)
 
 
 @pytest.mark.alone
@@ -113,7 +73,7 @@ async def test_the_api_server_away(cluster: Cluster) -> None:
     await settle(cluster, "steady")
 
 
-@pytest.mark.alone
+@pytest.mark.night
 async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
     """Connections stay open and nobody answers: nothing breaks, and all is level again within ten seconds."""
     await cluster.create(cluster.pod("patient"))
@@ -134,6 +94,7 @@ async def test_the_api_server_that_does_not_answer(cluster: Cluster) -> None:
     await settle(cluster, "patient", "after")
 
 
+@pytest.mark.night
 async def test_a_stopped_process_makes_the_node_not_ready_by_name(cluster: Cluster) -> None:
     """SIGSTOP is worse than SIGKILL: nobody restarts it. After 30 s the node says who hangs, the lease goes on."""
     pid = cluster.agent.kill("volume", signal.SIGSTOP)
@@ -154,6 +115,7 @@ async def test_a_stopped_process_makes_the_node_not_ready_by_name(cluster: Clust
     assert pid
 
 
+@pytest.mark.night
 async def test_an_agent_stopped_for_a_minute(cluster: Cluster) -> None:
     """Pods are created and deleted meanwhile: those that stay go on in the same containers, the rest converges."""
     stay, leave, come = ["stay-0", "stay-1"], ["leave-0", "leave-1"], ["come-0", "come-1"]

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from bus.messages.streams import SERVICES
-from tests.chaos.cells import SUPERVISORD, UNDISTURBED, Cell, Hit, Moment, Trigger
+from tests.chaos.cells import CONTAINERD, SUPERVISORD, UNDISTURBED, Cell, Hit, Moment, Trigger
 from tests.chaos.costs import complaints
 from tests.chaos.report import Row, line
 from tests.chaos.runner import Runner
@@ -23,7 +23,8 @@ PODS = 12  # that start and stop in the cells in mid-flight
 
 CELLS = [
     *(Cell((service,)) for service in SERVICES),
-    *(Cell((service,), moment=Moment.MID_FLIGHT) for service in ("podsync", "status")),
+    *(Cell((service,), moment=Moment.MID_FLIGHT) for service in SERVICES),
+    Cell((CONTAINERD,)),
     Cell(("status",), Hit.STOP),
     Cell((SUPERVISORD, *SERVICES)),
     *(

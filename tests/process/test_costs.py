@@ -1,0 +1,73 @@
+"""What an idle agent costs and how soon an exit is shown: bounds near the measured values, so that a loss is noticed.
+
+One agent with five pods. CPU time and memory hardly depend on what else the machine does; the latency is a median.
+"""
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+import pytest_asyncio
+
+from bench.processes import AgentProcesses
+from bus.messages.streams import SERVICES
+from shared.model.objects import Object
+from tests.world import World, busybox_pod
+
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+PODS, SAMPLES, IDLE_SECONDS = 5, 7, 20.0
+# Measured with five pods on two cores that other work kept busy: 147 MiB, 0.6 s, 0.41 s.
+PSS_MIB = 170.0
+IDLE_CPU_A_MINUTE = 1.0  # seconds
+SHOWN_WITHIN = 0.4  # seconds, median, from the exit to /pods, with nothing else on the machine
+OURS = {"supervisord", *SERVICES}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    async with World() as world:
+        for number in range(PODS):
+            world.put_manifest(f"pod-{number}", busybox_pod(f"pod-{number}", restartPolicy="Never"))
+        for number in range(PODS):
+            await world.wait_running(f"pod-{number}")
+        yield world
+
+
+async def test_an_idle_agent_uses_little_memory_and_cpu(world: World) -> None:
+    agent = AgentProcesses(world.supervisord_pid)
+    await asyncio.sleep(3)  # what the starts leave to do
+    before = agent.cpu()
+    await asyncio.sleep(IDLE_SECONDS)
+    cpu = (agent.cpu() - before) * 60 / IDLE_SECONDS
+    memory = {name: pss for name, pss in agent.memory().items() if name in OURS}
+    assert memory.keys() == OURS
+    print(f"PSS {sum(memory.values()):.0f} MiB, {cpu:.2f} s of CPU a minute")
+    assert sum(memory.values()) < PSS_MIB, memory
+    assert cpu < IDLE_CPU_A_MINUTE
+
+
+async def test_an_exit_is_shown_soon(world: World) -> None:
+    took = []
+    for number in range(SAMPLES):
+        name = f"exits-{number}"
+        world.put_manifest(name, busybox_pod(name, restartPolicy="Never"))
+        pod = await world.wait_running(name)
+
+        async def phase(name: str, *phases: str) -> Object | None:
+            shown = await world.pod(name)
+            return shown if shown is not None and shown["status"].get("phase") in phases else None
+
+        await world.wait_for(partial(phase, name, "Running"), f"{name} to be shown as running")
+        began = time.monotonic()
+        os.kill(pod.containers[0].pid, signal.SIGKILL)
+        await world.wait_for(partial(phase, name, "Failed"), f"{name} to be shown as failed")
+        took.append(time.monotonic() - began)
+        world.remove_manifest(name)
+    print("exit to status:", " ".join(f"{seconds:.3f}" for seconds in sorted(took)), "s")
+    assert statistics.median(took) < SHOWN_WITHIN, took
