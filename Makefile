@@ -133,6 +133,7 @@ night: export NIGHT := 1
 night: export FIRST_SEED := $(shell date +%s)
 night: test  ## every test, then what takes hours: thousands of new seeds, pairs of kills, the long soak, an emulated machine
 	@$(MAKE) --no-print-directory simulate SEEDS=10000
+	$(BIN)/python -m tests.mutation --count 200
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120

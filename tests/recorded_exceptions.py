@@ -72,7 +72,7 @@ EXCEPTIONS = (
     Differs(
         "calls",
         "/*/annotations/container.seccomp.security.alpha.kubernetes.io~1c",
-        "API server 1.20 says what the field says in an annotation too",
+        "API server 1.20 has the field's value in an annotation too",
         ("security-context",),
     ),
     Differs("events", "/*/message", "the runtime's own text for a registry it cannot reach", ("image-absent",)),

@@ -1,5 +1,7 @@
 """What is written into the Lease, and when the node's status is due."""
 
+from typing import Any
+
 import pytest
 
 from services.status.core.lease import has_owner, new_lease, renew_interval, renewed
@@ -37,9 +39,18 @@ def test_a_renewal_keeps_what_others_wrote() -> None:
         ([{"kind": "Node", "name": "n1", "uid": "u1"}], "u2", ["u2"]),
         ([{"kind": "Node", "name": "n1", "uid": "u1"}], "", ["u1"]),
         ([{"kind": "Deployment", "name": "d", "uid": "d1"}], "u2", ["d1"]),
+        ([{"kind": "Machine", "name": "n1", "uid": "m1"}], "u2", ["m1"]),
+        ([{"kind": "Node", "name": "n2", "uid": "u1"}], "u2", ["u1"]),
+        (
+            [{"kind": "Machine", "name": "m", "uid": "m1"}, {"kind": "Node", "name": "n1", "uid": "u2"}],
+            "u2",
+            ["m1", "u2"],
+        ),
+        ([{"kind": "Node", "name": "n1", "uid": "u2"}, {"kind": "Node", "name": "n1", "uid": "u1"}], "u2", ["u2"]),
+        (["not an object"], "u2", ["u2"]),
     ],
 )
-def test_the_owner_is_the_node_as_it_is_now(owners: list[dict[str, str]] | None, uid: str, expected: list[str]) -> None:
+def test_the_owner_is_the_node_as_it_is_now(owners: list[Any] | None, uid: str, expected: list[str]) -> None:
     lease = {"metadata": {"name": "n1", "ownerReferences": owners}}
     written = renewed(lease, "n1", 40, "t", uid)
     assert [owner["uid"] for owner in written["metadata"]["ownerReferences"]] == expected
@@ -47,6 +58,7 @@ def test_the_owner_is_the_node_as_it_is_now(owners: list[dict[str, str]] | None,
 
 def test_an_odd_lease_is_renewed() -> None:
     assert renewed({"spec": None, "metadata": None}, "n1", 40, "t", "u")["spec"]["renewTime"] == "t"
+    assert has_owner(new_lease("n1", 40, "t", "u"))
     assert not has_owner({"metadata": None}) and not has_owner({})
 
 

@@ -42,6 +42,8 @@ def test_a_node_with_room_has_no_pressure_and_says_so_in_the_kubelets_words() ->
         ({"nodefs_inodes": 100, "nodefs_inodes_free": 4}, "DiskPressure"),
         ({"imagefs_capacity": 100, "imagefs_available": 14}, "DiskPressure"),
         ({"memory_available": -1}, None),
+        ({"memory_available": 0}, "MemoryPressure"),
+        ({"memory_capacity": 0, "memory_available": 0}, None),
     ],
 )
 def test_the_default_thresholds_are_the_kubelets(facts: dict[str, int], pressed: str | None) -> None:
@@ -76,7 +78,22 @@ def test_pressure_stays_for_the_transition_period_and_its_time_moves_only_with_t
     assert pressure.transitions["MemoryPressure"] == ("False", 401.0)
 
 
-BROKEN: tuple[object, ...] = (None, [], {"MemoryPressure": [1]}, {"MemoryPressure": ["True", "now"]}, {"No": ["a", 1]})
+def test_pressure_ends_with_the_transition_period_after_it_was_seen_last() -> None:
+    pressure = Pressure(thresholds=EVICTION_HARD, transition_period=300)
+    for now in (100.0, 200.0):
+        statuses(pressure, observed(memory_available=1), now)
+    assert statuses(pressure, observed(), 499.0)["MemoryPressure"] == "True"
+    assert statuses(pressure, observed(), 500.0)["MemoryPressure"] == "False"
+
+
+BROKEN: tuple[object, ...] = (
+    None,
+    [],
+    {"MemoryPressure": [1]},
+    {"MemoryPressure": ["True", "now"]},
+    {"MemoryPressure": ["True", True]},
+    {"No": ["a", 1]},
+)
 
 
 @pytest.mark.parametrize("broken", BROKEN)

@@ -1,0 +1,160 @@
+"""Changes one condition of a core at a time and runs the tests of its room: `python -m tests.mutation --help`.
+
+A change that no test notices is printed with its line: a survivor. Exit code 1 when more than the allowed share
+survives. Works on a copy of the checkout; each mutant is tried with the room's own tests first, then its service's.
+"""
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.architecture.checkout import CHECKOUT, python_files, tracked_files
+
+SURVIVING_PERCENT = 10.0  # allowed
+LONGEST_SECONDS = 600.0  # of one run of tests; a mutant that hangs is noticed
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`text` takes the place of the characters `begin` to `end` of the file's bytes."""
+
+    file: str
+    line: int
+    begin: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        return source[: self.begin] + self.text.encode() + source[self.end :]
+
+    def describe(self, source: bytes) -> str:
+        return f"{self.file}:{self.line}: {source[self.begin : self.end].decode()!r} -> {self.text!r}"
+
+
+def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
+    """Every one of the file: comparisons, `and` and `or`, `not`, conditions that always or never hold."""
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+
+    def mutant(node: ast.expr, text: str) -> Mutant:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        begin = starts[node.lineno - 1] + node.col_offset
+        return Mutant(file, node.lineno, begin, starts[node.end_lineno - 1] + node.end_col_offset, text)
+
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            for index, operator in enumerate(node.ops):
+                operators = [*node.ops[:index], _COMPARED[type(operator)](), *node.ops[index + 1 :]]
+                yield mutant(node, f"({ast.unparse(ast.Compare(node.left, operators, node.comparators))})")
+        elif isinstance(node, ast.BoolOp):
+            other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+            yield mutant(node, f"({ast.unparse(ast.BoolOp(other, node.values))})")
+            for index in range(len(node.values)):
+                left = [*node.values[:index], *node.values[index + 1 :]]
+                yield mutant(node, f"({ast.unparse(ast.BoolOp(node.op, left) if len(left) > 1 else left[0])})")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            yield mutant(node, f"({ast.unparse(node.operand)})")
+        elif isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(node.test, ast.Compare | ast.BoolOp):
+            yield mutant(node.test, f"(not ({ast.unparse(node.test)}))")
+
+
+def cores() -> list[str]:
+    """The files whose decisions have unit tests."""
+    pure = ("shared/podspec/", "shared/model/", "bus/ledger.py", "bus/replica.py")
+    names = python_files("services", "shared", "bus")
+    return [name for name in names if "/core/" in name or name.startswith(pure)]
+
+
+def folders_of(file: str) -> list[str]:
+    """Folders of tests for the file, the nearest first."""
+    parts = Path(file).parts
+    room = [part for part in parts[1:-1] if part != "core"]
+    folders = ["tests/unit/bus"] if parts[0] == "bus" else []
+    folders += [f"tests/unit/{'/'.join(room[:depth])}" for depth in range(len(room), 0, -1)]
+    folders += [f"tests/service/{room[0]}"] if parts[0] == "services" else []
+    return [folder for folder in folders if (CHECKOUT / folder).is_dir()]
+
+
+def notices(copy: Path, mutant: Mutant) -> bool:
+    """Whether a test fails with it."""
+    path = copy / mutant.file
+    source = path.read_bytes()
+    path.write_bytes(mutant.apply(source))
+    options = ("-x", "-q", "-p", "no:cacheprovider", "-m", "not root and not long", "--hypothesis-profile=quick")
+    try:
+        for folder in folders_of(mutant.file):
+            command = [sys.executable, "-P", "-m", "pytest", *options, folder]
+            environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+            try:
+                done = subprocess.run(
+                    command, cwd=copy, env=environment, capture_output=True, check=False, timeout=LONGEST_SECONDS
+                )
+            except subprocess.TimeoutExpired:
+                return True
+            if done.returncode:
+                return True
+        return False
+    finally:
+        path.write_bytes(source)
+
+
+def copy_checkout(directory: Path) -> Path:
+    for name in tracked_files():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CHECKOUT / name, directory / name)
+    return directory
+
+
+def main() -> int:
+    first = int(os.environ.get("FIRST_SEED", "0"))
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
+    parser.add_argument("files", nargs="*", help="product files, or file:line; default: all cores")
+    parser.add_argument("--count", type=int, default=0, help="so many, drawn; default: all")
+    parser.add_argument("--seed", type=int, default=first, help=f"of the drawing (default {first})")
+    parser.add_argument("--jobs", type=int, default=2, help="runs of tests at once (default 2)")
+    given = parser.parse_args()
+    wanted = {name: int(line or 0) for name, _, line in (text.partition(":") for text in given.files or cores())}
+    every = [mutant for name in wanted for mutant in mutants_of(name, (CHECKOUT / name).read_bytes())]
+    every = [mutant for mutant in every if wanted[mutant.file] in (0, mutant.line)]
+    if given.count:
+        every = random.Random(given.seed).sample(every, min(given.count, len(every)))
+    print(f"{len(every)} mutants, seed {given.seed}", flush=True)
+    survivors = 0
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(given.jobs) as pool:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(given.jobs):
+            copies.put(copy_checkout(Path(scratch) / str(number)))
+
+        def survives(mutant: Mutant) -> bool:
+            copy = copies.get()
+            try:
+                return not notices(copy, mutant)
+            finally:
+                copies.put(copy)
+
+        for mutant, survived in zip(every, pool.map(survives, every), strict=True):
+            if survived:
+                survivors += 1
+                print(f"survives: {mutant.describe((CHECKOUT / mutant.file).read_bytes())}", flush=True)
+    percent = 100 * survivors / max(len(every), 1)
+    print(f"{survivors} of {len(every)} survive ({percent:.1f} %; {SURVIVING_PERCENT:g} % are allowed)")
+    return 1 if percent > SURVIVING_PERCENT else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
