@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from shared.config.field_table import ABOVE_ZERO, FIELDS
-from shared.config.fields import UNSET, Field, Kind, ListOf, MapOf
+from shared.config.fields import UNSET, Field
 from shared.config.flag_table import FLAGS
 from shared.config.flag_text import value_text
+from shared.schema import ListOf, MapOf, Scalar
 from tests.differences import assert_same
 
 HERE = Path(__file__).parent
@@ -48,20 +49,20 @@ REFERENCE_FIELDS = table("reference_fields.tsv")
 REFERENCE_FLAGS = table("reference_flags.tsv")
 
 TYPES = {
-    "bool": Kind.BOOL,
-    "int32": Kind.INT32,
-    "int64": Kind.INT64,
-    "uint32": Kind.UINT32,
-    "float64": Kind.FLOAT64,
-    "string": Kind.STRING,
-    "duration": Kind.DURATION,
-    "duration or nanoseconds": Kind.FLUSH,
-    "quantity": Kind.QUANTITY,
-    "[]string": ListOf(Kind.STRING),
-    "[]int32": ListOf(Kind.INT32),
-    "map": MapOf(Kind.STRING),
-    "bools": MapOf(Kind.BOOL),
-    "lists": MapOf(ListOf(Kind.STRING)),
+    "bool": Scalar.BOOLEAN,
+    "int32": Scalar.INT32,
+    "int64": Scalar.INT64,
+    "uint32": Scalar.UINT32,
+    "float64": Scalar.FLOAT64,
+    "string": Scalar.STRING,
+    "duration": Scalar.DURATION,
+    "duration or nanoseconds": Scalar.DURATION_OR_NANOSECONDS,
+    "quantity": Scalar.QUANTITY,
+    "[]string": ListOf(Scalar.STRING),
+    "[]int32": ListOf(Scalar.INT32),
+    "map": MapOf(Scalar.STRING),
+    "bools": MapOf(Scalar.BOOLEAN),
+    "lists": MapOf(ListOf(Scalar.STRING)),
 }
 _FIELD = {field.key: field for field in FIELDS}
 
