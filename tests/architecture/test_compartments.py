@@ -36,7 +36,7 @@ def test_only_its_owner_owns_a_stream(stream: Stream[object]) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_the_entry_and_the_wiring_stay_small(service: str) -> None:
     assert len(text_of(f"services/{service}/__main__.py").splitlines()) <= 40
-    assert len(text_of(f"services/{service}/service.py").splitlines()) <= 250
+    assert len(text_of(f"services/{service}/service.py").splitlines()) <= 130
 
 
 def test_the_seven_are_what_supervisord_runs() -> None:

@@ -1,4 +1,4 @@
-"""pleg's prober at work: timers, tries as tasks, results and events on the bus, as `core.probe_set` says."""
+"""Runs probes: timers, tries as tasks, results and Events on the bus, as `core.probe_set` decides."""
 
 import asyncio
 import logging
@@ -32,13 +32,13 @@ Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id
 class Prober:
     """Owner of `probes.results`. Each try is a task of its own, so that none waits for another."""
 
-    def __init__(self, context: Context, attempt: Try, dice: Iterator[float] | None = None) -> None:
+    def __init__(self, context: Context, attempt: Try, jitter: Iterator[float] | None = None) -> None:
         self._clock, self._try = context.clock, attempt
         self._results = context.bus.own(PROBES_RESULTS)
         self._events = EventRecorder(context.bus.own(events_of("pleg")), context.clock)
         self._admitted = context.bus.follow(PODS_ADMITTED, self._on_admitted)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
-        self._dice = dice or iter(random.random, 2.0)
+        self._jitter = jitter or iter(random.random, 2.0)
         self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
         handed_over = self._files.load()
         self._set = ProbeSet(handed_over)
@@ -72,7 +72,7 @@ class Prober:
         for key in [*self._timers, *self._tasks]:
             self._stop(key)
 
-    # -- what podsync says ---------------------------------------------------------------------------------------
+    # -- what podsync publishes -----------------------------------------------------------------------------------
 
     def _on_admitted(self, change: Change[AdmittedPod]) -> None:
         match change:
@@ -107,7 +107,7 @@ class Prober:
         """Bring timers, tries and the stream in line with what is known of the pod."""
         if self._closed:
             return
-        keys, abandoned = self._set.settle(uid, self._clock.monotonic(), self._dice)
+        keys, abandoned = self._set.settle(uid, self._clock.monotonic(), self._jitter)
         for key in sorted(keys):
             worker = self._set.worker(key)
             assert worker is not None
@@ -122,7 +122,7 @@ class Prober:
         self._consider_complete()
 
     def _save(self, uid: str) -> None:
-        """Keep what the probes of the pod have counted, before anybody hears of it."""
+        """Save what the probes of the pod have counted, before it is published."""
         memories = self._set.memories(uid)
         if memories == self._saved.get(uid, []):
             return
@@ -155,7 +155,7 @@ class Prober:
         if self._tasks.get(key) is not asyncio.current_task():
             return  # abandoned in the very moment it ended
         del self._tasks[key]
-        self._tell(key, worker.spec, outcome)
+        self._record(key, worker.spec, outcome)
         before, answered = worker.result, worker.has_answered
         worker.finished(container_id, outcome.verdict)
         failed = worker.result is ProbeResult.FAILURE and outcome.verdict is Verdict.FAILURE
@@ -171,14 +171,14 @@ class Prober:
             log.info("%s of container %s (%s): %s", key.kind, key.container, container_id[:12], worker.result)
         self._settle(key.pod_uid)
 
-    def _tell(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:
-        if (said := event_of(key.kind, outcome)) is None:
+    def _record(self, key: WorkerKey, spec: ProbeSpec, outcome: Outcome) -> None:
+        if (found := event_of(key.kind, outcome)) is None:
             return
         namespace, name = self._set.pod_reference(key.pod_uid)
         event = KubeEvent(
             type="Warning",
-            reason=said[0],
-            message=said[1],
+            reason=found[0],
+            message=found[1],
             namespace=namespace,
             name=name,
             uid=key.pod_uid,

@@ -1,6 +1,6 @@
 """Asks status, and through it the API server, whose token that is and who may do what (server.md 2, 3.3).
 
-Keeps answers as long as the configuration says; what could not be answered is never kept. Tokens are held as digests.
+Keeps answers as long as the configuration requires, and no failures. Tokens are held as digests.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from shared.model.objects import Object
 
 T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds a client is kept waiting for one review
+TIMEOUT = 30.0  # seconds a client waits for one review
 
 # Reviews under way at once, and how many of them one address may cause. What is beyond fails at once. status takes 100
 # of each.
@@ -84,7 +84,7 @@ class Reviews:
 
     async def _ask(self, question: ReviewToken | ReviewAccess) -> Object:
         try:
-            reviewed = await self._bus.ask("status", question, Reviewed, PATIENCE)
+            reviewed = await self._bus.ask("status", question, Reviewed, TIMEOUT)
         except (NoAnswerError, RequestRefusedError) as error:
             raise ReviewError(str(error)) from error
         if reviewed.error:

@@ -1,4 +1,4 @@
-"""The events of the other services as they come, each with the word whether it is news or was there before us."""
+"""Follows the Events of another service, and marks each as new or as from before this process."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from bus.messages.streams import events_of
 
 
 class Take(Protocol):
-    """Takes an event of `writer`. `is_news`: it came after this life first saw the writer's stream."""
+    """Takes an Event of `writer`. `is_news`: it came after this process was first in step with the stream."""
 
     def __call__(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None: ...
 

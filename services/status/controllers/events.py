@@ -1,6 +1,6 @@
 """Events on their way to the API server: correlated, queued, sent one at a time; they never hold up anything else.
 
-pods.md 13.1. What a life of status leaves unsent is on the writers' streams, and the next one sends it under
+pods.md 13.1. What a process leaves unsent is on the writers' streams, and the next one sends it under
 the same names: a request that was repeated finds its object there, or counts it to where it is counted already. What
 happens again after a restart counts up the object of before, also where the streams no longer show that.
 """
@@ -75,9 +75,9 @@ class EventSink:
         self._refused_with: tuple[int, str] | None = None
 
     def offer(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
-        """An event of this writer; one that was recorded before is told by (writer, key, event).
+        """An event of this writer; one that was recorded before is recognized by (writer, key, event).
 
-        `is_news`: it came in this life, and is not old, whatever its time says since a clock was set.
+        `is_news`: it came after the start of this process and is not old, whatever its time is since a clock was set.
         """
         if len(self._intake) >= INTAKE:
             self._overflows()
@@ -165,7 +165,7 @@ class EventSink:
                 self._away = True
                 log.warning("events wait until the API server answers: %s", error)
             return self._brought_back(write, error, wait)
-        except Exception as error:  # one that nobody thought of: the others go on
+        except Exception as error:  # unexpected: the other Events continue
             log.error("event %s/%s cannot be sent: %s", write.namespace, write.name, type(error).__name__)
         else:
             self._answered()

@@ -42,7 +42,7 @@ class MirrorPods:
         return {*named, *taken, *followed.mirrors.state}
 
     def shown(self, key: str) -> None:
-        """The watch says something new of this mirror pod."""
+        """The mirror pod changed."""
         self._unseen.pop(key, None)
 
     async def bring_up_to_date(self, key: str) -> bool:

@@ -34,20 +34,20 @@ from shared.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-FACTS_PATIENCE = 5.0  # seconds: what has not been heard by then is left out of the first word
-NETWORK_PATIENCE = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
+FACTS_TIMEOUT = 5.0  # seconds: facts that have not arrived by then are left out of the first status
+NETWORK_TIMEOUT = 3.0  # seconds for the resolver; the addresses known before stay meanwhile
 RETRY = 5.0  # seconds after a sync of which no try worked, if a period is longer
 TROUBLE = "node status"
 
 
 class Node:
-    """Writes our Node. `on_uid` hears which uid the Node has; `chance` gives numbers of [0, 1)."""
+    """Writes our Node. `on_uid` gets the uid of the Node; `chance` gives numbers of [0, 1)."""
 
     def __init__(
         self,
         context: Context,
         clients: Clients,
-        judgement: NodeConditionEvaluator,
+        conditions: NodeConditionEvaluator,
         agent: AgentRecord,
         events: NodeEvents,
         host: Host,
@@ -56,25 +56,25 @@ class Node:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
-        self._client, self._judgement, self._events, self._host = clients.heartbeat, judgement, events, host
+        self._client, self._conditions, self._events, self._host = clients.heartbeat, conditions, events, host
         self._agent, self._on_uid, self._chance = agent, on_uid, chance
         self._identity = _identity(self._config)
         self._object = self._bus.follow(NODE_OBJECT, self._on_object)
         self._resources = self._bus.follow(NODE_RESOURCES, lambda _: self._now())
-        self._observed = self._bus.follow(NODE_OBSERVED, lambda _: self._heard.set())
+        self._observed = self._bus.follow(NODE_OBSERVED, lambda _: self._facts_changed.set())
         self._images = self._bus.follow(NODE_IMAGES)
-        judgement.on_change(self._now)
+        conditions.on_change(self._now)
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
         self._devices: frozenset[str] = frozenset()
         self._looking: asyncio.Task[HostNetwork] | None = None
         self._schedule = ReportSchedule(self._config.node_status_report_frequency)
         self._uid = ""
-        self._reconciled = False  # the Node of this uid was set right once in this life
+        self._reconciled = False  # the Node of this uid was corrected once by this process
         self._returned: Object | None = None  # by our last write, until the stream is as far
         self._residue: Object = {}  # what the API server did not take of our last write
         self._prompt = 0  # syncs in a row that did not wait for their period
-        self._urgent, self._heard = asyncio.Event(), asyncio.Event()
+        self._urgent, self._facts_changed = asyncio.Event(), asyncio.Event()
         self._trouble: str | None = None
         self._problems: tuple[str, ...] = ()
 
@@ -102,14 +102,14 @@ class Node:
 
     def _now(self) -> None:
         self._urgent.set()
-        self._heard.set()
+        self._facts_changed.set()
 
     async def _first_facts(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FACTS_PATIENCE):
-                while not (self._resources.state and self._observed.state and self._judgement.conditions):
-                    self._heard.clear()
-                    await self._heard.wait()
+            async with asyncio.timeout(FACTS_TIMEOUT):
+                while not (self._resources.state and self._observed.state and self._conditions.conditions):
+                    self._facts_changed.clear()
+                    await self._facts_changed.wait()
 
     async def _pause(self, worked: bool) -> None:
         period = self._config.node_status_update_frequency * (1 + SYNC_JITTER * self._chance())
@@ -154,13 +154,13 @@ class Node:
     async def _try(self, *, fresh: bool) -> None:
         node = await self._existing(fresh=fresh)
         if node is None:
-            node = await register(self._client, lambda: self._facts(self._judgement.verdict), self._note)
+            node = await register(self._client, lambda: self._facts(self._conditions.verdict), self._note)
             await self._agent.note(registered=True)
-            self._judgement.adopt(part(node, "status").get("conditions"))
+            self._conditions.adopt(part(node, "status").get("conditions"))
         if objects.uid(node) != self._uid:
             self._uid, self._reconciled, self._residue = objects.uid(node), False, {}
             self._on_uid(self._uid)
-        facts = self._facts(self._judgement.conditions)
+        facts = self._facts(self._conditions.conditions)
         await self._events.seen(node, facts)
         wanted = node if self._reconciled else reconciled(node, facts)
         wanted, problems = with_status(wanted, facts)
@@ -188,7 +188,7 @@ class Node:
         self._returned = returned
         # An older API server drops fields that it does not know: that is no reason to send them every ten seconds.
         self._residue = news(returned, with_status(returned, facts)[0])
-        self._judgement.adopt(part(returned, "status").get("conditions"))
+        self._conditions.adopt(part(returned, "status").get("conditions"))
 
     async def _existing(self, *, fresh: bool) -> Object | None:
         """The Node as it is; None when there is none and it is to be registered. Raises ApiError."""
@@ -220,12 +220,12 @@ class Node:
         )
 
     async def _look_at_network(self) -> None:
-        """The addresses now; a resolver that hangs keeps nobody waiting, and is not asked twice at a time."""
+        """The addresses now; a resolver that hangs delays no other work, and is not asked twice at a time."""
         if self._looking is None:
             name = "" if any(ip.strip("0.:") for ip in self._config.node_ips) else self._config.node_name
             self._looking = asyncio.create_task(self._host.network(name), name="node addresses")
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(NETWORK_PATIENCE):
+            async with asyncio.timeout(NETWORK_TIMEOUT):
                 await asyncio.wait({self._looking})
         if self._looking.done():
             looked, self._looking = self._looking, None

@@ -1,4 +1,4 @@
-"""The node's conditions over time: facts, pressure and beats are followed, judged, saved and published.
+"""The node's conditions over time: follows facts, pressure and beats; evaluates, saves and publishes.
 
 The same with and without an API server; what is written there is `services.status.controllers.node`'s.
 """
@@ -38,7 +38,7 @@ from shared.timestamps import rfc3339
 log = logging.getLogger(__name__)
 
 LOOP = "status"
-TURN = 1.0  # seconds: silence is judged this often when not even a beat comes
+TURN = 1.0  # seconds: silence is noticed at this interval when not even a beat arrives
 NODE = "node"
 BOOTSTRAP = "bootstrap"
 BOOTSTRAP_IS_SILENT = (
@@ -67,15 +67,15 @@ class NodeConditionEvaluator:
         self._decided: tuple[Condition, ...] = ()
         self._published_at = float("-inf")
         self._bootstrap_is_silent = False
-        self._is_ready = False  # nothing spoke against it when the node was judged last
-        self._judged_at = float("-inf")
+        self._is_ready = False  # the last evaluation found no reason against it
+        self._evaluated_at = float("-inf")
         self._loaded = False
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """What was said of the node in this life; () before the first word."""
+        """The conditions that this process published; () before the first."""
         return self._decided
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -83,19 +83,19 @@ class NodeConditionEvaluator:
         self._listeners.append(listener)
 
     def adopt(self, conditions: object) -> None:
-        """The API server's conditions are the baseline: their transition times count, and what is not judged yet."""
+        """The API server's conditions are the baseline: their transition times count, and what is not evaluated yet."""
         self._conditions = adopted(self._conditions, conditions)
         self._changed.set()
 
     async def run(self) -> None:
-        """Judge the node at every fact, once a second, and at every beat while it is not ready; until cancelled."""
+        """Evaluate the node at every fact, once a second, and at every beat while it is not ready; until cancelled."""
         if not self._loaded:
             await self._load()
             self._loaded = True
         while True:
             self._changed.clear()
             self._bus.progress(LOOP)
-            await self._judge()
+            await self._evaluate()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(TURN):  # wait_for may swallow a cancellation before Python 3.12
                     await self._changed.wait()
@@ -108,11 +108,11 @@ class NodeConditionEvaluator:
         self._signs[beat.service] = Sign(heard_at=self._ran_now(), turned_at=turned)
         if beat.service == "pleg" and turned is not None:
             self._note_relist(turned)
-        if not self._is_ready or self._ran_at - self._judged_at >= TURN:  # a sign of life makes nothing worse
+        if not self._is_ready or self._ran_at - self._evaluated_at >= TURN:  # a beat makes no condition worse
             self._changed.set()
 
     def _ran_now(self) -> float:
-        """The present moment. After a gap since the last one, what we hear first was said while we were stopped."""
+        """Return the monotonic time. After a gap, the first beats to come were sent while this process was stopped."""
         now = self._clock.monotonic()
         if now - self._ran_at > STOPPED:
             self._awake_since = now
@@ -133,7 +133,7 @@ class NodeConditionEvaluator:
             case {"conditions": [*conditions]} if all(is_condition(condition) for condition in conditions):
                 self._conditions = adopted(tuple(conditions), list(self._conditions))
 
-    async def _judge(self) -> None:
+    async def _evaluate(self) -> None:
         now = self._ran_now()
         observed = self._observed.state.get(NODE)
         if observed is not None:
@@ -151,12 +151,12 @@ class NodeConditionEvaluator:
             max_pods=self._config.max_pods,
         )
         reasons = not_ready_reasons(given)
-        self._is_ready, self._judged_at = not reasons, now
+        self._is_ready, self._evaluated_at = not reasons, now
         self.verdict = self._with_ready(reasons)
         self._report_bootstrap(silent=silence(given, BOOTSTRAP))
-        said = may_be_said(reasons)
-        if said is not None:
-            await self._publish(self._with_ready(said), now)
+        reported = may_be_said(reasons)
+        if reported is not None:
+            await self._publish(self._with_ready(reported), now)
 
     def _report_bootstrap(self, *, silent: bool) -> None:
         if silent != self._bootstrap_is_silent:
@@ -173,12 +173,12 @@ class NodeConditionEvaluator:
         return joined(pressure.conditions if pressure is not None else (), ready, now=wall)
 
     async def _publish(self, conditions: tuple[Condition, ...], now: float) -> None:
-        said = self.conditions
-        if said:
-            if same_but_for(said, conditions, "lastHeartbeatTime"):
+        published = self.conditions
+        if published:
+            if same_but_for(published, conditions, "lastHeartbeatTime"):
                 return
             soon = now - self._published_at < self._config.node_status_update_frequency
-            if soon and same_but_for(said, conditions, "lastHeartbeatTime", "message"):
+            if soon and same_but_for(published, conditions, "lastHeartbeatTime", "message"):
                 return  # only a duration in a text went on
         events = transitions(self._conditions, conditions)
         if not same_but_for(self._conditions, conditions, "lastHeartbeatTime", "message"):
@@ -187,7 +187,7 @@ class NodeConditionEvaluator:
         self._decided = conditions
         for event in events:
             self._record(event.reason, f"Node {self._config.node_name} status is now: {event.reason}")
-        if events or not said:
+        if events or not published:
             for listener in self._listeners:
                 listener()
 

@@ -13,7 +13,7 @@ class NodeEvents:
 
     def __init__(self, agent: AgentRecord, record: Callable[[str, str, str], None]) -> None:
         self._agent, self._record = agent, record
-        self._boot_said = ""
+        self._recorded_boot = ""
 
     async def started(self) -> None:
         """Load the record of the agent's start, and record the start once under one supervisord."""
@@ -22,10 +22,10 @@ class NodeEvents:
             await self._agent.save()
 
     async def seen(self, node: Object, facts: NodeFacts) -> None:
-        """Record what the Node as the API server has it tells against the facts."""
+        """Compare the Node of the API server with the facts, and record a reboot or a change of spec.unschedulable."""
         message = rebooted(node, facts)
-        if message and self._boot_said != facts.machine.boot_id:
-            self._boot_said = facts.machine.boot_id
+        if message and self._recorded_boot != facts.machine.boot_id:
+            self._recorded_boot = facts.machine.boot_id
             self._record("Rebooted", message, "Warning")
         unschedulable = is_unschedulable(node)
         if unschedulable != self._agent.facts.unschedulable:

@@ -1,4 +1,4 @@
-"""Creates our Node, or finds that somebody has: tried until it works (node.md 1.1)."""
+"""Creates our Node, or returns the one that exists; retried until it succeeds (node.md 1.1)."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ RETRIES = Backoff(initial=0.1, cap=7.0)
 
 
 async def register(client: ApiClient, facts: Callable[[], NodeFacts], note: Callable[[str], None]) -> Object:
-    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` hears failures."""
+    """The Node, created with the facts of the moment; one that exists is returned as it is. `note` gets failures."""
     failures = 0
     while True:
         known = facts()

@@ -1,6 +1,6 @@
 """Pod statuses on their way to the API server, and the end of API objects whose pods are finished.
 
-Nothing is kept that the streams and the API server do not tell again: after a restart everything is compared anew.
+Keeps nothing that the streams and the API server do not contain: after a restart everything is compared again.
 """
 
 import logging
@@ -27,7 +27,7 @@ class PodStatuses:
 
     def __init__(self, client: ApiClient, clock: Clock, followed: PodStreams) -> None:
         self._client, self._clock, self._followed = client, clock, followed
-        self._answers: dict[str, Object] = {}  # what the API server told us and the watch has not shown yet
+        self._answers: dict[str, Object] = {}  # answers of the API server that the watch has not shown yet
         self._doubtful: set[str] = set()  # asked, and no answer came: it may or may not have happened
         self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
         self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
@@ -221,8 +221,8 @@ class PodStatuses:
         self._deleted &= alive
 
 
-def _caught_up(shown: Object | None, told: Object) -> bool:
-    newer, older = version(shown) if shown is not None else None, version(told)
+def _caught_up(shown: Object | None, answered: Object) -> bool:
+    newer, older = version(shown) if shown is not None else None, version(answered)
     return newer is not None and older is not None and newer >= older
 
 

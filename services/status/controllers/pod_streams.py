@@ -1,4 +1,4 @@
-"""The streams that pod statuses and mirror pods are written from, and what they say together."""
+"""The streams that pod statuses and mirror pods are written from, and what follows from them together."""
 
 from dataclasses import dataclass
 

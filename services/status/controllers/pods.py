@@ -1,4 +1,4 @@
-"""What the API server is told about pods: follows the streams, and has statuses and mirror pods brought up to date."""
+"""Follows the streams of pods, and has their statuses and mirror pods brought up to date in the API server."""
 
 import asyncio
 from typing import Any
@@ -21,7 +21,7 @@ from services.status.controllers.pod_statuses import PodStatuses
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import RequestWorkers
 
-COMPARE_SECONDS = 10.0  # everything is compared anew; what is equal costs no request
+COMPARE_SECONDS = 10.0  # everything is compared again; what is equal costs no request
 
 
 class Pods:

@@ -1,6 +1,6 @@
 """Requests about pods, several at once and one per key, tried again until the API server has taken them.
 
-What the requests are is their owner's; this waits, gives back, and says once what keeps failing.
+The owner makes the requests; this waits, retries, and logs once what keeps failing.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class RequestWorkers:
         self._what, self._clock, self._work, self._progress = what, clock, work, progress
         self._queue = KeyQueue(PARALLEL)
         self._changed = asyncio.Event()
-        self._said: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
         self._away = False
 
     def add(self, key: str) -> None:
@@ -56,7 +56,7 @@ class RequestWorkers:
     async def _attempt(self, key: str) -> None:
         try:
             self._queue.done(key, answered=await self._work(key))
-            self._said.pop(key, None)
+            self._logged.pop(key, None)
             self._answered()
         except ApiUnreachableError as error:
             self._unanswered(key, str(error), 0.0)
@@ -67,7 +67,7 @@ class RequestWorkers:
                 self._refused(key, str(error))
         except ApiError as error:
             self._refused(key, str(error))
-        except Exception as error:  # an object nobody thought of: the other pods go on
+        except Exception as error:  # an unexpected object: the other pods continue
             self._refused(key, f"{type(error).__name__} at {_place(error)}")
         finally:
             self._changed.set()
@@ -75,8 +75,8 @@ class RequestWorkers:
     def _refused(self, key: str, why: str) -> None:
         self._queue.refused(key, self._clock.monotonic())
         self._answered()
-        if self._said.get(key) != why:
-            self._said[key] = why
+        if self._logged.get(key) != why:
+            self._logged[key] = why
             log.warning("%s of %s: %s; it is tried again", self._what, key, why)
 
     def _unanswered(self, key: str, why: str, retry_after: float) -> None:

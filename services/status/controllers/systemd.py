@@ -1,4 +1,4 @@
-"""The second who pings systemd's watchdog: bootstrap is the first, and either may be killed. Judges by beats alone."""
+"""Pings systemd's watchdog, as bootstrap does: either may be killed. Evaluates beats alone."""
 
 import os
 
@@ -21,18 +21,18 @@ class Systemd:
         except OperatorError:  # bootstrap refuses to start by it
             self._interval = 0.0
         if self._interval:
-            context.bus.on_beat(self._heard)
+            context.bus.on_beat(self._take_beat)
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether anybody waits for our pings."""
+        """Whether systemd expects pings."""
         return self._interval > 0
 
     async def run(self) -> None:
         """Ping, forever."""
         await keep_pinging(self._interval, self._is_well, self._address)
 
-    def _heard(self, beat: Beat) -> None:
+    def _take_beat(self, beat: Beat) -> None:
         self._health.note_beat(beat.service, beat.progress, beat.troubles, self._clock.monotonic())
 
     def _is_well(self) -> bool:

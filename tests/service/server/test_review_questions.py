@@ -9,7 +9,7 @@ import pytest
 
 from bus.memory import MemoryNetwork
 from bus.messages.status import ReviewAccess, Reviewed, ReviewToken
-from services.server.controllers.reviews import PATIENCE, TOKENS, TOKENS_OF_ADDRESS, Reviews
+from services.server.controllers.reviews import TIMEOUT, TOKENS, TOKENS_OF_ADDRESS, Reviews
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
 from services.server.core.reviews import ReviewError, TooManyReviewsError
@@ -139,7 +139,7 @@ async def test_what_could_not_be_decided_is_asked_again(api: ApiServer, reviews:
 async def test_without_status_the_client_is_told_so_in_time(api: ApiServer, reviews: Reviews) -> None:
     api.network.kill("status")
     asked = asyncio.create_task(reviews.allows(QUESTION, CLIENT))
-    await api.network.advance(PATIENCE - 1)
+    await api.network.advance(TIMEOUT - 1)
     assert not asked.done()
     await api.network.advance(2)
     with pytest.raises(ReviewError, match="status did not answer ReviewAccess within 30 s"):
