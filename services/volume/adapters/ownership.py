@@ -5,20 +5,15 @@ import os
 import stat
 from pathlib import Path
 
+from shared.tree_walk import walk_bottom_up
+
 
 def give_to_group(root: Path, group: int, *, read_only: bool = False) -> None:
     """Give a tree to a group ID, children before their directory, the root last. Owners stay; symlinks are chowned and
     not followed. A file that cannot be changed is left as it is. Raises OSError when a directory cannot be listed."""
-    for directory, _, files in os.walk(root, topdown=False, onerror=_raise):
-        for name in [*files, *_links(Path(directory))]:
-            _give(Path(directory) / name, group, read_only=read_only)
-        _give(Path(directory), group, read_only=read_only)
-
-
-def _links(directory: Path) -> list[str]:
-    """The symlinks to directories, which os.walk lists as directories and does not enter."""
-    with os.scandir(directory) as entries:
-        return [entry.name for entry in entries if entry.is_symlink() and entry.is_dir()]
+    for entry in walk_bottom_up(root):
+        _give(Path(entry.path), group, read_only=read_only)
+    _give(root, group, read_only=read_only)
 
 
 def _give(path: Path, group: int, *, read_only: bool) -> None:
@@ -31,7 +26,3 @@ def _give(path: Path, group: int, *, read_only: bool) -> None:
         if stat.S_ISDIR(mode):
             bits |= stat.S_ISGID | 0o110
         path.chmod(stat.S_IMODE(mode) | bits)
-
-
-def _raise(error: OSError) -> None:
-    raise error

@@ -8,10 +8,12 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from services.podsync.adapters.cgroups.layout import Hierarchies, processes_in
 from shared.backoff import Backoff
+from shared.tree_walk import walk_bottom_up
 
 log = logging.getLogger(__name__)
 
@@ -61,13 +63,21 @@ def _removed_at_once(path: Path) -> bool:
 
 
 def _processes_below(path: Path) -> list[int]:
-    return [pid for directory, _, _ in os.walk(path) for pid in processes_in(Path(directory))]
+    return [pid for directory in _below(path) for pid in processes_in(directory)]
 
 
 def _remove(path: Path) -> None:
     """rmdir bottom-up; EBUSY is tried again 10 times, from 1 ms doubling, as the kubelet does."""
-    for directory, _, _ in os.walk(path, topdown=False):
-        _rmdir(Path(directory))
+    for directory in _below(path):
+        _rmdir(directory)
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """The cgroups below this one, then itself. One that is gone meanwhile has none below it."""
+    for entry in walk_bottom_up(path, skip_unreadable=True):
+        if entry.is_dir(follow_symlinks=False):
+            yield Path(entry.path)
+    yield path
 
 
 def _rmdir(path: Path) -> None:
