@@ -1,5 +1,6 @@
 """Files that are complete or absent after any crash: temp file, fsync, rename, fsync of the directory."""
 
+import glob
 import os
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
         temporary.unlink(missing_ok=True)
         error.filename = error.filename or str(path)  # not every call names its file
         raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what writes of `path` left that a crash cut short. Only where no other process writes it."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        left.unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:

@@ -16,11 +16,11 @@ class CurrentConnection:
         self._connection: Connection | None = None
         self._mark: FileMark | None = None  # of the credentials.json that `_connection` was opened with
         self._closed = False
-        self._shared_watches = False  # on the connections before, as long as new ones were not dialed
+        self._shared_watches = True  # on the connections before, as long as new ones were not dialed
 
     @property
     def shares_watches(self) -> bool:
-        """The API server agreed on HTTP/2 when it was dialed last."""
+        """The API server agreed on HTTP/2 when it was dialed last, or was not dialed yet."""
         if self._connection is not None:
             http2 = self._connection.http2
             if http2 is None or http2.is_agreed is not None:

@@ -20,19 +20,20 @@ _CLOCK = "check this machine's clock, or renew the API server's certificate"
 
 class BrokenStreamError(Exception):
     """A stream of an HTTP/2 connection, or all of them, broke; the text is the cause. `again`: the request may be sent
-    again on another connection. `is_silent`: the connection is there and nothing comes on it."""
+    again on another connection. `is_outage`: the network failed, not only the server that does not answer or refuses
+    more streams."""
 
-    def __init__(self, reason: str, *, again: bool, is_silent: bool = False) -> None:
+    def __init__(self, reason: str, *, again: bool, is_outage: bool = True) -> None:
         super().__init__(reason)
-        self.again, self.is_silent = again, is_silent
+        self.again, self.is_outage = again, is_outage
 
 
 def unreachable(error: BaseException, peer: str, *, connected: bool = True) -> ApiUnreachableError:
     """The error to raise for what aiohttp, ssl, the socket or an HTTP/2 stream raised on a request to `peer`, which is
     host:port. `connected`: the request had a connection; only then is a deadline that passed an ApiUnansweredError."""
     ours = type(error) is TimeoutError and error.errno is None  # asyncio.timeout's; the kernel's has a number
-    silent = ours or (isinstance(error, BrokenStreamError) and error.is_silent)
-    kind = ApiUnansweredError if silent and connected else ApiUnreachableError
+    unanswered = not error.is_outage if isinstance(error, BrokenStreamError) else ours and connected
+    kind = ApiUnansweredError if unanswered else ApiUnreachableError
     return kind(f"{peer}: {_cause(error, connected=connected)}")
 
 

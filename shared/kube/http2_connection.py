@@ -62,15 +62,15 @@ class StreamAnswer:
                 self._unread += size
             case End():
                 self._is_over = True
-            case Broken(_, reason, again):
-                self._is_over, self._error = True, BrokenStreamError(reason, again=again)
+            case Broken(_, reason, again, refused):
+                self._is_over, self._error = True, BrokenStreamError(reason, again=again, is_outage=not refused)
         self._wake()
 
-    def fail(self, error: Exception | None, *, silent: bool) -> None:
+    def fail(self, error: BrokenStreamError | None, *, silent: bool) -> None:
         """The connection is lost; before the head came the request may be sent again."""
         if not self._is_over:
             reason = str(error) if error is not None else _BROKE if self.status else _CLOSED
-            self._is_over, self._error = True, BrokenStreamError(reason, again=not self.status, is_silent=silent)
+            self._is_over, self._error = True, BrokenStreamError(reason, again=not self.status, is_outage=not silent)
             self._wake()
 
     async def _change(self) -> None:

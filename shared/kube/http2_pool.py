@@ -14,7 +14,7 @@ from shared.kube.failures import BrokenStreamError
 from shared.kube.http2_connection import Http2Connection, StreamAnswer
 
 _ATTEMPTS = 3  # for one request, where the server did not process it
-_MOST_DIALS = 10  # that one request waits for: other requests may fill each new connection
+_MOST_CONNECTIONS = 40  # a server that permits so few streams gets fewer watches
 _ASK_AGAIN = 600.0  # seconds until a server without HTTP/2 is asked for it again: another one may have its address
 _NO_ROOM = "the server accepts no more streams"
 
@@ -44,6 +44,7 @@ class Http2Pool:
         self._context: ssl.SSLContext | None = None
         self._connections: list[Http2Connection] = []
         self._dialing: asyncio.Task[None] | None = None
+        self._waiting = 0  # requests that wait for it
         self._without_until = float("-inf")  # by the loop's clock: the server spoke no HTTP/2
         self._closed = False
         self.is_agreed: bool | None = None  # the server speaks HTTP/2; None = it was not dialed
@@ -76,22 +77,33 @@ class Http2Pool:
             connection.close()
 
     async def _with_room(self) -> Http2Connection | None:
-        for _ in range(_MOST_DIALS):
-            if self._closed:
-                break
+        while not self._closed:
             if asyncio.get_running_loop().time() < self._without_until:
                 return None
             for connection in self._connections:
                 if connection.has_room:
                     return connection
             if self._dialing is None:
+                if len(self._connections) >= _MOST_CONNECTIONS:
+                    raise BrokenStreamError(_NO_ROOM, again=False, is_outage=False)
                 self._dialing = asyncio.create_task(self._dial(), name="HTTP/2 connection to the API server")
                 self._dialing.add_done_callback(self._dialed)
-            dialing = self._dialing
+            await self._wait_for(self._dialing)
+        raise BrokenStreamError("the client is closed", again=False)
+
+    async def _wait_for(self, dialing: "asyncio.Task[None]") -> None:
+        """Raises what the dial raises. A dial for which no request waits any more is given up: the next request begins
+        one of its own, and does not wait for packets that were lost before."""
+        self._waiting += 1
+        try:
             await asyncio.wait([dialing])
-            if not dialing.cancelled():
-                dialing.result()
-        raise BrokenStreamError("the client is closed" if self._closed else _NO_ROOM, again=False)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not dialing.done():
+                dialing.cancel()
+                self._dialing = None
+        if not dialing.cancelled():
+            dialing.result()
 
     async def _dial(self) -> None:
         if self._context is None:
@@ -105,7 +117,7 @@ class Http2Pool:
                 self.is_agreed = False
                 self._without_until = asyncio.get_running_loop().time() + _ASK_AGAIN
             elif not connection.has_room:
-                raise BrokenStreamError(_NO_ROOM, again=False)
+                raise BrokenStreamError(_NO_ROOM, again=False, is_outage=False)
             else:
                 self.is_agreed = True
                 self._connections.append(connection)
@@ -116,7 +128,8 @@ class Http2Pool:
         connection.close()
 
     def _dialed(self, task: "asyncio.Task[None]") -> None:
-        self._dialing = None
+        if self._dialing is task:
+            self._dialing = None
         if not task.cancelled():
             task.exception()  # perhaps no request waits for it any more
 

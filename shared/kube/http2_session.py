@@ -64,11 +64,13 @@ class End:
 
 @dataclass(frozen=True)
 class Broken:
-    """The stream ended early. `again`: the server did not process the request, it may be sent again elsewhere."""
+    """The stream ended early. `again`: the server did not process the request, it may be sent again elsewhere.
+    `refused`: the server has too much to do."""
 
     stream: int
     reason: str
     again: bool
+    refused: bool = False
 
 
 Change = Head | Data | End | Broken
@@ -162,7 +164,8 @@ class Http2Session:
                 self._open.discard(stream)
                 code = int(event.error_code)
                 reason = f"the server reset the stream: {error_name(code)}"
-                yield Broken(stream, reason, again=code == ErrorCodes.REFUSED_STREAM)
+                refused = code in (ErrorCodes.REFUSED_STREAM, ErrorCodes.ENHANCE_YOUR_CALM)
+                yield Broken(stream, reason, again=code == ErrorCodes.REFUSED_STREAM, refused=refused)
 
     def _head(self, stream: int, event: ResponseReceived) -> Change:
         fields: dict[bytes, bytes] = {}
@@ -178,4 +181,5 @@ class Http2Session:
         self.draining = True
         for stream in sorted(number for number in self._open if number > frame.last_stream):
             self._open.discard(stream)
-            yield Broken(stream, f"the server goes away: {error_name(frame.code)}", again=True)
+            refused = frame.code == ErrorCodes.ENHANCE_YOUR_CALM
+            yield Broken(stream, f"the server goes away: {error_name(frame.code)}", again=True, refused=refused)

@@ -134,6 +134,11 @@ class WatchStream:
         self._prefix = target.key + "/"
         store.streams[self] = None
 
+    @property
+    def resource(self) -> str:
+        """What is watched, as "secrets"."""
+        return self._target.resource.plural
+
     def begin(self, resource_version: str) -> None:
         """Read the history from here; "" or "0" begins with what there is."""
         if resource_version in ("", "0"):

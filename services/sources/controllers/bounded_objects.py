@@ -66,8 +66,11 @@ class BoundedObjects:
         return reference in self._watched
 
     def sweep(self) -> None:
-        """Some seconds have passed."""
+        """Some seconds have passed. Where the API server speaks no HTTP/2 any more, the surplus is read."""
         self._watched.sweep()
+        for reference in self._watched.newest_open(max(0, self._watched.open - self._limit)):
+            self._watched.unregister(reference)
+            self._read(reference)
 
     async def close(self) -> None:
         """Stop every watch and every read."""

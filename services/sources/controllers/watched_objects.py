@@ -6,6 +6,7 @@ volume shows, for its followers hear of a change only through the watch.
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,11 @@ class WatchedObjects:
     def is_open(self, reference: Reference) -> bool:
         """It is watched at present."""
         return self._watched[reference].is_open
+
+    def newest_open(self, number: int) -> list[Reference]:
+        """At most so many objects with an open watch, the last ones first."""
+        opened = (reference for reference, watched in reversed(self._watched.items()) if watched.is_open)
+        return list(itertools.islice(opened, number))
 
     def is_immutable(self, reference: Reference) -> bool:
         """It was read, and can never change."""

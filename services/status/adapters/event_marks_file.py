@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from shared.files import write_atomically
+from shared.files import remove_unfinished, write_atomically
 from shared.json_text import json_bytes
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ class EventMarksFile:
     def read(self) -> tuple[Any, Any]:
         """What was last written: the marks and the counts, None where there is nothing of use."""
         try:
+            remove_unfinished(self._path)
             record = orjson.loads(self._path.read_bytes())
         except FileNotFoundError:
             return None, None

@@ -66,6 +66,14 @@ async def test_without_http2_fewer_objects_are_watched(tmp_path: Path, monkeypat
         node.api.speaks_http2 = True
         await node.pass_time(60.0)
         assert len(secrets_watched(node)) == 10, "those that were read are watched after their next read"
+        assert open_watches(node) == 10
+        node.api.speaks_http2 = False
+        await node.pass_time(60.0)
+        assert open_watches(node) == 4, "the surplus is read"
+
+
+def open_watches(node: ClusterNode) -> int:
+    return sum(stream.resource == "secrets" for stream in node.api.store.streams)
 
 
 def secrets_watched(node: ClusterNode) -> set[str]:

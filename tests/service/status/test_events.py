@@ -193,6 +193,17 @@ def test_without_the_marks_events_are_sent_again_and_not_doubled(tmp_path: Path,
 
 
 @on_virtual_time
+async def test_what_a_kill_within_a_save_left_is_removed_at_the_start(tmp_path: Path) -> None:
+    async with event_stage(tmp_path) as stage:
+        await stage.kill()
+        unfinished = tmp_path / "events" / ".recorded.json.4711.tmp"
+        unfinished.parent.mkdir(exist_ok=True)
+        unfinished.write_bytes(b"{")
+        await stage.start()
+        assert not unfinished.exists()
+
+
+@on_virtual_time
 async def test_a_restarted_writer_says_new_things_under_old_keys(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         _say_many(stage, 0, 3)
