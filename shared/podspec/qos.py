@@ -29,6 +29,8 @@ def compute_qos_class(pod: Object) -> QosClass:
     """From the spec alone."""
     spec = pod.get("spec") or {}
     holders = [spec] if has_pod_level_resources(pod) else main_containers(pod)
+    if not any(holder.get("resources") for holder in holders):
+        return QosClass.BEST_EFFORT
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
     all_limited = True

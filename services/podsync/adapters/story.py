@@ -57,7 +57,7 @@ class StoryBook:
     def _write_down(self, uid: str, now: float, tell: Callable[[], list[Line]]) -> None:
         try:
             lines = [json_bytes({"at": round(now, 3), **line}) for line in tell()]
-            head = json_bytes(self._teller.head(uid))
+            head = json_bytes(self._teller.head(uid)) if lines else b""
         except Exception:  # what cannot be told has happened all the same, and others wait for it
             log.exception("the story of pod %s has a gap", uid)
             return

@@ -67,6 +67,8 @@ class PodSync:
 
     def __init__(self, settings: Settings, checkpoint: dict[str, dict[str, Any]] | None = None) -> None:
         self.settings = settings
+        self._addresses_of: Any = None  # the Node that `_addresses` are of
+        self._addresses: tuple[str, ...] = ()
         self.node_state = NodeState(settings.started_at, settings.facts, checkpoint or {}, settings.agent_start)
         self.node_state.admissions.node_known = not settings.joins_cluster
 
@@ -78,7 +80,10 @@ class PodSync:
     @property
     def node_ips(self) -> tuple[str, ...]:
         """The node's addresses for statuses, environments and hooks: the Node's, where it has none the machine's."""
-        return node_addresses(self.node_state.admissions.node) or self.settings.node_ips
+        node = self.node_state.admissions.node
+        if node is not self._addresses_of:
+            self._addresses_of, self._addresses = node, node_addresses(node)
+        return self._addresses or self.settings.node_ips
 
     def start(self, now: float) -> list[Instruction]:
         """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
