@@ -6,6 +6,7 @@ It turns whenever something changed, when a retry or refresh is due, and at leas
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Iterable
 
@@ -69,15 +70,18 @@ class Reconciliation:
             turns = self._deadlines.begin("reconciliation")
             work_on(turns)
             await self._reconstruct()
+            due = True
             while True:
                 turns.progressed()
                 self._changed.clear()
                 if self._deadlines.overdue() is None:
                     self._bus.progress(LOOP)
-                await self._sweep()
-                self._refresh()
-                self._reconcile()
-                await self._turn_or_change()
+                due = await self._sweep() or due
+                due = self._refresh() or due
+                if due:
+                    self._reconcile()
+                self._report()
+                due = await self._turn_or_change()
         finally:
             await self._executor.close()
 
@@ -134,19 +138,22 @@ class Reconciliation:
             self._failures.ended(uid, LOOK)
         self._reconciler.found_all = not self._not_looked_at
 
-    def _refresh(self) -> None:
-        """The safety net below `objects.changed`."""
-        if self._clock.monotonic() >= self._next_refresh:
-            self._plan_refresh()
-            self._reconciler.refresh_all()
+    def _refresh(self) -> bool:
+        """The safety net below `objects.changed`; whether it was due."""
+        if self._clock.monotonic() < self._next_refresh:
+            return False
+        self._plan_refresh()
+        self._reconciler.refresh_all()
+        return True
 
     def _plan_refresh(self) -> None:
         self._next_refresh = self._clock.monotonic() + self._sync_period * random.uniform(1.0, 1.5)
 
-    async def _sweep(self) -> None:
+    async def _sweep(self) -> bool:
+        """Look for directories of pods; whether it was due."""
         now = self._clock.monotonic()
         if now < self._next_sweep:
-            return
+            return False
         self._next_sweep = now + SWEEP
         try:
             for uid in await self._executor.looks.call(self._executor.calls.uids):
@@ -156,6 +163,7 @@ class Reconciliation:
                     self._reconciler.found_directory(uid)
         except OSError as error:
             log.warning("the pods below %s cannot be listed: %s", self._root_dir, error_text(error))
+        return True
 
     def _reconcile(self) -> None:
         now = self._clock.monotonic()
@@ -167,6 +175,8 @@ class Reconciliation:
         for uid in uids:
             if self._failures.may_try(uid, RECONCILE, now):
                 self._reconcile_pod(uid, now)
+
+    def _report(self) -> None:
         self._executor.cancel_requests_not_due()
         self._subpaths.turned()
         self._bus.trouble("pods", self._failures.line)
@@ -209,10 +219,12 @@ class Reconciliation:
         elif view != self._mounted.get(uid) and not self._reconciler.settling(uid):
             self._mounted.put(uid, view, cause)
 
-    async def _turn_or_change(self) -> None:
+    async def _turn_or_change(self) -> bool:
+        """Wait for a change, the next attempt or the end of the turn; False = nothing changed and nothing is due."""
         now = self._clock.monotonic()
-        attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now), now + TURN)
-        wait = min(attempt for attempt in attempts if attempt is not None) - now
+        attempts = (self._reconciler.next_attempt(now), self._failures.next_attempt(now))
+        attempt = min((moment for moment in attempts if moment is not None), default=math.inf)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait):  # wait_for may swallow a cancellation before Python 3.12
+            async with asyncio.timeout(min(attempt, now + TURN) - now):  # wait_for may swallow a cancellation
                 await self._changed.wait()
+        return self._changed.is_set() or self._clock.monotonic() >= attempt

@@ -13,6 +13,7 @@ from services.volume.controllers import operation_executor, reconciliation
 from services.volume.core import orphans
 from services.volume.core.operations import Kind, MountVolume, Operation
 from services.volume.core.payload import Gathered
+from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import Removed
 from tests.fakes.heard import PATIENCE
@@ -65,6 +66,41 @@ async def test_a_pod_that_ends_is_unmounted_and_then_removed(node: Node) -> None
         assert not node.empty_dir("u", "cache").exists()
         node.admit("u", state=PodState.FINISHED)
         await node.until_gone("u")
+
+
+async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    turns: list[int] = []
+    operations, report = Reconciler.operations, reconciliation.Reconciliation._report
+
+    def counted(self: Reconciler, uid: str, now: float) -> list[Operation]:
+        looked_at.append(uid)
+        return operations(self, uid, now)
+
+    def turned(self: reconciliation.Reconciliation) -> None:
+        turns.append(len(looked_at))
+        report(self)
+
+    async def until_turned(times: int) -> None:
+        before = len(turns)
+        async with asyncio.timeout(10):
+            while len(turns) < before + times:
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(Reconciler, "operations", counted)
+    monkeypatch.setattr(reconciliation.Reconciliation, "_report", turned)
+    monkeypatch.setattr(reconciliation, "TURN", 0.001)
+    node.admit("u", "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        await node.mounted.until(bool)
+        await until_turned(5)
+        before = len(looked_at)
+        await until_turned(20)
+        assert len(looked_at) == before
+        node.admit("u", state=PodState.TERMINATED)
+        await node.mounted.until(lambda state: not state)
+    assert len(looked_at) > before
 
 
 async def test_a_failing_mount_is_an_error_and_an_event_until_it_succeeds(node: Node) -> None:
