@@ -44,7 +44,7 @@ def state_of(node: "Node") -> State:
     podsync = node.services.get("podsync")
     if podsync is not None:
         for uid in sorted(podsync.core.records):
-            state[f"record {names.get(uid, 'left over ' + uid)}"] = str(podsync.core.records[uid].state)
+            state[f"record {names.get(uid, 'left over ' + uid)}"] = str(podsync.core.records[uid].saved.state)
     shown = node.api.get("/api/v1/nodes/node1") or {}
     for condition in shown.get("status", {}).get("conditions", []):
         state[f"node {condition['type']}"] = condition["status"]

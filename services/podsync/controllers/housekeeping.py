@@ -75,7 +75,7 @@ class Housekeeping:
 
     def active_pods(self) -> list[Object]:
         """The pods whose requests count; one that terminates counts as long as its containers run."""
-        return [record.pod for record in self._core.node_state.admissions.active()]
+        return [record.saved.pod for record in self._core.node_state.admissions.active()]
 
     def _known(self) -> KeysView[str] | None:
         return self._core.records.keys() if self.all_known else None

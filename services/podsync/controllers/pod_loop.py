@@ -109,7 +109,7 @@ class PodLoop:
         """Every status is published once each pod of an earlier process was looked at by this one."""
         if self._unshown is None:
             return
-        of_pods = (record for record in self._unshown if record.pod and not record.may_be_shown)
+        of_pods = (record for record in self._unshown if record.saved.pod and not record.may_be_shown)
         self._unshown = [record for record in of_pods if self.core.records.get(record.uid) is record] or None
         if self._unshown is None:
             self.workers.when_done(self._statuses.mark_complete)
@@ -145,10 +145,10 @@ class PodLoop:
             uid=record.uid,
             name=record.name,
             namespace=record.namespace,
-            pod=record.pod,
+            pod=record.saved.pod,
             volumes=record.volumes,
             active_pods=self._housekeeping.active_pods,
-            wanted=lambda: record.state == "sync",
+            wanted=lambda: record.saved.state == "sync",
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},

@@ -121,11 +121,11 @@ class PodSync:
         for uid, record in self.records.items():
             assert uid == record.uid
             assert record.uid not in self.node_state.unclaimed
-            if record.state is PodState.SYNC:
+            if record.saved.state is PodState.SYNC:
                 assert not record.saved.deleted, f"{record.description} is deleted and not terminating"
-            if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.observed.is_current:
-                assert not record.alive, f"{record.description} is {record.state} with running containers"
-            if record.state is PodState.SYNC and record.instances and record.is_static:
+            if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.observed.is_current:
+                assert not record.alive, f"{record.description} is {record.saved.state} with running containers"
+            if record.saved.state is PodState.SYNC and record.instances and record.is_static:
                 other = started.setdefault(record.full_name, uid)
                 assert other == uid, f"two pods run as {record.full_name}"
             per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in record.instances]
@@ -148,12 +148,14 @@ class PodSync:
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
         out: list[Instruction] = []
-        until = lifecycle.deadline(record) if record.state is PodState.SYNC and not record.saved.rejected else None
+        until = (
+            lifecycle.deadline(record) if record.saved.state is PodState.SYNC and not record.saved.rejected else None
+        )
         if until is not None and until <= now:
             lifecycle.exceed_deadline(record, now)
         events = record.take_events()
         record.volumes = self.node_state.volumes.get(record.uid)
-        if record.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
+        if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
             record.observed = outdated(record.observed)
         if record.saved.rejected and record.admitted is None:
@@ -165,16 +167,16 @@ class PodSync:
             record.given_up = True
             out.append(InterruptCall(cause=cause, uid=record.uid))
         while not under_way:
-            if record.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
+            if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
                 lifecycle.begin_termination(record, reason="the pod has run to its end", now=now)
             step = next_step(record, self._world(record, now))
             events += step.events
             if not step.done:
                 break
-            if record.state is PodState.TERMINATING:
+            if record.saved.state is PodState.TERMINATING:
                 lifecycle.move(record, PodState.TERMINATED)
                 stopped = True
-            elif record.state is PodState.TERMINATED:
+            elif record.saved.state is PodState.TERMINATED:
                 lifecycle.move(record, PodState.FINISHED)
                 record.saved = replace(record.saved, finished_at=now)
             else:
@@ -193,14 +195,14 @@ class PodSync:
             out.append(record.call)
         if isinstance(step.call, LookAtPod):
             record.resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
-        elif record.state is PodState.SYNC and record.call is None and record.resync_at:
+        elif record.saved.state is PodState.SYNC and record.call is None and record.resync_at:
             step.wake_earlier(record.resync_at)
         if until is not None and until > now:
             step.wake_earlier(until)
         record.wake_at = step.wake_at or NEVER
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
-        if record.state is PodState.FINISHED and record.call is None:
+        if record.saved.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
         if stopped:
             at_work = self.node_state.pods.at_work()
@@ -236,7 +238,7 @@ class PodSync:
         until = 0.0
         for uid in record.saved.victims:
             victim = self.records.get(uid)
-            if victim is None or victim.state not in (PodState.SYNC, PodState.TERMINATING):
+            if victim is None or victim.saved.state not in (PodState.SYNC, PodState.TERMINATING):
                 continue
             limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
             if limit <= now:
@@ -247,7 +249,7 @@ class PodSync:
         return until if record.saved.victims else 0.0
 
     def _refresh_status(self, record: PodRecord, now: float) -> None:
-        if not record.pod or not record.saved.admission_decided:
+        if not record.saved.pod or not record.saved.admission_decided:
             return
         wall = now + self.node_state.skew
         status = pod_status(record, now=wall, runtime_name=self.node_state.runtime_name, node_ips=self.node_ips)
@@ -274,12 +276,13 @@ class PodSync:
             urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
             record.last_saved = record.saved, record.attempts
             out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-        admitted = record.as_admitted()
-        if admitted != record.admitted and record.saved.admission_decided:
-            record.admitted = admitted
-            out.append(PublishAdmitted(cause=cause, admitted=admitted))
+        if record.admitted_from is not record.saved:
+            record.admitted_from, admitted = record.saved, record.as_admitted()
+            if admitted != record.admitted and record.saved.admission_decided:
+                record.admitted = admitted
+                out.append(PublishAdmitted(cause=cause, admitted=admitted))
         running = container_ids(record)
-        if (changed or running != record.published_ids) and record.pod and record.may_be_shown:
+        if (changed or running != record.published_ids) and record.saved.pod and record.may_be_shown:
             record.published_status, record.published_ids = record.status, running
             record.version += 1
             status = PodStatus(
@@ -305,7 +308,7 @@ class PodSync:
     def _wake_namesakes(self, record: PodRecord, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         for other in self.node_state.pods.namesakes(record):
-            if other.call is None and other.state is PodState.SYNC:
+            if other.call is None and other.saved.state is PodState.SYNC:
                 out += self._advance_alone(other, f"{record.description} finished", now)
         return out
 
@@ -318,22 +321,28 @@ class PodSync:
             name=record.name,
             uid=record.uid,
             resource_version=record.resource_version,
-            field_path=field_path(record.pod, container) if container else "",
+            field_path=field_path(record.saved.pod, container) if container else "",
             time=rfc3339(now + self.node_state.skew),
         )
 
 
 def _shown_from(record: PodRecord) -> tuple[object, ...]:
     """What of the record a step may change that the status is made from."""
-    ways = (record.state, record.saved.deleted, record.saved.ending, record.saved.outcome, record.saved.restarting_all)
+    ways = (
+        record.saved.state,
+        record.saved.deleted,
+        record.saved.ending,
+        record.saved.outcome,
+        record.saved.restarting_all,
+    )
     return (*ways, dict(record.reasons), record.saved.replacing)
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:
     """Of two pods of one full name, the one that was started, or is ending, goes first (pods.md 4.5)."""
-    if other.state in (PodState.TERMINATING, PodState.TERMINATED):
+    if other.saved.state in (PodState.TERMINATING, PodState.TERMINATED):
         return True
-    if other.state is not PodState.SYNC or record.instances:
+    if other.saved.state is not PodState.SYNC or record.instances:
         return False
     return bool(other.instances) or not other.observed.is_current or other.uid < record.uid
 
@@ -341,7 +350,7 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
 def _is_kept_from_ending(record: PodRecord) -> bool:
     """The pod is to end and its call under way only waits: for an image, a hook, for one container to be stopped first,
     or for a grace period longer than the one that holds now. The others would hear of the end when that is over."""
-    if record.state is not PodState.TERMINATING or record.given_up:
+    if record.saved.state is not PodState.TERMINATING or record.given_up:
         return False
     if isinstance(record.call, KillPod):
         return record.saved.grace_seconds < record.call.grace_seconds

@@ -132,15 +132,19 @@ class NodeState:
         news = True
         if record is None:
             record = self._take_on(event, now)
-            if record.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
+            if (
+                record.saved.state is PodState.SYNC
+                and not record.deletion_requested
+                and not lifecycle.has_ended(record)
+            ):
                 record.saved = replace(record.saved, admission_decided=False)
         elif record.saved.deleted and not _deletion_requested(event.pod):
             record.saved = replace(record.saved, restart_requested=True)
         else:
             news = record.wanted_as(event.source, event.pod)
-            if news and record.state is PodState.TERMINATING:
+            if news and record.saved.state is PodState.TERMINATING:
                 record.saved = replace(record.saved, grace_seconds=lifecycle.effective_grace(record))
-        if record.deletion_requested and record.state is PodState.SYNC:
+        if record.deletion_requested and record.saved.state is PodState.SYNC:
             record.saved = replace(record.saved, deleted=True, admission_decided=True)
             lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
         elif record.deletion_requested:
@@ -187,7 +191,7 @@ class NodeState:
             return []
         # A pod that waits for its verdict needs none any more.
         record.saved = replace(record.saved, restart_requested=False, deleted=True, admission_decided=True)
-        if record.state is PodState.SYNC:
+        if record.saved.state is PodState.SYNC:
             lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
         return [record]
 

@@ -62,7 +62,7 @@ class TestBaseline:
         play = a_play()
         play.want(an_api_pod(status={"phase": "Succeeded"}))
         assert play.made == []
-        assert play.core.records["u1"].state is PodState.FINISHED
+        assert play.core.records["u1"].saved.state is PodState.FINISHED
         assert status_of(play)["phase"] == "Succeeded"
 
     def test_a_pod_declared_failed_by_somebody_else_ends(self) -> None:
@@ -71,7 +71,7 @@ class TestBaseline:
         play.want(pod)
         play.want({**pod, "status": {"phase": "Failed"}})
         assert play.running("u1") == []
-        assert play.core.records["u1"].state is PodState.FINISHED
+        assert play.core.records["u1"].saved.state is PodState.FINISHED
 
 
 class TestDeletion:
@@ -81,7 +81,7 @@ class TestDeletion:
         play.want(pod)
         play.want(changed(pod, **DELETION))
         assert play.stops == [7]
-        assert play.core.records["u1"].state is PodState.FINISHED
+        assert play.core.records["u1"].saved.state is PodState.FINISHED
         assert play.admitted["u1"].finished
         assert status_of(play)["phase"] == "Succeeded"  # its process ended with 0
         play.later(600)

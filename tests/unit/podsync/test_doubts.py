@@ -124,7 +124,7 @@ class TestMistakes:
             play = a_play()
             play.want(an_api_pod(status={key: odd}))
             play.later(1)
-            assert play.core.records["u1"].state in (PodState.SYNC, PodState.FINISHED)
+            assert play.core.records["u1"].saved.state in (PodState.SYNC, PodState.FINISHED)
 
     def test_a_condition_without_its_time_is_taken_on_with_ours(self) -> None:
         given_status = {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": None}]}

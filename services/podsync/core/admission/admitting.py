@@ -52,11 +52,13 @@ class Admissions:
             for record in self._pods.at_work()
             if not record.saved.admission_decided
             and not record.asks_for_node
-            and record.pod
+            and record.saved.pod
             and self._may_judge(record)
         ]
         touched: list[PodRecord] = []
-        for record in sorted(waiting, key=lambda r: str((r.pod.get("metadata") or {}).get("creationTimestamp") or "")):
+        for record in sorted(
+            waiting, key=lambda r: str((r.saved.pod.get("metadata") or {}).get("creationTimestamp") or "")
+        ):
             touched += [*self.judge(record, now, node=self.node, last_word=False), record]
         return touched
 
@@ -97,7 +99,7 @@ class Admissions:
 
     def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
         phase = str(record.api_status.get("phase") or "")
-        return admit(record.pod, phase, view, [other.pod for other in others])
+        return admit(record.saved.pod, phase, view, [other.saved.pod for other in others])
 
     def active(self) -> list[PodRecord]:
         """The pods that count for admission, preemption and QoS cgroups (pods.md 3.1): admitted, not known to
@@ -119,7 +121,7 @@ class Admissions:
                 and not record.saved.deleted
                 and record.saved.decided_by != self._agent_start
             ):
-                again = from_desired(record.uid, record.saved.source, record.pod)
+                again = from_desired(record.uid, record.saved.source, record.saved.pod)
                 started = rfc3339(now + skew)
                 again.saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
                 self._pods.add(again)
@@ -132,14 +134,14 @@ class Admissions:
             disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
             ending = {"reason": "Preempting", "message": text, "disruption": disruption}
             victim.saved = replace(victim.saved, ending=ending)
-            if victim.state is PodState.SYNC:
+            if victim.saved.state is PodState.SYNC:
                 lifecycle.begin_termination(victim, reason=f"preempted for {record.description}", now=now)
         return victims
 
 
 def _is_active(record: PodRecord) -> bool:
     """Taken on, and its containers may run."""
-    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.pod)
-    if record.state is PodState.SYNC:
+    taken_on = record.saved.admission_decided and not record.saved.rejected and bool(record.saved.pod)
+    if record.saved.state is PodState.SYNC:
         return taken_on and not lifecycle.has_ended(record)
-    return taken_on and record.state is PodState.TERMINATING
+    return taken_on and record.saved.state is PodState.TERMINATING

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # mypy checks the names and types of the changes
     from dataclasses import replace
 else:
+    _new, _set = object.__new__, object.__setattr__
 
     def replace(value: Any, **changes: Any) -> Any:
         """Return a copy of a frozen dataclass with these fields changed. It must have neither slots nor a
-        `__post_init__` nor cached properties; only mypy checks the names."""
-        new = object.__new__(type(value))
-        new.__dict__.update(value.__dict__)
-        new.__dict__.update(changes)
+        `__post_init__` nor cached values; only mypy checks the names."""
+        new = _new(type(value))
+        _set(new, "__dict__", {**value.__dict__, **changes})
         return new
 
 

@@ -29,8 +29,8 @@ class IllegalEdgeError(Exception):
 
 def move(record: PodRecord, to: PodState) -> None:
     """Take a legal edge; raises IllegalEdgeError for any other."""
-    if (record.state, to) not in LEGAL_EDGES:
-        raise IllegalEdgeError(f"{record.description}: {record.state} -> {to}")
+    if (record.saved.state, to) not in LEGAL_EDGES:
+        raise IllegalEdgeError(f"{record.description}: {record.saved.state} -> {to}")
     record.saved = replace(record.saved, state=to)
 
 
@@ -42,12 +42,14 @@ def has_ended(record: PodRecord) -> bool:
 def effective_grace(record: PodRecord, override: int | None = None) -> int:
     """Grace seconds of a termination: it can only shrink, and is at least one second (pods.md 4.4)."""
     grace, given = record.saved.grace_seconds, False
-    metadata: dict[str, Any] = record.pod.get("metadata") or {}
+    metadata: dict[str, Any] = record.saved.pod.get("metadata") or {}
     for candidate in (metadata.get("deletionGracePeriodSeconds"), override):
         if isinstance(candidate, int) and not isinstance(candidate, bool) and (grace == 0 or candidate < grace):
             grace, given = candidate, True
     if grace == 0 and not given:
-        grace = int(record.spec.get("terminationGracePeriodSeconds") or 0) if record.pod else MINIMUM_GRACE_SECONDS
+        grace = (
+            int(record.spec.get("terminationGracePeriodSeconds") or 0) if record.saved.pod else MINIMUM_GRACE_SECONDS
+        )
     return max(grace, MINIMUM_GRACE_SECONDS)
 
 

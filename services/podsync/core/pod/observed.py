@@ -5,10 +5,9 @@ Decides which observation counts, and which instance is the rest of an interrupt
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from services.podsync.core.pod.saved import Attempts
-from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox
+from shared.model.runtime import Container, ContainerState, RuntimePod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,24 +21,21 @@ class Observed:
     since_start: bool = False  # by this process, at any time
 
     @property
-    def sandboxes(self) -> tuple[Sandbox, ...]:
-        """What the runtime has, newest first."""
-        return self.runtime_pod.sandboxes if self.runtime_pod else ()
-
-    @property
     def instances(self) -> tuple[Container, ...]:
         """What the runtime has, newest first."""
         return self.runtime_pod.containers if self.runtime_pod else ()
 
-    @cached_property
+    @property
     def by_name(self) -> Mapping[str, list[Container]]:
         """The instances of each container, newest first: by attempt, for the clock that dates them may be set."""
-        named: dict[str, list[Container]] = {}
-        for instance in sorted(self.instances, key=lambda c: -c.attempt):
-            named.setdefault(instance.name, []).append(instance)
+        named: dict[str, list[Container]] | None = self.__dict__.get("_by_name")  # cached_property locks until 3.12
+        if named is None:
+            named = self.__dict__["_by_name"] = {}
+            for instance in sorted(self.instances, key=lambda c: -c.attempt):
+                named.setdefault(instance.name, []).append(instance)
         return named
 
-    @cached_property
+    @property
     def alive(self) -> list[Container]:
         """Instances that may be running a process."""
         return [c for c in self.instances if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]

@@ -82,17 +82,8 @@ class PodRecord:
     last_saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds
     published_status: Status = field(default_factory=dict)
     published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
-    admitted: AdmittedPod | None = None
-
-    @property
-    def state(self) -> PodState:
-        """The pod's state on this node."""
-        return self.saved.state
-
-    @property
-    def pod(self) -> Pod:
-        """The pod as its source lists it, with the resources it was admitted with; {} = known only from the runtime."""
-        return self.saved.pod
+    admitted: AdmittedPod | None = None  # published last
+    admitted_from: Saved | None = None  # the value that was compared with it last
 
     @property
     def full_name(self) -> str:
@@ -148,12 +139,14 @@ class PodRecord:
     @property
     def sandboxes(self) -> tuple[Sandbox, ...]:
         """What the runtime has, newest first."""
-        return self.observed.sandboxes
+        seen = self.observed.runtime_pod
+        return seen.sandboxes if seen else ()
 
     @property
     def instances(self) -> tuple[Container, ...]:
         """What the runtime has, newest first."""
-        return self.observed.instances
+        seen = self.observed.runtime_pod
+        return seen.containers if seen else ()
 
     def instances_of(self, container: str) -> list[Container]:
         """The instances of one spec container, newest first."""
@@ -287,8 +280,8 @@ def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
     record = PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod))
     record.wanted_as(source, pod)
     record.status = dict(record.api_status)
-    allocated = as_last_shown(record.pod, record.status)
-    if allocated is not record.pod:
+    allocated = as_last_shown(record.saved.pod, record.status)
+    if allocated is not record.saved.pod:
         record.saved = replace(record.saved, pod=allocated)
         record.wanted_as(source, pod)
     record.saved = replace(record.saved, start_time=str(record.status.get("startTime") or ""))

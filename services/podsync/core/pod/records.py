@@ -34,7 +34,7 @@ class Records:
         """Call after every decision about a pod: finds out whether its record is at rest now."""
         if self.by_uid.get(record.uid) is not record:
             return  # it was forgotten
-        if record.state is PodState.FINISHED and record.call is None and record.wake_at == NEVER:
+        if record.saved.state is PodState.FINISHED and record.call is None and record.wake_at == NEVER:
             self._at_work.pop(record.uid, None)
         else:
             self._at_work[record.uid] = record

@@ -27,9 +27,9 @@ def must_be_saved(record: PodRecord) -> bool:
     if record.last_saved is None:
         return True
     before = record.last_saved[0]
-    if record.state is PodState.FINISHED:
-        before = replace(before, pod=record.pod)
-    return before != record.saved
+    if record.saved.state is PodState.FINISHED:
+        before = replace(before, pod=record.saved.pod)
+    return before is not record.saved and before != record.saved
 
 
 def persisted(record: PodRecord) -> dict[str, Any]:
@@ -74,7 +74,9 @@ def not_after(saved: Saved, now: float) -> Saved:
 
 def _plain(part: Saved | Attempts) -> dict[str, Any]:
     """The value's fields by their names in the checkpoint, as JSON has them."""
-    plain = {name: getattr(part, field) for field, name in _FIELDS[type(part)]}
+    plain = dict(vars(part))
+    for field, name in _NAMES[type(part)].items():
+        plain[name] = plain.pop(field)
     if isinstance(part, Saved):
         plain["state"], plain["victims"] = str(part.state), list(part.victims)
         for name in ("crash_backoff", "image_backoff"):

@@ -42,10 +42,10 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         wanted[RESIZE_PENDING] = Judgement(True, "Infeasible", RESIZE_MESSAGE)
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
-    if record.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
+    if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
         wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.saved.ending["disruption"])
     before = {c["type"]: c for c in record.status.get("conditions") or ()}
-    generation = (record.pod.get("metadata") or {}).get("generation")
+    generation = (record.saved.pod.get("metadata") or {}).get("generation")
     owned = []
     for kind, judgement in wanted.items():
         condition = _condition(kind, judgement, before.get(kind) or {}, now)

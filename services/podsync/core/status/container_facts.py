@@ -36,10 +36,10 @@ def pod_facts(record: PodRecord) -> Json:
 
 
 def _facts(record: PodRecord) -> Json:
-    if record.shown_of_pod is None or record.shown_of_pod[0] is not record.pod:
-        of_pod = {"qosClass": str(qos_class(record.pod)), **status_resources(record.pod)}
-        of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(record.pod)}
-        record.shown_of_pod = (record.pod, {_POD: of_pod, _CONTAINERS: of_containers})
+    if record.shown_of_pod is None or record.shown_of_pod[0] is not record.saved.pod:
+        of_pod = {"qosClass": str(qos_class(record.saved.pod)), **status_resources(record.saved.pod)}
+        of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(record.saved.pod)}
+        record.shown_of_pod = (record.saved.pod, {_POD: of_pod, _CONTAINERS: of_containers})
     return record.shown_of_pod[1]
 
 

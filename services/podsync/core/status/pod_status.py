@@ -22,14 +22,14 @@ Json = dict[str, Any]
 
 def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tuple[str, ...]) -> Json:
     """The whole status as it should be shown now. A rejected pod shows its rejection and nothing else (pods.md 3.3)."""
-    generation = (record.pod.get("metadata") or {}).get("generation")
+    generation = (record.saved.pod.get("metadata") or {}).get("generation")
     of_pod = pod_facts(record)
     base: Json = {"observedGeneration": generation} if generation else {}
     base |= {"startTime": record.saved.start_time, "qosClass": of_pod["qosClass"]}
     if record.saved.rejected:
         message = f"Pod was rejected: {record.saved.rejected_message}"
         return base | {"phase": "Failed", "reason": record.saved.rejected, "message": message}
-    over = record.state in (PodState.TERMINATED, PodState.FINISHED)
+    over = record.saved.state in (PodState.TERMINATED, PodState.FINISHED)
     containers = container_statuses(record, runtime_name)
     phase = pod_phase(record, containers, over=over)
     status: Json = base | {

@@ -24,7 +24,7 @@ def withheld(record: PodRecord, status: Json) -> Json:
         return status
     if illegally_revived(record, status):
         return record.status
-    if status["phase"] not in TERMINAL_PHASES or record.state not in (PodState.SYNC, PodState.TERMINATING):
+    if status["phase"] not in TERMINAL_PHASES or record.saved.state not in (PodState.SYNC, PodState.TERMINATING):
         return status
     if record.api_status.get("phase") == status["phase"]:
         return status

@@ -49,7 +49,7 @@ def count_start(
     exited = newest_exited(instances)
     if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
         return
-    known, key = record.saved.crash_backoff.get(spec["name"]), backoff_key(record.pod, spec)
+    known, key = record.saved.crash_backoff.get(spec["name"]), backoff_key(record.saved.pod, spec)
     if known is not None and known.key == key and known.instance == exited.id:
         return
     entry = _entry(record, spec, now)
@@ -66,7 +66,7 @@ def newest_exited(instances: list[Container]) -> Container | None:
 def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff | None:
     """What was counted for this container as its spec is now, unless that is forgotten."""
     entry = record.saved.crash_backoff.get(spec["name"])
-    if entry is None or entry.key != backoff_key(record.pod, spec) or _forgotten_at(entry) <= now:
+    if entry is None or entry.key != backoff_key(record.saved.pod, spec) or _forgotten_at(entry) <= now:
         return None
     return entry
 

@@ -13,7 +13,10 @@ from shared.model.runtime import Container, ContainerState
 def start_under_way(record: PodRecord, instance: Container) -> bool:
     """The instance is being started: its postStart has not ended, or failed and the instance is about to be stopped for
     that. A pod that ends shows what runs."""
-    if record.state is not PodState.SYNC or instance.state not in (ContainerState.CREATED, ContainerState.RUNNING):
+    if record.saved.state is not PodState.SYNC or instance.state not in (
+        ContainerState.CREATED,
+        ContainerState.RUNNING,
+    ):
         return False
     if instance.state is ContainerState.CREATED:
         found = record.container(instance.name)

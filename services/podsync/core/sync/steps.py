@@ -43,7 +43,7 @@ def next_step(record: PodRecord, world: World) -> Step:
     """The next step of a pod with no call under way."""
     if record.retry.at > world.now:
         return Step(wake_at=record.retry.at, waits_for="retry of a failed call")
-    if record.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
+    if record.saved.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
         return Step(done=record.saved.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
     if not record.saved.admission_decided:
         if record.asks_for_node:
@@ -51,7 +51,7 @@ def next_step(record: PodRecord, world: World) -> Step:
         return Step(waits_for="news of the node, to be judged by")
     if not record.observed.is_current:
         return Step(call=_look(record, world))
-    match record.state:
+    match record.saved.state:
         case PodState.SYNC:
             return _sync(record, world)
         case PodState.TERMINATING:
@@ -65,8 +65,10 @@ def next_step(record: PodRecord, world: World) -> Step:
 def _look(record: PodRecord, world: World) -> Call:
     """Of a pod that nobody ever heard of there is nothing to see; its first starts are noted with the first save."""
     unheard_of = record.unheard_of and not record.observed.since_start and world.runtime_listed
-    if unheard_of and record.state is PodState.SYNC:
-        named = [spec["name"] for kind, spec in every_container(record.pod) if kind is not ContainerKind.EPHEMERAL]
+    if unheard_of and record.saved.state is PodState.SYNC:
+        named = [
+            spec["name"] for kind, spec in every_container(record.saved.pod) if kind is not ContainerKind.EPHEMERAL
+        ]
         record.saved = replace(record.saved, starting={str(name): start_mark(0) for name in named})
     return LookAtPod(uid=record.uid, unheard_of=unheard_of)
 

@@ -26,7 +26,7 @@ def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
     stops = stops_of_pod(record, grace)
     if not stops and not standing:
         return None
-    grace_of_pod = record.saved.grace_seconds if record.state is PodState.TERMINATING else grace
+    grace_of_pod = record.saved.grace_seconds if record.saved.state is PodState.TERMINATING else grace
     return KillPod(uid=record.uid, containers=stops, sandboxes=standing, grace_seconds=grace_of_pod)
 
 

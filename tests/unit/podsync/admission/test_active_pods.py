@@ -78,7 +78,7 @@ class TestUnlisted:
         play.want(pod)
         play.hang = {"KillPod"}
         play.want(deleted(pod))
-        assert play.core.records["u1"].state is PodState.TERMINATING
+        assert play.core.records["u1"].saved.state is PodState.TERMINATING
         play.want(asking("u2", "web-2", cpu="100m", port=80, source="api"))
         assert reason(play, "u2") == "NodePorts"
         assert [record.uid for record in play.core.node_state.admissions.active()] == ["u1"]

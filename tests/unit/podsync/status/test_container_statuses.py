@@ -103,7 +103,7 @@ class TestWaitingReasons:
 
     def test_one_of_a_pod_that_is_deleted_waits_for_nothing(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=1))
-        record.pod["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+        record.saved.pod["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
         record.reasons["c"] = ("CrashLoopBackOff", "")
         assert "terminated" in of(record)["state"]
 
