@@ -30,7 +30,7 @@ PODS = {
     "logs-quiet": pod_of("logs-quiet", container("c", "echo once; exec sleep 1000000")),
     "logs-ends": pod_of(
         "logs-ends",
-        container("c", "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo $i-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done"),
+        container("c", "seq 2000 | sed s/$/-yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy/"),  # at once: no rotation comes between
         restartPolicy="Never",
     ),
     "logs-missing": pod_of("logs-missing", container("c", "while :; do echo tick; sleep 1; done")),
