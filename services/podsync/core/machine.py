@@ -4,7 +4,7 @@ Lets `node_state` take an event in and `steps` decide what each pod it touched n
 follow from that. Must not know how anything is done.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bus.messages.event import KubeEvent
@@ -13,7 +13,6 @@ from services.podsync.core.admission.node_view import MachineFacts, node_address
 from services.podsync.core.node_state import NodeState
 from services.podsync.core.outcomes import FIRST_RETRY_SECONDS, RETRY_SECONDS, jitter
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import (
     Event,
     TimePassed,

@@ -4,6 +4,7 @@ Takes events in and says which pods they touch. Decides who ends or is an orphan
 `admitting`, what a pod needs next by `steps`, called by `machine`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
@@ -12,7 +13,6 @@ from services.podsync.core import outcomes
 from services.podsync.core.admission.admitting import Admissions
 from services.podsync.core.admission.node_view import MachineFacts, node_addresses
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,

@@ -4,6 +4,7 @@ Changes the record only; what follows from it is decided by `steps`.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from services.podsync.core.images.image_outcomes import (
     inspection_failed,
@@ -12,7 +13,6 @@ from services.podsync.core.images.image_outcomes import (
     take_in_pull,
 )
 from services.podsync.core.images.pull_policy import volume_key
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,

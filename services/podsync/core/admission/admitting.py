@@ -4,12 +4,12 @@ Waits for the facts that a verdict rests on; the verdict itself is `admission`'s
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import PodRecord, from_desired
 from services.podsync.core.pod.records import Records
 from shared.model.objects import Object

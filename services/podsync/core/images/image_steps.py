@@ -3,7 +3,7 @@
 Why the image of a volume is not there is shown by the containers that mount it, and by no event of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from services.podsync.core.images.pull_policy import (
@@ -14,7 +14,6 @@ from services.podsync.core.images.pull_policy import (
     volume_key,
     with_default_tag,
 )
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.retry import container_later

@@ -1,9 +1,9 @@
 """Image names, pull policy and pull back-off of one pod's containers and image volumes (pods.md 7.1, 7.3)."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import ImageBackoff
 from shared.backoff import Backoff

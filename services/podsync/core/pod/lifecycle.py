@@ -3,10 +3,10 @@
 pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from shared.timestamps import parse_rfc3339
 

@@ -5,6 +5,7 @@ Decides which observation counts, and which instance is the rest of an interrupt
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from services.podsync.core.pod.saved import Attempts
 from shared.model.runtime import Container, ContainerState, RuntimePod
@@ -25,14 +26,12 @@ class Observed:
         """What the runtime has, newest first."""
         return self.runtime_pod.containers if self.runtime_pod else ()
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, list[Container]]:
         """The instances of each container, newest first: by attempt, for the clock that dates them may be set."""
-        named: dict[str, list[Container]] | None = self.__dict__.get("_by_name")  # cached_property locks until 3.12
-        if named is None:
-            named = self.__dict__["_by_name"] = {}
-            for instance in sorted(self.instances, key=lambda c: -c.attempt):
-                named.setdefault(instance.name, []).append(instance)
+        named: dict[str, list[Container]] = {}
+        for instance in sorted(self.instances, key=lambda c: -c.attempt):
+            named.setdefault(instance.name, []).append(instance)
         return named
 
     @property

@@ -7,7 +7,7 @@ Knows what of it the admitted stream shows, and decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
@@ -15,7 +15,6 @@ from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.pod.api_baseline import sound_status
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed import Observed, observe
 from services.podsync.core.pod.retry import Retry, container_now

@@ -4,9 +4,8 @@ Moments are steady seconds, 0 = at once. Decides no delay.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.saved import without
 

@@ -8,9 +8,9 @@ Seconds of the steady clock; the moment of an exit is the runtime's wall clock, 
 away from ours.
 """
 
+from dataclasses import replace
 from typing import Any
 
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import CrashBackoff
 from shared.backoff import Backoff

@@ -3,8 +3,9 @@
 The kubelet reads the runtime again after the sync that ran the hook, so until then it shows the container as it was.
 """
 
+from dataclasses import replace
+
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import without
 from shared.model.runtime import Container, ContainerState

@@ -3,11 +3,11 @@
 pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is decided by `actions`.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
 from services.podsync.core.images.pull_policy import volume_key
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips

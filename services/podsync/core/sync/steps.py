@@ -5,10 +5,10 @@ between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `s
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.record import PodRecord

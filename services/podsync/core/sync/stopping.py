@@ -3,8 +3,9 @@
 pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
 """
 
+from dataclasses import replace
+
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.changed import replace
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
 from services.podsync.core.pod.record import PodRecord
