@@ -1,4 +1,4 @@
-"""Every stream of the bus: its name, its one owner, the type of its values. The table of design part 3 as code."""
+"""Every stream of the bus: its name, its one owner, the type of its values. ARCHITECTURE.md has the same table."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

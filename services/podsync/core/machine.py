@@ -95,7 +95,7 @@ class PodSync:
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
         """Take in one event; `now` is seconds of a clock that nobody sets: the wall clock's as this process began, and
-        steady from there; `known.skew` says how far the wall clock has gone away from it since."""
+        steady from there; `node_state.skew` says how far the wall clock has gone away from it since."""
         touched = self.node_state.take_in(event, now)
         out: list[Instruction] = []
         for record in touched:

@@ -1,4 +1,4 @@
-"""What is known of a pod after one of our own calls came back (design part 5: podsync knows the outcome itself).
+"""What is known of a pod after one of our own calls came back.
 
 Changes the record only; what follows from it is decided by `steps`.
 """

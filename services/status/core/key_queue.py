@@ -57,8 +57,8 @@ class KeyQueue:
         self._returned(key, now + RETRIES.delay(failures))
 
     def unanswered(self, key: str, now: float, retry_after: float = 0.0) -> None:
-        """The API server is away, or asks to be left alone for so long: every key waits. This one waits a little longer
-        each time: it may be the one thing the API server fails at."""
+        """The API server did not answer, or answered 429 or 5xx: it did not do the request. Every key waits, at least
+        `retry_after` seconds. This key waits longer each time: the API server may fail at this request alone."""
         if now >= self._held_until:
             self._probe = PROBES.next_delay(self._probe)
             self._held_until = now + self._probe

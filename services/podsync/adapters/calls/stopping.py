@@ -1,8 +1,8 @@
 """The calls that stop and remove: containers with their preStop hook and their place in the row, sandboxes.
 
-Which containers, with which grace and after which others is the core's (pods.md 8.1-8.3). All of a call is
-tried before its first error is returned. A call given up leaves nothing running but preStop hooks, which run once: the
-next one waits for them.
+The core decides which containers, with which grace period and after which others (pods.md 8.1-8.3); here the time that
+hooks and earlier containers took is subtracted from it. All of a call is tried before its first error is returned. A
+call given up leaves nothing running but preStop hooks, which run once: the next one waits for them.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from services.podsync.adapters.calls.hooks import HookFailedError, run_hook, sle
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, unless_absent
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.instructions import ContainerStop, KillPod, RemoveContainers, RemoveSandboxes
+from services.podsync.core.pod.lifecycle import MINIMUM_STOP_SECONDS
 from shared.cri.interface import RuntimeCallError
 from shared.deadlines import waiting_for
 from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
-LEAST_GRACE = 2  # seconds: what a container gets whose time is over
 HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and is heard of at once
 _LATE_SECONDS = 60.0  # after the grace a hook is waited for no more; a wait that is not over by then never is
 LOOK_EVERY = 0.25  # seconds: at a container that somebody else stops, of whose end nothing tells us
@@ -62,7 +62,7 @@ async def _stop(
             began = operations.clock.monotonic()
             await _wait_for_others(operations, view, stop.after, row, grace)
             grace -= int(operations.clock.monotonic() - began)
-        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, LEAST_GRACE)))
+        await unless_absent(operations.runtime.stop_container(stop.container_id, max(grace, MINIMUM_STOP_SECONDS)))
         if hook is not None:
             await asyncio.wait({hook}, timeout=HOOK_ENDS_SECONDS)
     except asyncio.CancelledError:
@@ -155,7 +155,7 @@ async def kill_pod(operations: PodOperations, call: KillPod, view: PodView, warn
 
     stopped = await asyncio.gather(*(stop_in_row(stop) for stop in call.containers), return_exceptions=True)
     failures = [result for result in stopped if isinstance(result, BaseException)]
-    if failures and any(stop.grace_seconds > LEAST_GRACE for stop in call.containers):
+    if failures and any(stop.grace_seconds > MINIMUM_STOP_SECONDS for stop in call.containers):
         raise failures[0]  # stopping the sandbox would kill what has time left
     failures += await _try_all(operations.runtime.stop_pod_sandbox(sandbox_id) for sandbox_id in call.sandboxes)
     if failures:

@@ -1,6 +1,6 @@
 """When a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
-Waits for the facts that a verdict rests on; the verdict itself is `admission`'s. Changes records and does no more.
+Waits for the facts that a verdict rests on; `verdict` decides. Changes records and does no more.
 """
 
 from collections.abc import Mapping

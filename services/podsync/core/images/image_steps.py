@@ -1,4 +1,4 @@
-"""How the image of a container, or of a volume, is come by: look, pull, wait, or say why not (pods.md 7.1, 7.3, 5.5.6).
+"""The next call for the image of a container or volume: look, pull, or wait with a reason (pods.md 7.1, 7.3, 5.5.6).
 
 Why the image of a volume is not there is shown by the containers that mount it, and by no event of its own.
 """

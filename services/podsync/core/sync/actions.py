@@ -1,6 +1,7 @@
 """What has to be done for a pod that should run: sandbox, containers to kill and to start (pods.md 5.2, 5.3).
 
-Compares the spec with what the runtime has; decides nothing about order, back-off or images (that is `steps`).
+Compares the spec with what the runtime has, and gives the containers in the order in which they start. The back-off is
+decided in `crash_backoff`, images in `image_steps`; `steps` calls them.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Crash-loop back-off: how long a container that has ended waits for its next start (pods.md 7.2, A.11).
 
-Every wait counts from an end. The kubelet starts what it has killed itself in the very sync that killed it, by a view
-from before: there the instance ended before that one counts, and only if that forbids the start the killed one, like
-any other end.
+A wait begins at the end of an instance. The kubelet starts a container that it killed itself in the same sync, and that
+sync still sees the state from before the kill. So the back-off counts from the end of the instance before the killed
+one. Only if that back-off delays the start, it counts from the end of the killed instance, as after any other end.
 
 Seconds of the steady clock; the moment of an exit is the runtime's wall clock, `skew` is how far that one has been set
 away from ours.

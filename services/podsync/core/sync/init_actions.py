@@ -1,7 +1,7 @@
 """What the init containers and sidecars of a pod need: which is next, which runs again, which must go (pods.md 5.4).
 
-Read from the last to the first, for a container that has begun says that all before it were through once. Decides
-nothing about back-off or images.
+Reads them from the last to the first: a container that has started shows that all before it have completed once.
+Decides nothing about back-off or images.
 """
 
 from dataclasses import dataclass, field

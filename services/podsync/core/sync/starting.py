@@ -1,6 +1,6 @@
 """Which container of a pod starts next, and the call it takes: hooks owed, back-off, image, create, start.
 
-pods.md 5.5, 7.2, 8.4. What is to start at all, and in which order, is decided by `actions`.
+pods.md 5.5, 7.2, 8.4. Which containers start, and their order, is decided in `actions`.
 """
 
 from dataclasses import replace
