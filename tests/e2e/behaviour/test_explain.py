@@ -83,7 +83,7 @@ async def test_a_kill_from_outside_is_told_and_the_story_goes_on_over_the_death_
     await wait_answer(node, "explain-kill", "exit code 137")
     lines = [line["says"] for line in explain(node, "explain-kill")["story"]]
     assert sum("seen for the first time" in line for line in lines) == 1
-    assert any("podsync began its life" in line for line in lines[2:]), lines
+    assert any("of podsync, which observes the pods" in line for line in lines[2:]), lines
 
 
 async def test_what_a_pod_waits_for_is_told(node: Node) -> None:

@@ -153,7 +153,7 @@ async def ends(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
 
 def within(stop: Stop, grace: int, since: float, at_least: float) -> bool:
     """What is left of the grace was counted in whole seconds from somewhere between these two moments on."""
-    return grace - int(stop.asked - since) <= stop.timeout <= grace - int(stop.asked - at_least + 0.05)
+    return grace - int(stop.asked - since) <= stop.timeout <= grace - int(stop.asked - at_least - 0.05)
 
 
 # The grace period
