@@ -55,8 +55,8 @@ class PodStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConditions:
-    """Stream `node.conditions`, key `node`: pressure conditions judged by podsync (node.md 1.7, 5)."""
+class NodePressure:
+    """Stream `node.pressure`, key `node`: the pressure conditions that podsync decides (node.md 1.7, 5)."""
 
     conditions: tuple[dict[str, str], ...]  # {type, status, reason, message, lastTransitionTime}
 

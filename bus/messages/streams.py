@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
-from bus.messages.podsync import AdmittedPod, NodeConditions, NodeResources, PodStatus
+from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodStatus
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.volume import MountedVolumes
 from shared.model.runtime import RuntimePod
@@ -32,7 +32,7 @@ NODE_OBJECT = Stream("node.object", "sources", NodeObject)
 OBJECTS_CHANGED = Stream("objects.changed", "sources", ChangedObject)
 PODS_ADMITTED = Stream("pods.admitted", "podsync", AdmittedPod)
 PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
-NODE_CONDITIONS = Stream("node.conditions", "podsync", NodeConditions)
+NODE_PRESSURE = Stream("node.pressure", "podsync", NodePressure)
 NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
 VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
 RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
@@ -55,7 +55,7 @@ STREAMS: tuple[Stream[Any], ...] = (
     OBJECTS_CHANGED,
     PODS_ADMITTED,
     PODS_STATUS,
-    NODE_CONDITIONS,
+    NODE_PRESSURE,
     NODE_RESOURCES,
     VOLUMES_MOUNTED,
     RUNTIME_PODS,

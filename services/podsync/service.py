@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.messages.streams import NODE_CONDITIONS, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
+from bus.messages.streams import NODE_PRESSURE, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import calls_over
@@ -95,7 +95,7 @@ class PodSyncService:
             transitions=read_transitions(node.get("pressure")),
         )
         save = partial(self.loop.workers.save_soon, self.node_checkpoint)
-        signals = NodeSignals(context, pressure, bus.own(NODE_CONDITIONS), self.calls, save)
+        signals = NodeSignals(context, pressure, bus.own(NODE_PRESSURE), self.calls, save)
         Followers(bus, handle=self.loop.handle, all_told=self.loop.complete, node_observed=signals.take)
 
     async def run(self) -> None:

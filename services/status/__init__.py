@@ -10,7 +10,7 @@ Owns
     `events/status`.
 
 Follows
-    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.conditions`,
+    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`,
     `node.observed`, `node.object`, `node.resources`, `node.images`, every `events/<service>`, and all beats.
 
 Answers

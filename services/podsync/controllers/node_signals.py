@@ -5,7 +5,7 @@ from typing import Any
 
 from bus.interface import OwnedStream
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import NodeConditions
+from bus.messages.podsync import NodePressure
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.core.node.pressure import Pressure
@@ -14,13 +14,13 @@ _KEY = "pressure"  # of the record
 
 
 class NodeSignals:
-    """Owns `node.conditions`. `save(key, data)` saves a record without waiting for it."""
+    """Owns `node.pressure`. `save(key, data)` saves a record without waiting for it."""
 
     def __init__(
         self,
         context: Context,
         pressure: Pressure,
-        conditions: OwnedStream[NodeConditions],
+        conditions: OwnedStream[NodePressure],
         calls: RuntimeCalls,
         save: Callable[[str, dict[str, Any]], None],
     ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bus.messages.beat import Beat
-from bus.messages.streams import NODE_CONDITIONS, NODE_OBSERVED, SERVICES
+from bus.messages.streams import NODE_OBSERVED, NODE_PRESSURE, SERVICES
 from services.frame.launch import Context
 from services.status.core.node_conditions import (
     Condition,
@@ -55,7 +55,7 @@ class NodeConditionEvaluator:
         self._config, self._bus, self._clock = context.config, context.bus, context.clock
         self._records, self._record = records, record
         self._observed = self._bus.follow(NODE_OBSERVED, self._on_node_fact)
-        self._pressure = self._bus.follow(NODE_CONDITIONS, self._on_node_fact)
+        self._pressure = self._bus.follow(NODE_PRESSURE, self._on_node_fact)
         self._bus.on_beat(self._on_beat)
         expected = {"sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
         self._processes = tuple(service for service in SERVICES if service in expected)

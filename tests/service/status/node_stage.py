@@ -10,9 +10,9 @@ from typing import Any
 
 from bus.memory import MemoryNetwork
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
-from bus.messages.podsync import NodeConditions, NodeResources
+from bus.messages.podsync import NodePressure, NodeResources
 from bus.messages.sources import NodeObject
-from bus.messages.streams import NODE_CONDITIONS, NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES, events_of
+from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_PRESSURE, NODE_RESOURCES, events_of
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.node_facts import HostNetwork, MachineFacts
@@ -119,7 +119,7 @@ class NodeStage:
         self.buses["pleg"] = self.network.bus("pleg")
         self.node_object = self.buses["sources"].own(NODE_OBJECT)
         self.resources = self.buses["podsync"].own(NODE_RESOURCES)
-        self.pressure = self.buses["podsync"].own(NODE_CONDITIONS)
+        self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
         self.observed = self.buses["pleg"].own(NODE_OBSERVED)
         self.images = self.buses["pleg"].own(NODE_IMAGES)
         self.events = Heard(self.buses["server"], events_of("status"))
@@ -139,7 +139,7 @@ class NodeStage:
         """pleg and podsync say what they have to."""
         self.observed.put("node", replace(WELL, last_relist_at=self.clock.monotonic()))
         self.resources.put("node", RESOURCES)
-        self.pressure.put("node", NodeConditions(conditions=(NO_DISK_PRESSURE,)))
+        self.pressure.put("node", NodePressure(conditions=(NO_DISK_PRESSURE,)))
         self.images.put("node", NodeImages(images=(NodeImage(id="i", names=("a:1",), size_bytes=5),)))
 
     async def start(self, generation: str = "g1") -> None:

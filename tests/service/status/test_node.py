@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import NodeImage, NodeImages
-from bus.messages.podsync import NodeConditions
+from bus.messages.podsync import NodePressure
 from tests.fakes.api_resources import V1_20
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.status.node_stage import DISK_PRESSURE, NAME, NODE, WELL, node_stage
@@ -239,7 +239,7 @@ async def test_ready_and_pressure_are_written_at_once_with_their_events(tmp_path
         await stage.start()
         await stage.pass_time(33)
         before = stage.condition("DiskPressure")["lastTransitionTime"]
-        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
         assert await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=10) < 1.5
         assert stage.condition("DiskPressure")["lastTransitionTime"] > before
         stage.observed.put("node", replace(WELL, network_ready=False, network_message="reason:R message:M"))
@@ -271,7 +271,7 @@ async def test_after_an_outage_the_node_is_right_within_ten_seconds(tmp_path: Pa
         await stage.pass_time(30)
         stage.api.down()
         await stage.pass_time(5)
-        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
         await stage.pass_time(120)
         stage.api.up()
         took = await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=20)
@@ -285,7 +285,7 @@ async def test_a_server_that_is_slow_or_throttles_is_written_to_all_the_same(tmp
         await stage.start()
         await stage.until(stage.ready, within=30)
         stage.api.refuse(3, 429, retry_after=1)
-        stage.pressure.put("node", NodeConditions(conditions=(DISK_PRESSURE,)))
+        stage.pressure.put("node", NodePressure(conditions=(DISK_PRESSURE,)))
         await stage.until(lambda: stage.condition("DiskPressure")["status"] == "True", within=30)
 
 

@@ -12,10 +12,10 @@ from bus.event_recorder import EventRecorder
 from bus.memory import MemoryNetwork
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import NodeConditions
+from bus.messages.podsync import NodePressure
 from bus.messages.streams import (
-    NODE_CONDITIONS,
     NODE_OBSERVED,
+    NODE_PRESSURE,
     events_of,
 )
 from services.frame.launch import Context
@@ -77,7 +77,7 @@ class Node:
         self.tmp_path = tmp_path
         self.network = MemoryNetwork()
         self.buses = {name: self.network.bus(name) for name in ("bootstrap", "sources", "podsync", "volume", "server")}
-        self.pressure = self.buses["podsync"].own(NODE_CONDITIONS)
+        self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
         self.podsync_events = EventRecorder(self.buses["podsync"].own(events_of("podsync")), self.network.clock)
         self.decided = Decided()
         self.node_events = Heard(self.buses["server"], events_of("status"))
@@ -160,7 +160,7 @@ async def node(tmp_path: Path) -> Node:
 async def test_a_well_node_is_ready_with_its_pressure_conditions(node: Node) -> None:
     node.observe(WELL)
     pressure = {"type": "DiskPressure", "status": "False", "reason": "KubeletHasNoDiskPressure", "message": "m"}
-    node.pressure.put("node", NodeConditions(conditions=({**pressure, "lastTransitionTime": "t0"},)))
+    node.pressure.put("node", NodePressure(conditions=({**pressure, "lastTransitionTime": "t0"},)))
     async with node.status():
         ready = await node.until_ready_is("True", "kubelet is posting ready status")
         await node.decided.until(lambda conditions: len(conditions) == 2)

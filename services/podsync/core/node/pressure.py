@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.pleg import NodeObserved, eviction_signals
-from bus.messages.podsync import NodeConditions
+from bus.messages.podsync import NodePressure
 from shared.model.conditions import PRESSURE_CONDITIONS
 from shared.model.eviction import SIGNAL_CONDITIONS, threshold_amount
 from shared.timestamps import rfc3339
@@ -42,7 +42,7 @@ class Pressure:
     transitions: dict[str, tuple[str, float]] = field(default_factory=dict)
     last_seen: dict[str, float] = field(default_factory=dict)
 
-    def judge(self, observed: NodeObserved, now: float) -> NodeConditions:
+    def judge(self, observed: NodeObserved, now: float) -> NodePressure:
         """The conditions as they are at `now` (wall seconds)."""
         beyond = {
             SIGNAL_CONDITIONS[signal]
@@ -68,7 +68,7 @@ class Pressure:
                     "lastTransitionTime": rfc3339(self.transitions[kind][1]),
                 }
             )
-        return NodeConditions(conditions=tuple(conditions))
+        return NodePressure(conditions=tuple(conditions))
 
 
 def read_transitions(saved: Any) -> dict[str, tuple[str, float]]:
