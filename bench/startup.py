@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bus.manifest import new_manifest
 from bus.messages.streams import SERVICES
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from tests.process.kubelet_process import Kubelet
 
 RUNS = 5
@@ -24,7 +24,7 @@ async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
     """Start it once and stop it; the seconds from exec to the first beat of the last service, and the CPU's."""
     heard: dict[str, float] = {}
     complete = asyncio.Event()
-    bus = NodeBus("test", new_manifest(kubelet.run_dir))
+    bus = ProcessBus("test", new_manifest(kubelet.run_dir))
 
     def listen(service: str, sent_at: float) -> None:
         if sent_at >= began:

@@ -1,4 +1,4 @@
-"""What a service may ask of the bus, whichever way bytes move: `bus.node` (ZeroMQ) and `bus.memory` implement it."""
+"""The interface of the bus, whichever way bytes move: `bus.process_bus` (ZeroMQ) and `bus.memory` implement it."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

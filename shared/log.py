@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
+from shared.log_copy import Outlet, StreamCopy, adopt_stream
 from shared.log_lines import Entry, Form, TextForm, entry_of, form_of
-from shared.log_stream import Outlet, StreamCopy, adopt_stream
 from shared.log_verbosity import CHATTY, Verbosity
 
 STDERR_VARIABLE, STDOUT_VARIABLE = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"  # numbers of inherited descriptors

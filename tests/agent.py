@@ -25,7 +25,7 @@ from bus.lock import ServiceLock
 from bus.manifest import new_manifest
 from bus.messages.beat import Beat
 from bus.messages.streams import SERVICES
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from services.bootstrap.adapters.containerd_process import find_containerd
 from tests import evidence
 from tests.containerd import PrivateContainerd, network_of_our_own
@@ -67,7 +67,7 @@ class Agent:
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
         self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
         self._supervisord: subprocess.Popen[bytes] | None = None
-        self._bus: NodeBus | None = None
+        self._bus: ProcessBus | None = None
 
     # Life
 
@@ -122,7 +122,7 @@ class Agent:
         began = time.monotonic()
         self.start_supervisord()
         if self._bus is None:
-            self._bus = NodeBus("test", new_manifest(self.home.run_dir))
+            self._bus = ProcessBus("test", new_manifest(self.home.run_dir))
             self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
             await self._bus.start()
         await self.wait_beats(*SERVICES, after=began, seconds=60)

@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 
 from bus.messages.beat import Beat
 from bus.messages.bootstrap import Manifest
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 
 T = TypeVar("T")
 
 
 async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[T], timeout: float = 5.0) -> T:
     """Ask a service. Raises as `Bus.ask` does."""
-    bus = NodeBus("command", manifest)
+    bus = ProcessBus("command", manifest)
     await bus.start()
     try:
         return await bus.ask(service, request, answer, timeout)
@@ -22,7 +22,7 @@ async def ask_once(manifest: Manifest, service: str, request: Any, answer: type[
 
 async def next_beat(manifest: Manifest, service: str, timeout: float = 10.0) -> Beat:
     """The next beat of a service; TimeoutError after `timeout` seconds."""
-    bus = NodeBus("command", manifest)
+    bus = ProcessBus("command", manifest)
     found: asyncio.Future[Beat] = asyncio.get_running_loop().create_future()
 
     def listen(beat: Beat) -> None:

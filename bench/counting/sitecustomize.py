@@ -25,9 +25,9 @@ def _write(what: str, of: str, size: int) -> None:
 
 
 def _count_the_bus() -> None:
-    from bus import codec, frames, node
+    from bus import codec, frames, process_bus
 
-    decode, write_update, receive = codec.decode, frames.write_update, node.NodeBus.receive
+    decode, write_update, receive = codec.decode, frames.write_update, process_bus.ProcessBus.receive
 
     def counted_decode(data: bytes, to: Any) -> Any:
         if to.__module__ != "bus.frames":
@@ -44,7 +44,7 @@ def _count_the_bus() -> None:
         receive(self, arrived)
 
     vars(codec)["decode"], vars(frames)["write_update"] = counted_decode, counted_write
-    node.NodeBus.receive = counted_receive  # type: ignore[method-assign]
+    process_bus.ProcessBus.receive = counted_receive  # type: ignore[method-assign]
 
 
 def _profile_the_main_thread() -> None:

@@ -25,7 +25,7 @@ from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir, read_manifest
 from bus.messages.bootstrap import Manifest
 from bus.messages.streams import SERVICES
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from services.frame import draining
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.exit_codes import REFUSED
@@ -218,7 +218,7 @@ class _Frame:
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
         manifest: Manifest = read_manifest(self._run_dir)
         clock = SystemClock()
-        bus = NodeBus(self._service, manifest, clock, lock=lock)
+        bus = ProcessBus(self._service, manifest, clock, lock=lock)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
@@ -250,7 +250,9 @@ class _Frame:
             await self._hang_up(bus)
             watchdog.stop()
 
-    async def _drain(self, service: Draining, bus: NodeBus, lock: ServiceLock, running: "asyncio.Task[None]") -> None:
+    async def _drain(
+        self, service: Draining, bus: ProcessBus, lock: ServiceLock, running: "asyncio.Task[None]"
+    ) -> None:
         """Hand over to the successor, and wait for the last session."""
         if draining.take_place(self._run_dir, self._service, self._generation) is None:
             log.warning("%s: too many earlier processes drain: open sessions end", self._service)
@@ -263,7 +265,7 @@ class _Frame:
         await asyncio.wait({drained, running}, return_when=asyncio.FIRST_COMPLETED)
         drained.cancel()
 
-    async def _hang_up(self, bus: NodeBus) -> None:
+    async def _hang_up(self, bus: ProcessBus) -> None:
         """Stop the bus, for a bounded time: no successor can take over while this process holds the lock."""
         hanging_up = asyncio.create_task(bus.stop(), name="bus")
         await asyncio.wait({hanging_up}, timeout=_BUS_TIMEOUT)

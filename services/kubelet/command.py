@@ -79,7 +79,7 @@ def _evaluate(arguments: list[str], parent: int, write: int) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
-        from services.kubelet.evaluation import settle
+        from services.kubelet.evaluation_child import settle
 
         code, answer = settle(arguments, parent)
         if answer:

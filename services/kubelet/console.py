@@ -6,7 +6,7 @@ import time
 from pathlib import PurePath
 
 from shared.klog import json_line, structured, text_body, text_header
-from shared.log_stream import Outlet
+from shared.log_copy import Outlet
 
 _WRITE_SECONDS = 5.0  # in total, for a reader that does not read: it may delay start and end by this
 

@@ -17,7 +17,7 @@ from services.pleg.controllers.pod_observer import PodObserver
 from services.pleg.controllers.prober import Prober, Try
 from services.pleg.controllers.relists import Relists, RuntimeReport
 from services.pleg.core import events
-from services.pleg.core.node import NodeFacts
+from services.pleg.core.node_observation import NodeObservation
 from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 
@@ -49,7 +49,7 @@ class Pleg:
         self._runtime = runtime
         pods, node = bus.own(RUNTIME_PODS), bus.own(NODE_OBSERVED)
         bus.follow(PODS_STATUS, self._take_status)
-        report, self._facts = RuntimeReport(context), NodeFacts(config.eviction_hard)
+        report, self._facts = RuntimeReport(context), NodeObservation(config.eviction_hard)
         self._prober = Prober(context, attempt or ProbeTrier(runtime, clock, config.runtime_request_timeout))
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(

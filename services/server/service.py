@@ -8,7 +8,7 @@ from aiohttp import web
 
 from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
-from services.server.adapters.listeners import Listener
+from services.server.adapters.listener import Listener
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.health_checks import HealthChecks
 from services.server.controllers.listeners import Listeners

@@ -12,7 +12,7 @@ from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
 from services.status.controllers.event_intake import EventIntake
-from services.status.controllers.events import EventSink
+from services.status.controllers.event_sink import EventSink
 from services.status.controllers.lease import Lease
 from services.status.controllers.node import Node
 from services.status.controllers.node_conditions import NodeConditionEvaluator

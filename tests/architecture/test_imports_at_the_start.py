@@ -13,7 +13,7 @@ EXCEPTIONS = {
     "services/bootstrap/adapters/serving_pair.py": "cryptography: in a short-lived child that is executed",
     "services/cli/command.py": "the command `bulkhead`: one process per call",
     "services/kubelet/command.py": "before this process is supervisord, and in the child that evaluates flags",
-    "services/kubelet/evaluation.py": "the child that evaluates the command line",
+    "services/kubelet/evaluation_child.py": "the child that evaluates the command line",
 }
 
 

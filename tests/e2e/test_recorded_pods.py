@@ -19,7 +19,7 @@ from bus.interface import Change, Put
 from bus.manifest import new_manifest
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_STATUS
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from shared.kube import paths
 from shared.model.objects import Object
 from tests.agent import NODE
@@ -75,7 +75,7 @@ class Stage:
         self.cluster, self.proxy = cluster, proxy
         self.history: dict[str, list[Object]] = {}  # UID -> statuses
         self.uids: dict[str, str] = {}  # recording -> UID
-        self.statuses = NodeBus("recorder", new_manifest(cluster.agent.home.run_dir))
+        self.statuses = ProcessBus("recorder", new_manifest(cluster.agent.home.run_dir))
         self.statuses.follow(PODS_STATUS, self._on_status)
 
     async def __aenter__(self) -> Self:

@@ -13,7 +13,7 @@ import pytest
 from bus.interface import NoAnswerError
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
 from bus.messages.beat import Beat
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from tests.process.bus_kills.arena import FOLLOWERS, OWNER, AwaitState, Finish, GetState, State
 
 FIRST_SEED = int(os.environ.get("FIRST_SEED", "1"))  # make night sets another one each time
@@ -49,7 +49,7 @@ class Arena:
         prepare_run_dir(self._run_dir)
         manifest = new_manifest(self._run_dir, services=(OWNER, *FOLLOWERS))
         write_manifest(manifest)
-        judge = NodeBus("judge", manifest)
+        judge = ProcessBus("judge", manifest)
         beating: set[str] = set()
         all_beat = asyncio.Event()
 
@@ -99,7 +99,7 @@ class Arena:
             sys.executable, "-m", f"tests.process.bus_kills.{role}", str(self._run_dir), argument, cwd=CHECKOUT
         )
 
-    async def _compare(self, judge: NodeBus) -> Result:
+    async def _compare(self, judge: ProcessBus) -> Result:
         owner = await judge.ask(OWNER, Finish(), State, timeout=20)
         began = time.monotonic()
         expected = AwaitState(items=owner.items)
@@ -108,7 +108,7 @@ class Arena:
             owner, dict(zip(FOLLOWERS, followers, strict=True)), self._killed, in_step_after=time.monotonic() - began
         )
 
-    async def _state_of(self, judge: NodeBus, service: str, expected: AwaitState) -> State:
+    async def _state_of(self, judge: ProcessBus, service: str, expected: AwaitState) -> State:
         try:
             return await judge.ask(service, expected, State, timeout=10)
         except NoAnswerError:

@@ -19,7 +19,7 @@ from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
 from bus.messages.streams import OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED
 from bus.messages.volume import MountedVolumes, VolumeState
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.core.mountinfo import below
 from shared.config.effective import EffectiveConfig
@@ -65,7 +65,7 @@ class Arena:
         (self.run_dir / CONFIG_NAME).write_bytes(encode_effective(config, ""))
         manifest = new_manifest(self.run_dir)
         write_manifest(manifest)
-        buses = {name: NodeBus(name, manifest) for name in ("podsync", "sources", "status")}
+        buses = {name: ProcessBus(name, manifest) for name in ("podsync", "sources", "status")}
         self.admitted = buses["podsync"].own(PODS_ADMITTED)
         self.mounted: Heard[MountedVolumes] = Heard(buses["podsync"], VOLUMES_MOUNTED)
         self.changed = buses["sources"].own(OBJECTS_CHANGED)

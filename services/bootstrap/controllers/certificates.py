@@ -14,8 +14,8 @@ from services.bootstrap.adapters.certificate_forms import InspectedPair
 from services.bootstrap.adapters.certificate_store import StoredPair
 from services.bootstrap.adapters.node_credentials import client_store, serving_store
 from services.bootstrap.controllers.certificate_rotation import CertificateRotation
-from services.bootstrap.controllers.credentials import StartupCredentials
 from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials, NodeCsrCredentials
+from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.controllers.tls_bootstrap import TlsBootstrap
 from services.bootstrap.core.certificate_template import Template, client_template, serving_template
 from services.bootstrap.core.client_plan import ClientPlan

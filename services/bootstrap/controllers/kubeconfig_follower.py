@@ -17,8 +17,8 @@ from asyncinotify import Inotify, Mask
 from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport
 from services.bootstrap.adapters.node_credentials import resolve_ordinary
-from services.bootstrap.controllers.credentials import report_not_renewed
 from services.bootstrap.controllers.startup import BootstrapStartup, changed_since
+from services.bootstrap.controllers.startup_credentials import report_not_renewed
 from services.bootstrap.core.renewal import RefusalPace, retry_delay, seconds_until_renewal
 from services.frame.launch import Context
 

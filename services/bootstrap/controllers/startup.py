@@ -15,11 +15,11 @@ from bus.lock import ServiceLock
 from bus.manifest import MANIFEST_FILE, new_manifest, read_manifest, write_manifest
 from bus.messages.bootstrap import CertificateState, Manifest
 from bus.messages.streams import SERVICES
-from services.bootstrap.adapters import containerd_host, ports, supervisord
+from services.bootstrap.adapters import containerd_host, supervisord, taken_ports
 from services.bootstrap.adapters.layout import make_layout
-from services.bootstrap.adapters.lock_file import take_lock
+from services.bootstrap.adapters.lock_contention import take_lock
 from services.bootstrap.adapters.serving_pair import PairReport, PairRequest, settle_in_child
-from services.bootstrap.controllers.credentials import StartupCredentials
+from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.bootstrap.core.containerd_config import render_config, render_network
 from services.frame.generation import same_supervisord, supervisor_generation, supervisor_process
 from services.frame.takeover import is_orphan
@@ -68,7 +68,7 @@ def evaluate_all(
     except OperatorError as error:
         raise ConfigurationRefusedError((str(error),)) from error
     pair = settle_in_child(pair_request(config))
-    problems, remarks = ports.find_taken(config, server)
+    problems, remarks = taken_ports.find_taken(config, server)
     missing = containerd_host.find_missing(config.embedded_containerd) if config.embedded_containerd else []
     if lines := (*pair.problems, *problems, *missing):
         place = config.config_file or "flags"

@@ -12,8 +12,8 @@ from bus.messages.beat import Beat
 from bus.messages.bootstrap import SUPERVISORD_IS_SILENT
 from bus.messages.streams import SERVICES
 from services.bootstrap.adapters import supervisord
-from services.bootstrap.adapters.lock_file import LockContention
-from services.bootstrap.adapters.service_notify import notify_ready, supervisord_answers
+from services.bootstrap.adapters.lock_contention import LockContention
+from services.bootstrap.adapters.ready_notice import notify_ready, supervisord_answers
 from services.bootstrap.core.agent_health import AgentHealth, rhythm
 from services.frame.launch import Context
 from shared.klog import structured

@@ -6,7 +6,7 @@ What cannot be read is -1, never an error: a signal without an observation is ig
 import os
 from pathlib import Path
 
-from services.pleg.core.node import MachineReading
+from services.pleg.core.node_observation import MachineReading
 from shared.host import meminfo
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from services.pleg.adapters.waiting import wait_for
-from services.pleg.core.retry import Retry
+from services.pleg.core.retry_delay import RetryDelay
 from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeEvent
 
@@ -39,7 +39,7 @@ class EventReader:
 
     async def run(self) -> None:
         """Read until cancelled. A runtime without events is asked again once it was restarted: it may be newer."""
-        retry = Retry()
+        retry = RetryDelay()
         while True:
             try:
                 await self._read(retry)
@@ -66,7 +66,7 @@ class EventReader:
         """The runtime answers again after it did not."""
         self._runtime_back.set()
 
-    async def _read(self, retry: Retry) -> None:
+    async def _read(self, retry: RetryDelay) -> None:
         events = self._runtime.events()
         self._opened_at = self._clock.monotonic()
         self._relist()

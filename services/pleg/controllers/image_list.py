@@ -7,7 +7,7 @@ from bus.interface import OwnedStream
 from bus.messages.pleg import NodeImages
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.image_list import ImageList
-from services.pleg.core.retry import Retry
+from services.pleg.core.retry_delay import RetryDelay
 from shared.clock import Clock
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import RuntimePod
@@ -27,7 +27,7 @@ class ImageReader:
 
     async def run(self) -> None:
         """List until cancelled. Failures of the runtime are reported by the relists."""
-        retry, next_period = Retry(), self._clock.monotonic()
+        retry, next_period = RetryDelay(), self._clock.monotonic()
         while True:
             if self._clock.monotonic() >= next_period:
                 self._images.period_began()

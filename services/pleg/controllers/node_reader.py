@@ -11,7 +11,7 @@ from bus.messages.pleg import NodeObserved
 from services.frame.launch import Context
 from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.waiting import wait_for
-from services.pleg.core.node import MachineReading, NodeFacts
+from services.pleg.core.node_observation import MachineReading, NodeObservation
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
 STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
@@ -26,7 +26,7 @@ class NodeReader:
         self,
         runtime: Runtime,
         context: Context,
-        facts: NodeFacts,
+        facts: NodeObservation,
         stream: OwnedStream[NodeObserved],
         *,
         trouble: Callable[[RuntimeCallError | None], None],

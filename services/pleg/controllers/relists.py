@@ -9,9 +9,9 @@ from services.pleg.adapters.waiting import wait_for
 from services.pleg.controllers.event_stream import EventReader
 from services.pleg.controllers.node_reader import NodeReader
 from services.pleg.core import events
-from services.pleg.core.node import NodeFacts
+from services.pleg.core.node_observation import NodeObservation
 from services.pleg.core.observation import Observation
-from services.pleg.core.retry import Retry
+from services.pleg.core.retry_delay import RetryDelay
 from services.pleg.core.runtime_trouble import RuntimeTrouble
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
 
@@ -43,7 +43,7 @@ class Relists:
         context: Context,
         runtime: Runtime,
         report: RuntimeReport,
-        facts: NodeFacts,
+        facts: NodeObservation,
         node: NodeReader,
         stream: EventReader,
     ) -> None:
@@ -63,7 +63,7 @@ class Relists:
 
     async def run(self, observation: Observation, apply: Callable[[events.Event], None]) -> None:
         """List until cancelled."""
-        retry = Retry()
+        retry = RetryDelay()
         while True:
             self._wanted = False
             began_at = self._clock.monotonic()

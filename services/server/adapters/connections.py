@@ -59,9 +59,9 @@ class Connections:
         """It holds `size` bytes now."""
         self._table.settle(number, size)
 
-    def authorize(self, number: int) -> bool:
+    def count_as_authorized(self, number: int) -> bool:
         """Count it as authorized; False when there are too many of those."""
-        authorized = self._table.authorize(number)
+        authorized = self._table.count_as_authorized(number)
         if not authorized and (count := self._log.count("refused", time.monotonic())):
             log.warning(
                 "%d requests were answered with 503: there are %d authorized connections, or %d from one address",

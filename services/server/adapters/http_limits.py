@@ -92,10 +92,10 @@ class LimitedServer(web.Server):
             end.cancel()
 
 
-def authorize(request: web.BaseRequest) -> bool:
-    """Count the connection of this request, which may be let through, as authorized. False = there are too many."""
+def count_as_authorized(request: web.BaseRequest) -> bool:
+    """Count the connection of this authorized request as authorized. Return False where there are too many of them."""
     handler = request.protocol
-    return not isinstance(handler, Connection) or handler.authorize()
+    return not isinstance(handler, Connection) or handler.count_as_authorized()
 
 
 def _end(handler: web.RequestHandler) -> None:
@@ -134,11 +134,11 @@ class Connection(web.RequestHandler):
         """Whether a part of a head was received."""
         return bool(self._head)
 
-    def authorize(self) -> bool:
-        """As the function of this name."""
+    def count_as_authorized(self) -> bool:
+        """Count this connection as authorized; False where there are too many."""
         if self._authorized:
             return True
-        self._authorized = self._server.connections_open.authorize(self.number)
+        self._authorized = self._server.connections_open.count_as_authorized(self.number)
         if (
             self._authorized
             and self.transport is not None

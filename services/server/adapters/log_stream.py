@@ -13,7 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from services.server.adapters.directory_watch import DirectoryWatch
-from services.server.adapters.listeners import SERVER_NAME
+from services.server.adapters.listener import SERVER_NAME
 from services.server.adapters.log_files import LogReader, LogReadError
 from services.server.adapters.log_opening import LogFile
 from services.server.core.log_format import LogDecoder, LogFilter, UnsupportedLogFormatError

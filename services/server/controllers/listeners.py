@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 
 from services.server.adapters.http_limits import LONGEST, Handler
-from services.server.adapters.listeners import Listener, listen, listen_until_open, why
+from services.server.adapters.listener import Listener, listen, listen_until_open, why
 from services.server.adapters.tls import ServingTls
 from services.server.controllers.endpoints import health_handler
 from services.server.controllers.health_checks import HealthChecks

@@ -11,7 +11,7 @@ from ssl import SSLObject
 from aiohttp import web
 
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
-from services.server.adapters.http_limits import authorize
+from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.plain_answer import plain
 from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
@@ -58,7 +58,7 @@ class AuthFilter:
             try:
                 if await self._authorize(question, address):
                     # A request that is allowed without credentials does not make its connection an authorized one.
-                    taken = user is ANONYMOUS or authorize(request)
+                    taken = user is ANONYMOUS or count_as_authorized(request)
                     return None if taken else plain(503, "too many connections\n")
             except ReviewError as error:
                 if count := self._log.count("authorization", time.monotonic()):

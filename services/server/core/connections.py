@@ -151,7 +151,7 @@ class ConnectionTable:
             self._held += size - connection.held
             connection.held = size
 
-    def authorize(self, number: int) -> bool:
+    def count_as_authorized(self, number: int) -> bool:
         """One of its requests may be let through. False = there are too many authorized ones; it stays as it is."""
         connection = self._connections.get(number)
         if connection is None:

@@ -9,8 +9,8 @@ from bus.event_recorder import EventRecorder
 from bus.messages.event import KubeEvent
 from bus.messages.streams import SERVICES, events_of
 from services.frame.launch import Context
+from services.status.controllers.event_sink import EventSink
 from services.status.controllers.event_streams import follow_events
-from services.status.controllers.events import EventSink
 from services.status.core.event_log import EventLog
 from shared.timestamps import rfc3339_micro
 

@@ -23,7 +23,7 @@ from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
 from services.status.core.node_status import part, with_status
-from services.status.core.report import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
+from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
 from shared.kube import paths

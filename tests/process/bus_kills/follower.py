@@ -7,7 +7,7 @@ from pathlib import Path
 from bus.interface import Change, Deleted, Put
 from bus.lock import ServiceLock
 from bus.manifest import read_manifest
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from tests.process.bus_kills.arena import ITEMS, AwaitState, GetState, Item, State
 
 
@@ -16,7 +16,7 @@ class Follower:
 
     def __init__(self, run_dir: Path, service: str) -> None:
         self._lock = ServiceLock(run_dir, service)
-        self._bus = NodeBus(service, read_manifest(run_dir), lock=self._lock)
+        self._bus = ProcessBus(service, read_manifest(run_dir), lock=self._lock)
         self._stream = self._bus.follow(ITEMS, self._hear)
         self._bus.answer(AwaitState, self._await)
         self._bus.answer(GetState, self._get)

@@ -8,7 +8,7 @@ from pathlib import Path
 from bus import codec
 from bus.lock import ServiceLock
 from bus.manifest import read_manifest
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from tests.process.bus_kills.arena import ITEMS, OWNER, Finish, Item, State
 
 CHANGE_SECONDS = 0.01
@@ -23,7 +23,7 @@ class Owner:
     def __init__(self, run_dir: Path, seed: str) -> None:
         self._file = run_dir / "owner.json"
         self._lock = ServiceLock(run_dir, OWNER)
-        self._bus = NodeBus(OWNER, read_manifest(run_dir), lock=self._lock)
+        self._bus = ProcessBus(OWNER, read_manifest(run_dir), lock=self._lock)
         self._stream = self._bus.own(ITEMS)
         self._bus.answer(Finish, self._finish)
         self._finished = asyncio.Event()

@@ -13,8 +13,8 @@ from bus.messages.streams import CERTIFICATES, NODE_OBJECT
 from services.bootstrap.adapters.certificate_forms import CertificateForms
 from services.bootstrap.controllers import certificates
 from services.bootstrap.controllers.certificate_rotation import CertificateRotation
-from services.bootstrap.controllers.credentials import StartupCredentials
 from services.bootstrap.controllers.csr_credentials import NodeCsrCredentials
+from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.model.objects import Object

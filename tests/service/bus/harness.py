@@ -11,7 +11,7 @@ from bus.endpoint import Endpoint
 from bus.frames import Frames
 from bus.manifest import new_manifest, prepare_run_dir
 from bus.memory import MemoryNetwork
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 
 PATIENCE = 5.0  # seconds a real process of the loop may take; nothing waits that long when all is well
 
@@ -76,15 +76,15 @@ class MemoryHarness(Harness):
 
 
 class NodeHarness(Harness):
-    """NodeBus on real ipc sockets, all in this process."""
+    """ProcessBus on real ipc sockets, all in this process."""
 
     def __init__(self, run_dir: Path) -> None:
         prepare_run_dir(run_dir)
         self._manifest = new_manifest(run_dir)
-        self._buses: list[NodeBus] = []
+        self._buses: list[ProcessBus] = []
 
     def bus(self, service: str) -> Endpoint:
-        bus = NodeBus(service, self._manifest)
+        bus = ProcessBus(service, self._manifest)
         self._buses.append(bus)
         return bus
 

@@ -20,7 +20,7 @@ from bus.messages.streams import (
     events_of,
 )
 from services.frame.launch import Context
-from services.pleg.core.node import MachineReading
+from services.pleg.core.node_observation import MachineReading
 from services.pleg.service import Pleg
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message

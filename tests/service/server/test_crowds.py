@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from services.server.adapters import accepting, http_limits
-from services.server.adapters.http_limits import authorize
-from services.server.adapters.listeners import Listener, listen
+from services.server.adapters.http_limits import count_as_authorized
+from services.server.adapters.listener import Listener, listen
 from services.server.adapters.plain_answer import plain
 from services.server.core.connections import ConnectionLimits
 
@@ -32,7 +32,7 @@ async def listening(gate: asyncio.Event | None = None, asked: asyncio.Event | No
         if request.path == "/slow":
             asked.set()
             await gate.wait()
-        if request.path == "/in" and not authorize(request):
+        if request.path == "/in" and not count_as_authorized(request):
             return plain(503, "too many connections\n")
         return plain(200, "ok" if request.path != "/large" else "x" * (64 << 20))
 

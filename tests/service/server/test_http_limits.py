@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.server.adapters import http_limits
-from services.server.adapters.listeners import Listener, listen
+from services.server.adapters.listener import Listener, listen
 from services.server.core.connections import HEALTHZ
 from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, configuration, pod_log, running
 from tests.service.server.test_container_logs import _all_served, line

@@ -162,7 +162,7 @@ async def test_the_health_listener_waits_for_its_port_and_the_rest_serves(
             seconds = 0
         await real_sleep(seconds)
 
-    monkeypatch.setattr("services.server.adapters.listeners.asyncio.sleep", sleep)
+    monkeypatch.setattr("services.server.adapters.listener.asyncio.sleep", sleep)
     config = configuration(tmp_path)
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", config.healthz_port)
     async with running(config) as server, asyncio.timeout(10):

@@ -13,8 +13,8 @@ from shared import log as module
 from shared.config.effective import EffectiveConfig
 from shared.klog import structured
 from shared.log import LogFile, configure_log, set_levels, start_log
+from shared.log_copy import StreamCopy, adopt_stream
 from shared.log_lines import JsonForm, TextForm
-from shared.log_stream import StreamCopy, adopt_stream
 from shared.log_verbosity import CHATTY, Verbosity, verbose
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.kubelet.evaluation import merged_values
+from services.kubelet.evaluation_child import merged_values
 from shared.config.evaluation import evaluate
 from shared.config.flag_lines import flag_lines
 

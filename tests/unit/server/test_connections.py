@@ -58,7 +58,7 @@ def test_the_newest_connection_is_never_the_one_that_ends(table: ConnectionTable
 
 def test_authorized_connections_neither_end_nor_count_among_the_others(table: ConnectionTable) -> None:
     streams = opened(table, "a", 3)
-    assert all(table.authorize(number) for number in streams)
+    assert all(table.count_as_authorized(number) for number in streams)
     opened(table, "a", 4)
     assert table.open("a")[1] != []
     assert len(table) == 7
@@ -68,12 +68,12 @@ def test_authorized_connections_neither_end_nor_count_among_the_others(table: Co
 def test_there_are_only_so_many_authorized_ones_of_all_and_of_one_address(table: ConnectionTable) -> None:
     for address, granted in (("a", 4), ("b", 1)):
         numbers = opened(table, address, granted)
-        assert all(table.authorize(number) for number in numbers)
+        assert all(table.count_as_authorized(number) for number in numbers)
         [refused] = opened(table, address, 1)
-        assert not table.authorize(refused)
-        assert table.authorize(numbers[0])  # its next request
+        assert not table.count_as_authorized(refused)
+        assert table.count_as_authorized(numbers[0])  # its next request
     table.close(numbers[0])
-    assert table.authorize(refused)
+    assert table.count_as_authorized(refused)
 
 
 def test_beyond_the_bytes_the_connection_that_holds_the_most_ends(table: ConnectionTable) -> None:
@@ -97,7 +97,7 @@ def test_what_is_answered_is_no_longer_held(table: ConnectionTable) -> None:
     table.release(number, 400)
     assert table.held == 0
     table.hold(number, 500)
-    table.authorize(number)
+    table.count_as_authorized(number)
     assert table.held == 0
 
 
@@ -109,7 +109,7 @@ def test_a_connection_that_ended_is_forgotten_whatever_comes_for_it(table: Conne
     table.finish(number)
     table.settle(number, 5)
     assert table.hold(number, 5) == []
-    assert not table.authorize(number)
+    assert not table.count_as_authorized(number)
     assert (len(table), table.held, table.unauthorized) == (0, 0, 0)
 
 
@@ -133,7 +133,7 @@ def test_the_limits_hold_and_the_counts_add_up_whatever_happens(seed: int) -> No
             case 5:
                 table.settle(number, chance.randrange(100))
             case _:
-                table.authorize(number)
+                table.count_as_authorized(number)
         assert len(table) == len(live)
         assert table.unauthorized <= LIMITS.unauthorized
         assert 0 <= table.held <= LIMITS.unauthorized_bytes + 100 * LIMITS.unauthorized

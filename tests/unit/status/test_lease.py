@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from services.status.core.lease import has_owner, new_lease, renew_interval, renewed
-from services.status.core.report import ReportSchedule
+from services.status.core.report_schedule import ReportSchedule
 
 
 def test_a_new_lease_has_the_kubelets_fields_and_no_others() -> None:

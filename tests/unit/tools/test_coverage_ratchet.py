@@ -16,7 +16,7 @@ def test_lines_and_branches_of_a_package_are_counted_together() -> None:
     files = {
         "services/podsync/core/a.py": entry(8, 10, 1, 2),
         "services/podsync/service.py": entry(4, 8),
-        "bus/node.py": entry(1, 4),
+        "bus/process_bus.py": entry(1, 4),
         "bus/__init__.py": entry(0, 0),
     }
     assert by_package({"files": files}) == {"bus": 25.0, "services/podsync": 65.0}

@@ -5,7 +5,7 @@ from shared.backoff import Backoff
 RETRIES = Backoff(initial=0.1, cap=5.0)  # the kubelet's for a runtime in trouble (pods.md 0.1)
 
 
-class Retry:
+class RetryDelay:
     """100 ms, doubled with each failure in a row, up to 5 s."""
 
     def __init__(self) -> None:

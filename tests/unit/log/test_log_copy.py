@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.log_stream import _WAITING, Outlet, StreamCopy, adopt_stream
+from shared.log_copy import _WAITING, Outlet, StreamCopy, adopt_stream
 
 PATIENCE = 10.0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.bootstrap.adapters.ports import find_taken
+from services.bootstrap.adapters.taken_ports import find_taken
 from shared.config.effective import EffectiveConfig
 
 

@@ -29,7 +29,7 @@ class MachineReading:
     cpus: int = -1
 
 
-class NodeFacts:
+class NodeObservation:
     """What is known of runtime and machine; `to_publish` says what of it to send now. `thresholds`: evictionHard,
     signal -> quantity or percentage."""
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bus.messages.pleg import NodeObserved
-from services.pleg.core.node import MachineReading, NodeFacts, is_material
+from services.pleg.core.node_observation import MachineReading, NodeObservation, is_material
 from shared.config.field_table import EVICTION_HARD
 from shared.cri.interface import RuntimeCondition, RuntimeVersion
 
@@ -62,7 +62,7 @@ def test_the_configured_threshold_and_no_other_makes_a_small_movement_material()
 
 
 def test_nothing_is_sent_before_both_runtime_and_machine_were_asked() -> None:
-    facts = NodeFacts(EVICTION_HARD)
+    facts = NodeObservation(EVICTION_HARD)
     facts.machine_read(MachineReading(cpus=2), 1.0)
     assert facts.to_publish(1.0) is None
     facts.runtime_silent(2.0)
@@ -71,7 +71,7 @@ def test_nothing_is_sent_before_both_runtime_and_machine_were_asked() -> None:
 
 
 def test_what_the_runtime_said_last_stays_while_it_is_silent() -> None:
-    facts = NodeFacts(EVICTION_HARD)
+    facts = NodeObservation(EVICTION_HARD)
     ready = RuntimeCondition(type="RuntimeReady", status=True, reason="", message="")
     facts.runtime_answered(RuntimeVersion(name="containerd", version="1", api_version="v1"), (ready,), 1.0)
     facts.machine_read(MachineReading(), 1.0)

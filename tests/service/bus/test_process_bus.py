@@ -18,7 +18,7 @@ from bus.messages.bootstrap import Manifest
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import PODS_DESIRED
-from bus.node import NodeBus
+from bus.process_bus import ProcessBus
 from shared.errors import OperatorError
 from tests.bus_client import ask_once
 
@@ -32,9 +32,9 @@ def manifest(tmp_path: Path) -> Manifest:
 
 
 @pytest.fixture
-async def sources(manifest: Manifest) -> AsyncIterator[NodeBus]:
+async def sources(manifest: Manifest) -> AsyncIterator[ProcessBus]:
     """A started owner of pods.desired."""
-    bus = NodeBus("sources", manifest)
+    bus = ProcessBus("sources", manifest)
     pods = bus.own(PODS_DESIRED)
     for number in range(100):
         pods.put(str(number), DesiredPod(uid=str(number), source="file", pod={"spec": "x" * 4096}))
@@ -44,23 +44,25 @@ async def sources(manifest: Manifest) -> AsyncIterator[NodeBus]:
     await bus.stop()
 
 
-async def test_a_second_process_of_a_service_is_refused_before_it_binds(manifest: Manifest, sources: NodeBus) -> None:
+async def test_a_second_process_of_a_service_is_refused_before_it_binds(
+    manifest: Manifest, sources: ProcessBus
+) -> None:
     with pytest.raises(OperatorError, match=r"locks/sources\.lock: sources is running already, as process \d+ \("):
-        await NodeBus("sources", manifest).start()
+        await ProcessBus("sources", manifest).start()
     assert (await ask_once(manifest, "sources", DESIRED, Snapshot)).incarnation == sources.incarnation
 
 
 async def test_a_lock_that_is_given_is_kept_at_the_stop(manifest: Manifest) -> None:
     lock = ServiceLock(Path(manifest.run_dir), "podsync")
     assert lock.try_acquire()
-    bus = NodeBus("podsync", manifest, lock=lock)
+    bus = ProcessBus("podsync", manifest, lock=lock)
     await bus.start()
     await bus.stop()
     assert lock.held
     lock.release()
 
 
-async def test_nobody_else_may_connect_to_the_sockets(manifest: Manifest, sources: NodeBus) -> None:
+async def test_nobody_else_may_connect_to_the_sockets(manifest: Manifest, sources: ProcessBus) -> None:
     for kind in ("pub", "req"):
         path = Path(manifest.addresses["sources"][kind].removeprefix("ipc://"))
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
@@ -69,23 +71,25 @@ async def test_nobody_else_may_connect_to_the_sockets(manifest: Manifest, source
 async def test_a_bus_that_cannot_bind_says_so_and_leaves_nothing_behind(manifest: Manifest) -> None:
     Path(manifest.run_dir, "bus").rmdir()
     with pytest.raises(OperatorError, match=r"ipc://.*podsync\.pub: cannot bind: "):
-        await NodeBus("podsync", manifest).start()
+        await ProcessBus("podsync", manifest).start()
     lock = ServiceLock(Path(manifest.run_dir), "podsync")
     assert lock.try_acquire()
     lock.release()
 
 
 async def test_following_a_service_without_an_address_is_a_mistake(manifest: Manifest, tmp_path: Path) -> None:
-    bus = NodeBus("podsync", new_manifest(tmp_path / "run", services=["podsync"]))
+    bus = ProcessBus("podsync", new_manifest(tmp_path / "run", services=["podsync"]))
     bus.follow(PODS_DESIRED)
     with pytest.raises(ValueError, match=r"podsync follows \['sources'\], which the manifest does not list"):
         await bus.start()
 
 
-async def test_a_fresh_follower_of_a_running_owner_has_everything_at_once(manifest: Manifest, sources: NodeBus) -> None:
+async def test_a_fresh_follower_of_a_running_owner_has_everything_at_once(
+    manifest: Manifest, sources: ProcessBus
+) -> None:
     """Within 50 ms on an idle machine; a busy one gets some more."""
     complete = asyncio.Event()
-    bus = NodeBus("podsync", manifest)
+    bus = ProcessBus("podsync", manifest)
     pods = bus.follow(PODS_DESIRED, lambda _: complete.set() if pods.complete else None)
     began = time.monotonic()
     await bus.start()
@@ -96,7 +100,7 @@ async def test_a_fresh_follower_of_a_running_owner_has_everything_at_once(manife
 
 
 async def test_a_put_is_on_the_wire_before_the_loop_turns(manifest: Manifest) -> None:
-    owner = NodeBus("sources", manifest)
+    owner = ProcessBus("sources", manifest)
     pods = owner.own(PODS_DESIRED)
     await owner.start()
     context = zmq.asyncio.Context()
@@ -119,7 +123,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     manifest: Manifest,
 ) -> None:
     """A ROUTER of the test's own plays a service that dies with the first copy in its hands."""
-    asker = NodeBus("podsync", manifest)
+    asker = ProcessBus("podsync", manifest)
     await asker.start()
     asking = asyncio.create_task(asker.ask("sources", DESIRED, Snapshot))
     context = zmq.asyncio.Context()
@@ -152,7 +156,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
 
 
 async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
-    manifest: Manifest, sources: NodeBus
+    manifest: Manifest, sources: ProcessBus
 ) -> None:
     context = zmq.asyncio.Context()
     dealer = context.socket(zmq.DEALER)
@@ -172,7 +176,7 @@ async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
 
 
 async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest) -> None:
-    gate, asked, sources = asyncio.Event(), asyncio.Event(), NodeBus("sources", manifest)
+    gate, asked, sources = asyncio.Event(), asyncio.Event(), ProcessBus("sources", manifest)
 
     async def wait(_: DesiredPod) -> DesiredPod:
         asked.set()
@@ -181,7 +185,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
 
     sources.answer(DesiredPod, wait)
     await sources.start()
-    asker = NodeBus("podsync", manifest)
+    asker = ProcessBus("podsync", manifest)
     await asker.start()
     asking = asyncio.create_task(asker.ask("sources", DesiredPod(uid="", source="", pod={}), DesiredPod))
     await asyncio.wait_for(asked.wait(), 5)
@@ -199,7 +203,7 @@ async def test_an_answer_to_a_client_that_is_gone_is_counted(manifest: Manifest)
 
 
 async def test_questions_under_way_end_with_the_bus(manifest: Manifest) -> None:
-    asker = NodeBus("podsync", manifest)
+    asker = ProcessBus("podsync", manifest)
     await asker.start()
     asking = asyncio.create_task(asker.ask("sources", DESIRED, Snapshot))
     await asyncio.sleep(0)

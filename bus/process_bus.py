@@ -30,7 +30,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class NodeBus(Endpoint):
+class ProcessBus(Endpoint):
     """One service's connection to the others.
 
     `lock` is the service's lock, held; without one the bus takes it at start (OperatorError when another process holds
