@@ -5,11 +5,14 @@
 
 from collections.abc import Sequence
 
+SYSTEMD, CGROUPFS = "systemd", "cgroupfs"  # drivers
+SLICE = ".slice"
+
 
 def cgroup_name(components: Sequence[str], driver: str) -> str:
     """The path of a cgroup below the controllers' mount points, with a leading /; `driver` is cgroupfs or systemd."""
-    if driver != "systemd":
+    if driver != SYSTEMD:
         return "/" + "/".join(components)
     escaped = [component.replace("-", "_") for component in components]
-    slices = ("-".join(escaped[: depth + 1]) + ".slice" for depth in range(len(escaped)))
+    slices = ("-".join(escaped[: depth + 1]) + SLICE for depth in range(len(escaped)))
     return "/" + "/".join(slices)

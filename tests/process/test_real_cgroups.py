@@ -16,8 +16,8 @@ from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layo
 from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, SystemdDriver
 from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.adapters.cgroups.systemd_units import SystemdError, SystemdUnits
-from services.podsync.core.cgroups.cgroup_names import unit_of
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from services.podsync.core.cgroups.systemd_properties import unit_of
 from shared.cgroup_name import cgroup_name
 from shared.podspec.resources import weight
 from tests.lacking import lack

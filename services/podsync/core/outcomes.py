@@ -12,7 +12,6 @@ from services.podsync.core.images.image_outcomes import (
     take_in_inspection,
     take_in_pull,
 )
-from services.podsync.core.images.pull_policy import volume_key
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -33,7 +32,7 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later, start_later
+from services.podsync.core.pod.retry import container_later, start_later, volume_key
 from services.podsync.core.pod.saved import without
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import end_start

@@ -18,7 +18,7 @@ from services.podsync.core.cri import env_file, hosts_file
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import wanted_subpaths
 from services.podsync.core.cri.environment import container_environment
-from services.podsync.core.images import docker_config, image_repository, pull_policy
+from services.podsync.core.images import docker_config, image_reference, image_repository
 from services.podsync.core.node.node_facts import NodeFacts
 from services.server.core import go_text, log_format, log_query
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
@@ -107,7 +107,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "exec probe": _exec_probe,
     "field": _field,
     "quantity": quantity.parse_quantity,
-    "image": pull_policy.with_default_tag,
+    "image": image_reference.with_default_tag,
     "image policy": image_name.default_pull_policy,
     "image pattern": _matches,
     "docker config": lambda text: docker_config.read_config_json(text.encode()),
@@ -145,7 +145,7 @@ REFUSED = (
     ContainerConfigError,
     UnreadableManifestError,
     docker_config.DockerConfigError,
-    pull_policy.InvalidImageNameError,
+    image_reference.InvalidImageNameError,
     log_format.UnsupportedLogFormatError,
 )
 

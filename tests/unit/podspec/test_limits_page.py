@@ -8,7 +8,7 @@ from services.podsync.adapters.images.pull_credentials import MOST_SECRETS
 from services.podsync.adapters.pod import env_files
 from services.podsync.core.admission import verdict
 from services.podsync.core.cri import container_mounts
-from services.podsync.core.images import docker_config, pull_policy
+from services.podsync.core.images import docker_config, image_reference
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
 from services.volume.core.payload import LARGEST_PAYLOAD
 from shared.podspec.exec_space import LARGEST_SPACE, LONGEST_STRING
@@ -32,7 +32,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
         ),
         ("bytes of an expanded subPathExpr", f"{container_mounts.LONGEST_PATH} (the kernel's)"),
         ("bytes of the commands of all exec probes of a pod", f"{LARGEST_SPACE >> 20} MiB"),
-        ("characters of an image", pull_policy.LONGEST),
+        ("characters of an image", image_reference.LONGEST),
         ("pull secrets of a pod; registries of a secret", f"{MOST_SECRETS}; {docker_config.MOST_PLACES}"),
         (
             "bytes of the files of a secret, configMap, downwardAPI or projected volume",

@@ -12,9 +12,9 @@ from typing import Protocol
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layout
 from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.adapters.cgroups.systemd_units import SystemdUnits
-from services.podsync.core.cgroups.cgroup_names import CGROUPFS, SYSTEMD, unit_of
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from services.podsync.core.cgroups.systemd_properties import limit_properties, slice_properties
+from services.podsync.core.cgroups.systemd_properties import limit_properties, slice_properties, unit_of
+from shared.cgroup_name import CGROUPFS, SYSTEMD
 
 
 class Driver(Protocol):

@@ -12,8 +12,8 @@ from pathlib import Path
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.node.node_facts_reader import read_node_capacity
-from services.podsync.core.cgroups.cgroup_names import SYSTEMD
 from services.podsync.core.cgroups.node_cgroup import kubepods_values
+from shared.cgroup_name import SYSTEMD
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object

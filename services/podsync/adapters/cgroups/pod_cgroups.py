@@ -12,16 +12,18 @@ from dataclasses import replace
 from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
 from services.podsync.adapters.cgroups.layout import Hierarchies
-from services.podsync.core.cgroups.cgroup_names import CGROUPFS, SYSTEMD, classes_of_pods, pod_uid_of
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
     pod_cgroup_name,
     pod_cgroup_values,
+    pod_uid_of,
     possible_pod_cgroup_names,
     qos_cgroup_name,
+    qos_cgroup_names,
     qos_cgroup_values,
 )
 from services.podsync.core.node.node_facts import NodeFacts
+from shared.cgroup_name import CGROUPFS, SYSTEMD
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 from shared.deadlines import in_turn
@@ -130,7 +132,7 @@ class PodCgroups:
     async def find(self) -> dict[str, list[str]]:
         """The cgroups of pods that there are: UID -> names. Raises RuntimeCallError."""
         driver = await self.driver()
-        parents = classes_of_pods(self.facts)
+        parents = qos_cgroup_names(self.facts)
         return await asyncio.to_thread(
             layout.find_pods, self.hierarchies, parents, lambda directory: pod_uid_of(directory, driver.name)
         )

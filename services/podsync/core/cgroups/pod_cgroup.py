@@ -1,10 +1,10 @@
-"""Names and values of the pod and QoS cgroups (pods.md 6.6, node.md 4.1-4.4). Writes none."""
+"""Names and values of the pod and QoS cgroups, and the pod of a name (pods.md 6.6, node.md 4.1-4.4). Writes none."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from services.podsync.core.node.node_facts import NodeFacts
-from shared.cgroup_name import cgroup_name
+from shared.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.quantity import ZERO
@@ -42,6 +42,21 @@ class CgroupValues:
 def qos_cgroup_name(qos: QosClass, facts: NodeFacts) -> str:
     """Of a QoS class; Guaranteed pods sit in kubepods itself."""
     return cgroup_name((*_components(facts), *_QOS_COMPONENT[qos]), facts.cgroup_driver)
+
+
+def qos_cgroup_names(facts: NodeFacts) -> tuple[str, ...]:
+    """The cgroups directly below which pods have theirs: kubepods, burstable, besteffort."""
+    return tuple(qos_cgroup_name(qos, facts) for qos in QosClass)
+
+
+def pod_uid_of(directory: str, driver: str) -> str | None:
+    """Return the UID of the pod whose cgroup's directory has this name; None where it belongs to no pod."""
+    if driver == SYSTEMD:
+        if not directory.endswith(SLICE):
+            return None
+        directory = directory.removesuffix(SLICE).rpartition("-")[2].replace("_", "-")
+    pod_uid = directory.removeprefix(POD_PREFIX)
+    return pod_uid if pod_uid and pod_uid != directory else None
 
 
 def pod_cgroup_name(pod: Object, facts: NodeFacts) -> str:

@@ -1,14 +1,14 @@
-"""What systemd is told of a cgroup: properties of its slice, by D-Bus name, type and value (node.md 4.3).
+"""The systemd unit of a cgroup, and the properties of that slice: D-Bus name, type and value (node.md 4.3).
 
-Pure; asks nobody. systemd would undo at its next reload what only the files were told.
+Pure. systemd resets at its next reload what is written to the files alone.
 """
 
 import re
 from typing import Any
 
 from services.podsync.core.cgroups.cgroup_files import DEFAULT_PERIOD
-from services.podsync.core.cgroups.cgroup_names import parent_unit_of
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from shared.cgroup_name import SLICE
 from shared.podspec.resources import weight
 
 Property = tuple[str, str, Any]  # name, D-Bus signature, value
@@ -18,6 +18,17 @@ _SECOND = 1_000_000  # microseconds
 _QUOTA_STEP = 10_000  # systemd keeps the quota of a second in steps of 10 ms
 _PERIOD_SINCE, _CPUS_SINCE = 242, 244  # versions of systemd
 _NUMBER = re.compile(r"\d+")
+
+
+def unit_of(name: str) -> str:
+    """Return the systemd unit of a cgroup's path."""
+    return name.rstrip("/").rpartition("/")[2]
+
+
+def parent_unit_of(name: str) -> str:
+    """Return the slice above the unit of a cgroup's path; "" for a slice at the top, whose parent is the root slice."""
+    unit = name.rstrip("/").rpartition("/")[0].rpartition("/")[2]
+    return unit if unit.endswith(SLICE) else ""
 
 
 def version_number(text: str) -> int:

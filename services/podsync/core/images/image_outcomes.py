@@ -3,17 +3,12 @@
 pods.md 7.1, 7.3. Changes the record only.
 """
 
-from services.podsync.core.images.pull_policy import (
-    InvalidImageNameError,
-    count_pull_failure,
-    registry_error,
-    volume_key,
-    with_default_tag,
-)
+from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
+from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later
+from services.podsync.core.pod.retry import container_later, volume_key
 from shared.timestamps import go_duration
 
 

@@ -6,17 +6,11 @@ Why the image of a volume is not there is shown by the containers that mount it,
 from dataclasses import dataclass, replace
 from typing import Any
 
-from services.podsync.core.images.pull_policy import (
-    PULL_ERRORS,
-    InvalidImageNameError,
-    pull_policy,
-    pull_waits_until,
-    volume_key,
-    with_default_tag,
-)
+from services.podsync.core.images.image_reference import InvalidImageNameError, pull_policy, with_default_tag
+from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_until
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later
+from services.podsync.core.pod.retry import container_later, volume_key
 from services.podsync.core.pod.situation import Step, World
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that

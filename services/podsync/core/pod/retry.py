@@ -15,7 +15,7 @@ class Retry:
     """Of one pod."""
 
     at: float = 0.0  # no call of the pod before
-    # Container, or `pull_policy.volume_key` -> the same for its image and its creation.
+    # Container, or `volume_key` -> the same for its image and its creation.
     containers: Mapping[str, float] = field(default_factory=dict)
     starts: Mapping[str, float] = field(default_factory=dict)  # instance -> the same for its start
     removal_at: float = 0.0  # the same for the removal of what is dead, which delays nothing else
@@ -36,3 +36,8 @@ def start_later(retry: Retry, instance: str, at: float) -> Retry:
 def container_now(retry: Retry, *keys: str) -> Retry:
     """The same; nothing of these containers waits."""
     return replace(retry, containers=without(retry.containers, *keys))
+
+
+def volume_key(volume: str) -> str:
+    """Where a volume's image stands among those of the containers, whose names have no slash."""
+    return f"volume/{volume}"

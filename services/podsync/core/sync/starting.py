@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
-from services.podsync.core.images.pull_policy import volume_key
 from services.podsync.core.pod.instructions import Call, CreateContainer, RunPostStartHook, StartContainer
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.retry import volume_key
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start

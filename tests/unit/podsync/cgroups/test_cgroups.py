@@ -8,7 +8,7 @@ import pytest
 from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layout
 from services.podsync.adapters.cgroups.cgroup_drivers import must_be_written
 from services.podsync.adapters.cgroups.layout import Hierarchies
-from services.podsync.core.cgroups.cgroup_names import pod_uid_of
+from services.podsync.core.cgroups.pod_cgroup import pod_uid_of
 
 V1 = "30 20 0:25 / {root}/cpu rw - cgroup cgroup rw,cpu\n31 20 0:26 / {root}/memory rw - cgroup cgroup rw,memory\n"
 NAMED = "32 20 0:27 / {root}/systemd rw - cgroup cgroup rw,name=systemd\n"

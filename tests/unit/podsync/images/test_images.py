@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.podsync.core.images.pull_policy import InvalidImageNameError, count_pull_failure, with_default_tag
+from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
+from services.podsync.core.images.pull_backoff import count_pull_failure
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer, InspectImage, LookAtPod, PullImage
 from services.podsync.core.pod.record import PodRecord

@@ -2,13 +2,14 @@
 
 import pytest
 
-from services.podsync.core.cgroups.cgroup_names import classes_of_pods, parent_unit_of, pod_uid_of, unit_of
-from services.podsync.core.cgroups.pod_cgroup import CgroupValues
+from services.podsync.core.cgroups.pod_cgroup import CgroupValues, pod_uid_of, qos_cgroup_names
 from services.podsync.core.cgroups.systemd_properties import (
     INFINITY,
     cpu_mask,
     limit_properties,
+    parent_unit_of,
     slice_properties,
+    unit_of,
     version_number,
 )
 from services.podsync.core.node.node_facts import NodeFacts
@@ -58,7 +59,7 @@ def test_a_directory_tells_whose_it_is(directory: str, driver: str, uid: str | N
 def test_pods_are_right_below_kubepods_and_its_two_classes() -> None:
     facts = NodeFacts(node_name="n", cgroup_driver="systemd", cgroup_root="/r")
     below = "/r.slice/r-kubepods.slice"
-    assert set(classes_of_pods(facts)) == {
+    assert set(qos_cgroup_names(facts)) == {
         below,
         f"{below}/r-kubepods-burstable.slice",
         f"{below}/r-kubepods-besteffort.slice",

@@ -1,0 +1,39 @@
+"""Why a pull failed, and how long the next pull of that image waits (pods.md 7.1, 7.3)."""
+
+from dataclasses import replace
+
+from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import ImageBackoff
+from shared.backoff import Backoff
+
+PULLS = Backoff(initial=10.0, cap=300.0, reset_after=600.0)
+
+REGISTRY_ERRORS = {
+    "RegistryUnavailable": "the registry is unavailable",
+    "SignatureValidationFailed": "the signature validation failed",
+}
+PULL_ERRORS = ("ErrImagePull", *REGISTRY_ERRORS)  # waiting reasons: why a pull failed, as against that it waits
+
+
+def registry_error(image: str, text: str) -> tuple[str, str]:
+    """Waiting reason and message for a failed pull whose error text is this: the runtime names two of them."""
+    for reason, because in REGISTRY_ERRORS.items():
+        if text.startswith(reason):
+            return reason, f"image pull failed for {image} because {because}{text.removeprefix(reason)}"
+    return "ErrImagePull", text
+
+
+def pull_waits_until(record: PodRecord, image: str) -> float:
+    """Steady seconds until which pulling this image for this pod waits, 0 when it need not."""
+    entry = record.saved.image_backoff.get(image)
+    return entry.updated + entry.seconds if entry else 0.0
+
+
+def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> None:
+    """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
+    # Without those of images that the pod no longer names: the record must not grow with every edit of the spec.
+    kept = {i: e for i, e in record.saved.image_backoff.items() if not PULLS.is_reset(e.updated, now)}
+    entry = kept.get(image)
+    seconds = PULLS.next_delay(0.0 if entry is None else entry.seconds)
+    kept[image] = ImageBackoff(seconds=seconds, updated=now, message=message)
+    record.saved = replace(record.saved, image_backoff=kept)
