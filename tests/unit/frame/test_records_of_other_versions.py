@@ -63,8 +63,13 @@ def full_record() -> PodRecord:
         crash_backoff={"c": backoff},
         image_backoff={"busybox:1": pull},
     )
-    attempts = Attempts(sandbox=3, containers={"c": 3}, planned={"c": 4})
+    attempts = Attempts(sandbox=3, containers={"c": 3})
     return PodRecord(uid="u1", name="web", namespace="shop", saved=saved, attempts=attempts, status={"c": "i1"})
+
+
+def of_both(recorded_pod: dict[str, Any]) -> dict[str, Any]:
+    """A pod's record of the last release without what no version reads."""
+    return {name: value for name, value in recorded_pod.items() if name != "planned"}
 
 
 def samples(part: Saved) -> dict[str, Any]:
@@ -74,8 +79,8 @@ def samples(part: Saved) -> dict[str, Any]:
 
 
 def test_a_pod_of_the_last_release_is_the_same_here(tmp_path: Path) -> None:
-    data = recorded("pod", tmp_path)
-    again = persisted(restore(data))
+    data = of_both(recorded("pod", tmp_path))
+    again = persisted(restore(recorded("pod", tmp_path)))
     assert {name: again[name] for name in data} == data
     untouched = persisted(PodRecord(uid="u1", name="web", namespace="shop"))
     assert {name: again[name] for name in again.keys() - data.keys()} == {
@@ -86,7 +91,7 @@ def test_a_pod_of_the_last_release_is_the_same_here(tmp_path: Path) -> None:
 def test_the_last_release_understands_the_pods_of_this_version(tmp_path: Path) -> None:
     ours = json.loads(json.dumps(persisted(full_record())))
     theirs = readers.pod(written(ours, tmp_path))
-    assert theirs.keys() == readers.POD_FIELDS.keys()
+    assert theirs.keys() == of_both(readers.POD_FIELDS).keys()
     assert {name: ours[name] for name in theirs} == theirs
 
 

@@ -13,8 +13,6 @@ from bus.messages.podsync import PodState
 Pod = dict[str, Any]
 _V = TypeVar("_V")
 
-SANDBOX = ""  # the sandbox's key among the planned attempts
-
 
 @dataclass(frozen=True, kw_only=True)
 class CrashBackoff:
@@ -81,9 +79,6 @@ class Attempts:
 
     sandbox: int = -1  # newest attempt known to have existed, -1 = none
     containers: Mapping[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
-    planned: Mapping[str, int] = field(
-        default_factory=dict
-    )  # container or SANDBOX -> attempt of the newest create call
 
 
 def without(mapping: Mapping[str, _V], *keys: str) -> Mapping[str, _V]:

@@ -128,7 +128,6 @@ def _create(
         newest.restart_count + 1 if newest is not None else 0,
         record.attempts.containers[name] + 1 if name in record.attempts.containers else 0,
     )
-    record.attempts = replace(record.attempts, planned={**record.attempts.planned, name: attempt})
     record.saved = replace(record.saved, starting={**record.saved.starting, name: start_mark(attempt)})
     images = ((volume, record.images.get(volume_key(volume))) for volume in mounted)
     return CreateContainer(

@@ -12,7 +12,6 @@ from bus.messages.volume import VolumeState
 from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import SANDBOX
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
 from services.podsync.core.sync.collecting import (
@@ -165,8 +164,6 @@ def _new_sandbox(record: PodRecord, actions: PodActions, world: World) -> Step |
         step = Step()
         remove_when_due(record, dead, step, world)
         return step
-    planned = {**record.attempts.planned, SANDBOX: actions.sandbox_attempt}
-    record.attempts = replace(record.attempts, planned=planned)
     return Step(call=RunPodSandbox(uid=record.uid, attempt=actions.sandbox_attempt))
 
 
