@@ -254,6 +254,7 @@ async def test_a_strangers_certificate_that_cannot_be_decoded_is_a_401_and_no_li
     stranger.with_suffix(".crt").write_text(ssl.DER_cert_to_PEM_cert(encoded))
     stranger.with_suffix(".key").write_bytes(key_pem(key))
     async with site.running() as server:
+        caplog.clear()  # what the start logs does not count: a port that was in use for a moment, for example
         connection = await Connection.open(server, site.client(stranger)["ssl"])
         assert await connection.status() == 401
         await connection.close()

@@ -42,11 +42,11 @@ class DirectoryWatch:
             self._inotify = None
 
     @contextmanager
-    def waking(self, event: asyncio.Event, *directories: str) -> Iterator[None]:
-        """Set `event` at every change in these directories. One that cannot be watched sets nothing, raises nothing."""
+    def waking(self, event: asyncio.Event, *directories: str) -> Iterator[bool]:
+        """Set `event` at every change in these directories. Yields whether all could be watched; raises nothing."""
         watched = [directory for directory in directories if self._add(directory, event)]
         try:
-            yield
+            yield len(watched) == len(directories)
         finally:
             for directory in watched:
                 self._drop(directory, event)

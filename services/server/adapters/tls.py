@@ -109,13 +109,17 @@ class ServingTls:
         paths += (self._config.client_ca_file,) if self._config.client_ca_file else ()
         while True:
             changed.clear()
-            with watch.waking(changed, *await asyncio.to_thread(directories_of, paths)):
+            directories = await asyncio.to_thread(directories_of, paths)
+            with watch.waking(changed, *directories) as all_watched:
+                # A directory that was made before its parent was watched caused no event.
+                if await asyncio.to_thread(directories_of, paths) != directories:
+                    continue
                 problems = self._take_up(*await asyncio.to_thread(self._read, False))
                 if not problems:
                     self._tell(problems)
                 fresh = problems != self._told
                 try:
-                    async with asyncio.timeout(_HALF_DONE if fresh else _RECHECK):
+                    async with asyncio.timeout(_HALF_DONE if fresh or not all_watched else _RECHECK):
                         await changed.wait()
                 except TimeoutError:
                     self._tell(problems)
