@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from services.podsync.adapters.cgroups import layout
-from services.podsync.adapters.cgroups.layout import Hierarchies
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 from tests.lacking import lack
 from tools import leftovers
 
@@ -76,7 +76,7 @@ class SystemdMachine:
     @property
     def hierarchies(self) -> Hierarchies:
         """Its cgroups, as they are seen from out here."""
-        ours = layout.find_hierarchies()
+        ours = cgroup_layout.find_hierarchies()
         return Hierarchies(
             unified=ours.unified and ours.unified / self.name,
             by_controller={controller: root / self.name for controller, root in ours.by_controller.items()},
@@ -109,7 +109,7 @@ class SystemdMachine:
         units.mkdir()
         for name, text in (("test.target", _TARGET), ("dbus.socket", _SOCKET), ("dbus.service", _SERVICE)):
             (units / name).write_text(text)
-        ours = layout.find_hierarchies()
+        ours = cgroup_layout.find_hierarchies()
         trees = [*ours.roots(), *([ours.beside] if ours.beside else [])]
         inside = self.directory / "inside.sh"
         inside.write_text(_INSIDE.format(mounts=_mounts(ours), units=units, systemd=SYSTEMD))

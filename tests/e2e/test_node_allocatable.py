@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups.layout import find_hierarchies
+from shared.cgroup_layout import find_hierarchies
 from tests.behaviour import container, pod_of
 from tests.world import World
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layout
+from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.cgroup_drivers import CgroupfsDriver, SystemdDriver
-from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.adapters.cgroups.systemd_units import SystemdError, SystemdUnits
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.systemd_properties import unit_of
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 from shared.cgroup_name import cgroup_name
 from shared.podspec.resources import weight
 from tests.lacking import lack
@@ -37,7 +38,7 @@ def text(hierarchies: Hierarchies, controller: str, name: str, file: str) -> str
 @pytest.fixture
 def ours() -> Iterator[tuple[Hierarchies, str]]:
     """The machine's hierarchies and the name of a cgroup of our own at their top."""
-    hierarchies, name = layout.find_hierarchies(), f"/bkt-cgroups-{os.getpid()}"
+    hierarchies, name = cgroup_layout.find_hierarchies(), f"/bkt-cgroups-{os.getpid()}"
     yield hierarchies, name
     cgroup_removal.remove(hierarchies, name)
 
@@ -52,15 +53,15 @@ def v1(ours: tuple[Hierarchies, str]) -> tuple[Hierarchies, str]:
 @pytest.fixture
 def v2() -> Iterator[Hierarchies]:
     """A v2 tree with the controllers that this machine's has, which on a hybrid host are few."""
-    found = layout.find_hierarchies()
+    found = cgroup_layout.find_hierarchies()
     top = found.unified or found.beside
-    if top is None or not layout.controllers_of(top):
+    if top is None or not cgroup_layout.controllers_of(top):
         pytest.skip("this machine has no cgroup v2 with controllers")
     assert top is not None
     control = top / "cgroup.subtree_control"
     before = set(control.read_text().split())
     tree = top / f"bkt-v2-{os.getpid()}"
-    control.write_text(" ".join(f"+{controller}" for controller in layout.controllers_of(top)))
+    control.write_text(" ".join(f"+{controller}" for controller in cgroup_layout.controllers_of(top)))
     tree.mkdir()
     yield Hierarchies(unified=tree, by_controller={})
     cgroup_removal.remove(Hierarchies(unified=top, by_controller={}), tree.name)
@@ -74,7 +75,7 @@ async def test_version_1_takes_every_value_and_gives_it_back(v1: tuple[Hierarchi
     pod = f"{top}/kubepods/burstable/pod1"
     driver = CgroupfsDriver(hierarchies, ())
     await driver.ensure(pod, VALUES)
-    assert layout.exists(hierarchies, pod)
+    assert cgroup_layout.exists(hierarchies, pod)
     wanted = {
         ("cpu", "cpu.shares"): "102",
         ("cpu", "cpu.cfs_quota_us"): "1500",
@@ -147,8 +148,8 @@ async def test_version_2_passes_its_controllers_down_and_limits_huge_pages(v2: H
     driver = CgroupfsDriver(v2, sizes)
     pod = "/kubepods/burstable/pod1"
     await driver.ensure(pod, CgroupValues(hugepage_limits={sizes[0]: 4 << 20}))
-    assert layout.exists(v2, pod)
-    assert layout.controllers_of(v2.unified / pod[1:]) == layout.controllers_of(v2.unified)
+    assert cgroup_layout.exists(v2, pod)
+    assert cgroup_layout.controllers_of(v2.unified / pod[1:]) == cgroup_layout.controllers_of(v2.unified)
     assert int(text(v2, "", pod, f"hugetlb.{sizes[0]}.max")) in (4 << 20, 0)  # whole pages
     assert {text(v2, "", pod, f"hugetlb.{size}.max") for size in sizes[1:]} <= {"0"}
     await driver.write("/kubepods", CgroupValues(hugepage_limits=dict.fromkeys(sizes, 1 << 62)))
@@ -160,9 +161,9 @@ async def test_on_version_2_a_cgroup_without_controllers_is_made_whole(v2: Hiera
     """Somebody else's mkdir, or a kill between two steps."""
     assert v2.unified is not None
     (v2.unified / "kubepods/pod1").mkdir(parents=True)
-    assert not layout.exists(v2, "/kubepods/pod1")
+    assert not cgroup_layout.exists(v2, "/kubepods/pod1")
     await CgroupfsDriver(v2, ()).ensure("/kubepods/pod1", CgroupValues())
-    assert layout.exists(v2, "/kubepods/pod1")
+    assert cgroup_layout.exists(v2, "/kubepods/pod1")
 
 
 # systemd
@@ -239,9 +240,9 @@ async def test_many_slices_at_once(machine: SystemdMachine) -> None:
     driver = driver_of(machine)
     names = [cgroup_name(("kubepods", f"pod{number}"), "systemd") for number in range(30)]
     await asyncio.gather(*(driver.ensure(name, CgroupValues(cpu_shares=10)) for name in names))
-    assert all(layout.exists(machine.hierarchies, name) for name in names)
+    assert all(cgroup_layout.exists(machine.hierarchies, name) for name in names)
     await asyncio.gather(*(driver.destroy(name) for name in names))
-    assert not any(layout.exists(machine.hierarchies, name) for name in names)
+    assert not any(cgroup_layout.exists(machine.hierarchies, name) for name in names)
     await driver.units.close()
 
 

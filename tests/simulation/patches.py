@@ -10,9 +10,9 @@ from typing import Any
 from unittest import mock
 
 from services.pleg.core.probe_memory import ProbeMemory
-from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.node import node_facts_reader
 from services.podsync.adapters.story import StoryBook
+from shared import cgroup_layout
 from shared.config.effective import EffectiveConfig
 
 _watches: list["ManifestWatch"] = []
@@ -67,7 +67,7 @@ class ProbeCounts:
         self.kept.pop(uid, None)
 
 
-_hierarchies = functools.cache(layout.find_hierarchies)
+_hierarchies = functools.cache(cgroup_layout.find_hierarchies)
 
 
 class _Once:
@@ -101,7 +101,7 @@ def machine() -> Iterator[None]:
         mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
         mock.patch("services.podsync.adapters.calls.runtime_calls.read_node_facts", _FACTS),
-        mock.patch("services.podsync.adapters.cgroups.layout.find_hierarchies", _hierarchies),
+        mock.patch("shared.cgroup_layout.find_hierarchies", _hierarchies),
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
     ):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.podsync.adapters.cgroups.layout import Hierarchies, find_hierarchies
+from shared.cgroup_layout import Hierarchies, find_hierarchies
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass, qos_class
 from shared.podspec.quantity import ZERO

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
-from services.podsync.adapters.cgroups import layout
-from services.podsync.adapters.cgroups.layout import Hierarchies
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState
 from tests.service.podsync.stage import Stage, on_stage
@@ -71,7 +71,7 @@ async def test_a_pod_found_outside_of_its_cgroup_is_stopped_first_and_one_inside
     for tree in trees.values():
         tree.mkdir(parents=True)
     hierarchies = Hierarchies(unified=None, by_controller=trees)
-    monkeypatch.setattr(layout, "find_hierarchies", lambda: hierarchies)
+    monkeypatch.setattr(cgroup_layout, "find_hierarchies", lambda: hierarchies)
     async with on_stage(tmp_path, cgroups_per_qos=True) as stage:
         uid, beside = (
             stage.want(a_pod()),

@@ -11,7 +11,6 @@ from pathlib import Path
 from services.podsync.adapters.calls import building, image_calls, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
 from services.podsync.adapters.calls.pod_operations import PodEndsError, PodOperations, PodView
-from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
 from services.podsync.adapters.node.node_facts_reader import ids_per_pod, read_node_facts
@@ -37,6 +36,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
+from shared import cgroup_layout
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
@@ -162,7 +162,7 @@ class RuntimeCalls(PodOperations):
 
 def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock) -> RuntimeCalls:
     """The calls of this node: its cgroups, directories and facts are looked up once."""
-    hierarchies = layout.find_hierarchies()
+    hierarchies = cgroup_layout.find_hierarchies()
     facts = read_node_facts(config, cgroup_v2=hierarchies.unified is not None)
     return RuntimeCalls(
         runtime=runtime,

@@ -9,11 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layout
-from services.podsync.adapters.cgroups.layout import Hierarchies
+from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.systemd_units import SystemdUnits
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
 from services.podsync.core.cgroups.systemd_properties import limit_properties, slice_properties, unit_of
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 from shared.cgroup_name import CGROUPFS, SYSTEMD
 
 
@@ -63,7 +64,7 @@ class CgroupfsDriver:
             self._write(name, values)
 
     def _write(self, name: str, values: CgroupValues) -> None:
-        if not layout.exists(self.hierarchies, name):
+        if not cgroup_layout.exists(self.hierarchies, name):
             cgroup_files.make(self.hierarchies, name)
         cgroup_files.write(self.hierarchies, name, values, self.page_sizes)
 
@@ -87,7 +88,7 @@ class SystemdDriver:
         await self.units.connect()
         v2 = self.hierarchies.unified is not None
         limits = limit_properties(values, v2=v2, version=self.units.version)
-        exists = await asyncio.to_thread(layout.exists, self.hierarchies, name)
+        exists = await asyncio.to_thread(cgroup_layout.exists, self.hierarchies, name)
         new = not exists and await self.units.start(unit_of(name), [*slice_properties(name, v2=v2), *limits])
         if not new:
             await self.units.set_properties(unit_of(name), limits)
@@ -106,7 +107,7 @@ class SystemdDriver:
 
 def must_be_written(hierarchies: Hierarchies, name: str) -> bool:
     """Whether the cgroup is not there, or nobody has put anything into it yet."""
-    return not layout.exists(hierarchies, name) or not layout.is_in_use(hierarchies, name)
+    return not cgroup_layout.exists(hierarchies, name) or not cgroup_layout.is_in_use(hierarchies, name)
 
 
 def driver_called(name: str, hierarchies: Hierarchies, page_sizes: Iterable[str]) -> Driver:

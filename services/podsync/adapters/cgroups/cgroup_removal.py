@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.podsync.adapters.cgroups.layout import Hierarchies, processes_in
 from shared.backoff import Backoff
+from shared.cgroup_layout import Hierarchies, processes_in
 from shared.tree_walk import walk_bottom_up
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from services.podsync.adapters.cgroups import layout
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
-from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
     pod_cgroup_name,
@@ -23,6 +21,8 @@ from services.podsync.core.cgroups.pod_cgroup import (
     qos_cgroup_values,
 )
 from services.podsync.core.node.node_facts import NodeFacts
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 from shared.cgroup_name import CGROUPFS, SYSTEMD
 from shared.clock import Clock
 from shared.cri.interface import Runtime
@@ -68,7 +68,7 @@ class PodCgroups:
         """Whether the pod's cgroup is known not to be there; False as long as nobody asked for the driver."""
         if self._driver is None or not self.facts.cgroups_per_qos:
             return False
-        return layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
+        return cgroup_layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
 
     async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
         """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` tells the driver from then on.
@@ -117,7 +117,7 @@ class PodCgroups:
     def _has(self, name: str, values: CgroupValues) -> bool:
         given, at = self._given.get(name, (None, 0.0))
         fresh = values == given and self._clock.monotonic() - at <= QOS_SECONDS
-        return fresh and layout.exists(self.hierarchies, name)
+        return fresh and cgroup_layout.exists(self.hierarchies, name)
 
     @property
     def node_cgroup(self) -> str:
@@ -134,7 +134,7 @@ class PodCgroups:
         driver = await self.driver()
         parents = qos_cgroup_names(self.facts)
         return await asyncio.to_thread(
-            layout.find_pods, self.hierarchies, parents, lambda directory: pod_uid_of(directory, driver.name)
+            cgroup_layout.find_pods, self.hierarchies, parents, lambda directory: pod_uid_of(directory, driver.name)
         )
 
     async def slow_down(self, name: str) -> None:

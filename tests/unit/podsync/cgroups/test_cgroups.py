@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal, layout
+from services.podsync.adapters.cgroups import cgroup_files, cgroup_removal
 from services.podsync.adapters.cgroups.cgroup_drivers import must_be_written
-from services.podsync.adapters.cgroups.layout import Hierarchies
 from services.podsync.core.cgroups.pod_cgroup import pod_uid_of
+from shared import cgroup_layout
+from shared.cgroup_layout import Hierarchies
 
 V1 = "30 20 0:25 / {root}/cpu rw - cgroup cgroup rw,cpu\n31 20 0:26 / {root}/memory rw - cgroup cgroup rw,memory\n"
 NAMED = "32 20 0:27 / {root}/systemd rw - cgroup cgroup rw,name=systemd\n"
@@ -30,7 +31,7 @@ def v2(root: Path, controllers: str = "cpuset cpu memory hugetlb pids") -> Hiera
 
 def test_a_host_with_controllers_of_version_1_is_version_1_even_with_version_2_beside_them(tmp_path: Path) -> None:
     text = (V1 + NAMED + V2).format(root=tmp_path)
-    found = layout.find_hierarchies(text)
+    found = cgroup_layout.find_hierarchies(text)
     assert found.unified is None
     assert found.by_controller == {name: tmp_path / name for name in ("cpu", "memory", "systemd")}
     assert found.beside == tmp_path / "unified"
@@ -38,18 +39,18 @@ def test_a_host_with_controllers_of_version_1_is_version_1_even_with_version_2_b
 
 
 def test_a_host_with_nothing_but_version_2_has_one_root(tmp_path: Path) -> None:
-    found = layout.find_hierarchies(V2.format(root=tmp_path))
+    found = cgroup_layout.find_hierarchies(V2.format(root=tmp_path))
     assert found == Hierarchies(unified=tmp_path / "unified", by_controller={})
     assert found.roots() == [tmp_path / "unified"]
 
 
 def test_of_a_hierarchy_that_is_mounted_twice_the_shorter_path_counts(tmp_path: Path) -> None:
     for text in (AGAIN + V1, V1 + AGAIN):
-        assert layout.find_hierarchies(text.format(root=tmp_path)).by_controller["cpu"] == tmp_path / "cpu"
+        assert cgroup_layout.find_hierarchies(text.format(root=tmp_path)).by_controller["cpu"] == tmp_path / "cpu"
 
 
 def test_controllers_that_share_a_mount_are_one_tree(tmp_path: Path) -> None:
-    found = layout.find_hierarchies(f"30 20 0:25 / {tmp_path}/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")
+    found = cgroup_layout.find_hierarchies(f"30 20 0:25 / {tmp_path}/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n")
     assert found.by_controller == dict.fromkeys(("cpu", "cpuacct"), tmp_path / "cpu,cpuacct")
     assert found.roots() == [tmp_path / "cpu,cpuacct"]
 
@@ -60,29 +61,29 @@ def test_on_version_1_a_cgroup_exists_when_it_does_in_every_tree_that_matters(tm
     hierarchies = v1(tmp_path, *every, "blkio")
     for controller in every:
         (tmp_path / controller / POD.strip("/")).mkdir(parents=True)
-    assert layout.exists(hierarchies, POD)
+    assert cgroup_layout.exists(hierarchies, POD)
     (tmp_path / missing / POD.strip("/")).rmdir()
-    assert not layout.exists(hierarchies, POD)
+    assert not cgroup_layout.exists(hierarchies, POD)
 
 
 @pytest.mark.parametrize("tree", ["cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb"])
 def test_it_is_missing_when_one_of_these_trees_does_not_have_it(tmp_path: Path, tree: str) -> None:
     hierarchies = v1(tmp_path, tree, "blkio")
-    assert layout.is_missing(hierarchies, POD)
+    assert cgroup_layout.is_missing(hierarchies, POD)
     (tmp_path / tree / POD.strip("/")).mkdir(parents=True)
-    assert not layout.is_missing(hierarchies, POD)
+    assert not cgroup_layout.is_missing(hierarchies, POD)
 
 
 def test_on_version_2_it_is_missing_without_its_directory_and_not_for_a_controller(tmp_path: Path) -> None:
     hierarchies = v2(tmp_path)
-    assert layout.is_missing(hierarchies, POD)
+    assert cgroup_layout.is_missing(hierarchies, POD)
     (tmp_path / POD.strip("/")).mkdir(parents=True)
-    assert not layout.exists(hierarchies, POD) and not layout.is_missing(hierarchies, POD)
+    assert not cgroup_layout.exists(hierarchies, POD) and not cgroup_layout.is_missing(hierarchies, POD)
 
 
 def test_what_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
     (tmp_path / "kubepods").touch()
-    assert not layout.is_missing(v2(tmp_path), POD), "ENOTDIR: something is odd, and nothing is proven"
+    assert not cgroup_layout.is_missing(v2(tmp_path), POD), "ENOTDIR: something is odd, and nothing is proven"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_on_version_2_a_cgroup_without_a_controller_of_the_top_counts_as_missing
     pod = tmp_path / POD.strip("/")
     pod.mkdir(parents=True)
     (pod / "cgroup.controllers").write_text(has)
-    assert layout.exists(hierarchies, POD) is exists
+    assert cgroup_layout.exists(hierarchies, POD) is exists
 
 
 def test_on_version_2_what_the_top_does_not_have_is_not_asked_for(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_on_version_2_what_the_top_does_not_have_is_not_asked_for(tmp_path: Path
     pod = tmp_path / POD.strip("/")
     pod.mkdir(parents=True)
     (pod / "cgroup.controllers").write_text("memory cpu")
-    assert layout.exists(hierarchies, POD)
+    assert cgroup_layout.exists(hierarchies, POD)
     assert (hierarchies.has("cpu"), hierarchies.has("pids")) == (True, False)
 
 
@@ -116,7 +117,7 @@ def test_pods_are_found_in_any_tree(tmp_path: Path) -> None:
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "cpu/kubepods/podfile").touch()
     parents = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
-    assert layout.find_pods(hierarchies, parents, lambda name: pod_uid_of(name, "cgroupfs")) == {
+    assert cgroup_layout.find_pods(hierarchies, parents, lambda name: pod_uid_of(name, "cgroupfs")) == {
         "one": ["/kubepods/podone"],
         "two": ["/kubepods/burstable/podtwo"],
         "three": ["/kubepods/besteffort/podthree"],
