@@ -8,6 +8,7 @@ from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodStatus
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
+from bus.messages.usage import NodeUsage, PodUsage
 from bus.messages.volume import MountedVolumes
 from shared.model.runtime import RuntimePod
 
@@ -39,6 +40,8 @@ RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
 NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
 NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
 PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
+NODE_USAGE = Stream("node.usage", "pleg", NodeUsage)
+PODS_USAGE = Stream("pods.usage", "pleg", PodUsage)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
 
 
@@ -62,6 +65,8 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_OBSERVED,
     NODE_IMAGES,
     PROBES_RESULTS,
+    NODE_USAGE,
+    PODS_USAGE,
     CERTIFICATES,
     *(events_of(service) for service in SERVICES),
 )

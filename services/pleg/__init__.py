@@ -2,11 +2,13 @@
 
 Purpose
     Keeps one observation per pod that the runtime has, newer within milliseconds of a change and never wrong for longer
-    than a relist; reads the runtime's health, its images and the node's eviction signals; probes containers.
+    than a relist; reads the runtime's health, its images, the node's eviction signals and what pods and node use;
+    probes containers.
 
 Owns
     `runtime.pods` (complete once the first full relist succeeded), `node.observed`, `node.images`, `probes.results`
-    (complete once whatever ran before us was probed, at the latest 15 s after the first relist) and `events/pleg`.
+    (complete once whatever ran before us was probed, at the latest 15 s after the first relist), `node.usage`,
+    `pods.usage` (complete once read after the first full relist) and `events/pleg`.
 
 Follows
     `pods.admitted`: the probes in the spec, and how far the pod is with its end. `pods.status`: which instance to
@@ -16,7 +18,7 @@ Follows
     costs one look.
 
 Answers
-    Nothing but the snapshots of its streams.
+    GetUsage: what node and pods use, read again where the last reading is older than the request permits.
 
 Persists
     Nothing that is missed. The runtime and /proc are the truth. What the probes of a pod have counted (results and

@@ -1,4 +1,4 @@
-"""Builds pleg: relists, event stream, looks at pods, node readings, image lists and probes, and connects them."""
+"""Builds pleg: relists, event stream, looks at pods, node readings, image lists, usage and probes; connects them."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,12 +10,14 @@ from services.frame.launch import Context
 from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
+from services.pleg.adapters.usage_source import HostUsage, UsageSource
 from services.pleg.controllers.event_stream import EventReader
 from services.pleg.controllers.image_list import ImageReader
 from services.pleg.controllers.node_reader import MachineReader, NodeReader
 from services.pleg.controllers.pod_observer import PodObserver
 from services.pleg.controllers.prober import Prober, Try
 from services.pleg.controllers.relists import Relists, RuntimeReport
+from services.pleg.controllers.usage_reader import UsageReader
 from services.pleg.core import events
 from services.pleg.core.node_observation import NodeObservation
 from shared.cri.client import CriRuntime
@@ -44,6 +46,7 @@ class Pleg:
         watches: Callable[[Callable[[str], None]], ProcessWatches] = Pidfds,
         machine: MachineReader = read_machine,
         attempt: Try | None = None,
+        usage: UsageSource | None = None,
     ) -> None:
         config, bus, clock = context.config, context.bus, context.clock
         self._runtime = runtime
@@ -67,6 +70,12 @@ class Pleg:
             trouble=lambda error: report.note("status", error),
             machine=machine,
         )
+        self._usage = UsageReader(
+            context,
+            usage or HostUsage(config, clock),
+            pods,
+            imagefs=lambda: self._node.imagefs,
+        )
         self._relists = Relists(context, runtime, report, self._facts, self._node, self._events)
         self.observer = PodObserver(
             context,
@@ -77,6 +86,7 @@ class Pleg:
             self._prober,
             relist=self._relists.want,
             hurry=self._relists.hurry,
+            listed=self._listed,
         )
 
     async def run(self) -> None:
@@ -88,6 +98,7 @@ class Pleg:
                 tasks.create_task(self._relists.run(self.observer.observation, self.observer.apply), name="relists")
                 tasks.create_task(self._node.run(), name="node")
                 tasks.create_task(self._images.run(), name="images")
+                tasks.create_task(self._usage.run(), name="usage")
                 try:
                     await asyncio.Event().wait()
                 finally:
@@ -95,6 +106,7 @@ class Pleg:
         finally:
             self.observer.close()
             self._prober.close()
+            self._usage.close()
             await self._runtime.close()
 
     def _take_status(self, change: Change[PodStatus]) -> None:
@@ -102,6 +114,10 @@ class Pleg:
 
     def _want_relist(self) -> None:
         self._relists.want()
+
+    def _listed(self) -> None:
+        self._prober.listed()
+        self._usage.listed()
 
     def _event_stream_turned(self, connected: bool) -> None:
         self.observer.apply(events.EventStreamTurned(connected))

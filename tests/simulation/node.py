@@ -21,7 +21,7 @@ from services.status.service import Status
 from services.volume.service import Volume
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
-from tests.service.pleg.world import READING
+from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
 from tests.simulation.faults import SERVICES, BusJudge, ClockStep, Fault, Kill
@@ -157,6 +157,7 @@ class Node:
                     self.runtime,
                     watches=lambda on_exit: SimulationPidfds(self.runtime, on_exit),
                     machine=lambda nodefs, imagefs: READING,
+                    usage=StillUsage(context.clock),
                 )
             case "volume":
                 service = Volume(context, calls=SimulatedCalls(self.volumes, self.story, self.oracle))

@@ -34,7 +34,8 @@ class NodeReader:
     ) -> None:
         self._runtime, self._bus, self._clock, self._facts = runtime, context.bus, context.clock, facts
         self._stream, self._trouble, self._machine = stream, trouble, machine
-        self._nodefs, self._imagefs = context.config.root_dir, ""
+        self._nodefs = context.config.root_dir
+        self.imagefs = ""  # mount point of the images; "" = the filesystem of the root directory
         self._version: RuntimeVersion | None = None
         self._features = RuntimeFeatures()
         self._ask_now = asyncio.Event()
@@ -64,7 +65,7 @@ class NodeReader:
                     if (version := self._version) is None:
                         version = await self._runtime.version()
                         self._features = await self._runtime.features()  # another one only with another runtime
-                        self._imagefs = await self._imagefs_mountpoint()
+                        self.imagefs = await self._imagefs_mountpoint()
                     conditions = await self._runtime.status()
             except (RuntimeCallError, TimeoutError) as failure:
                 if isinstance(failure, TimeoutError):
@@ -89,7 +90,7 @@ class NodeReader:
 
     async def _read_machine(self) -> None:
         while True:
-            reading = self._machine(self._nodefs, self._imagefs or self._nodefs)
+            reading = self._machine(self._nodefs, self.imagefs or self._nodefs)
             self._facts.machine_read(reading, self._clock.monotonic())
             self.publish()
             await asyncio.sleep(STATUS_SECONDS)

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 class PodObserver:
-    """The only owner of `runtime.pods`. Call `relist` when the core needs a full list, `hurry` when the period of full
-    lists became shorter."""
+    """The only owner of `runtime.pods`. Calls `relist` when the core needs a full list, `hurry` when the period of full
+    lists became shorter, `listed` when the stream is complete."""
 
     def __init__(
         self,
@@ -39,9 +39,11 @@ class PodObserver:
         *,
         relist: Callable[[], None],
         hurry: Callable[[], None],
+        listed: Callable[[], None],
     ) -> None:
         self._clock, self._runtime, self._stream = context.clock, runtime, stream
         self._images, self._prober, self._relist, self._hurry = images, prober, relist, hurry
+        self._listed = listed
         self.observation = Observation()
         self._watches = watches(lambda entry_id: self.apply(events.ProcessExited(entry_id)))
         self._tasks: asyncio.TaskGroup | None = None
@@ -96,7 +98,7 @@ class PodObserver:
                 self._errors.forget(uid)
             case instructions.MarkComplete():
                 self._stream.mark_complete()
-                self._prober.listed()
+                self._listed()
             case instructions.ObservePod(uid, cause):
                 log.debug("looking at pod %s: %s", uid, cause)
                 if self._tasks is not None:

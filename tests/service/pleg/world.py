@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bus.interface import Change, Deleted, Put
@@ -13,15 +14,19 @@ from bus.messages.podsync import AdmittedPod, PodState, PodStatus
 from bus.messages.streams import (
     NODE_IMAGES,
     NODE_OBSERVED,
+    NODE_USAGE,
     PODS_ADMITTED,
     PODS_STATUS,
+    PODS_USAGE,
     PROBES_RESULTS,
     RUNTIME_PODS,
     events_of,
 )
+from bus.messages.usage import CgroupUsage, NodeUsage, PodUsage
 from services.frame.launch import Context
 from services.pleg.core.node_observation import MachineReading
 from services.pleg.service import Pleg
+from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message
 from shared.model.runtime import Container, RuntimePod
@@ -43,6 +48,26 @@ READING = MachineReading(
     pids_running=100,
     cpus=2,
 )
+
+
+class StillUsage:
+    """A host on which nothing changes; `node` and `pods` (by UID) can be replaced."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.node = NodeUsage(read_at=0.0, started_at=0.0, cgroup=CgroupUsage(time=0.0))
+        self.pods: dict[str, PodUsage] = {}
+        self.readings = 0  # of pods
+
+    async def read_node(self, imagefs: str) -> NodeUsage:
+        return replace(self.node, read_at=self._clock.monotonic())
+
+    async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
+        self.readings += 1
+        known = (self.pods.get(pod.uid) for pod in pods)
+        return [replace(usage, read_at=self._clock.monotonic()) for usage in known if usage is not None]
+
+    def close(self) -> None: ...
 
 
 class FakePidfds:
@@ -87,11 +112,13 @@ class PlegWorld:
         self.clock = self.network.clock
         self.runtime = FakeRuntime(self.clock, images=[IMAGE], **runtime)
         self.machine = READING
+        self.usage = StillUsage(self.clock)
         self.podsync = self.network.bus("podsync")
         self.statuses = self.podsync.own(PODS_STATUS)
         self.admitted = self.podsync.own(PODS_ADMITTED)
         self.probes = self.podsync.follow(PROBES_RESULTS)
         self.images = self.podsync.follow(NODE_IMAGES)
+        self.node_usage, self.pods_usage = self.podsync.follow(NODE_USAGE), self.podsync.follow(PODS_USAGE)
         self.events = self.podsync.follow(events_of("pleg"))
         self.pods_seen: list[Change[RuntimePod]] = []
         self.nodes_seen: list[NodeObserved] = []
@@ -125,7 +152,13 @@ class PlegWorld:
             self.pidfds = FakePidfds(self.runtime, on_exit)
             return self.pidfds
 
-        pleg = Pleg(context, self.runtime, watches=new_watches, machine=lambda nodefs, imagefs: self.machine)
+        pleg = Pleg(
+            context,
+            self.runtime,
+            watches=new_watches,
+            machine=lambda nodefs, imagefs: self.machine,
+            usage=self.usage,
+        )
         self.pleg = pleg
         await bus.start()
         self._task = asyncio.create_task(pleg.run())

@@ -1,0 +1,144 @@
+"""One reading of what the node and its pods use: cgroups, filesystems, tasks. Computes no rate and keeps no figure."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bus.messages.usage import (
+    CgroupUsage,
+    ContainerUsage,
+    FilesystemUsage,
+    NodeUsage,
+    PodUsage,
+    SystemContainerUsage,
+)
+from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_usage
+from services.pleg.adapters.host_reader import read_pids
+from services.pleg.core.pod_usage import is_cgroup_of_pod, running_containers, sum_of
+from shared.cgroup_layout import Hierarchies
+from shared.cgroup_name import cgroup_name
+from shared.clock import Clock
+from shared.host import meminfo
+from shared.model.runtime import RuntimePod
+
+_PROC = Path("/proc")
+
+
+class UsageReading:
+    """`pods_cgroup`: the components of the path of kubepods. Every call blocks; it is for one thread at a time."""
+
+    def __init__(self, hierarchies: Hierarchies, clock: Clock, root_dir: str, pods_cgroup: tuple[str, ...]) -> None:
+        self._hierarchies, self._clock, self._root_dir = hierarchies, clock, root_dir
+        self._pods_cgroups = [cgroup_name(pods_cgroup, driver) for driver in ("cgroupfs", "systemd")]
+        self._places: dict[str, CgroupPlace] = {}  # container id ->
+        self._booted_at = clock.wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def read_node(self, imagefs: str) -> NodeUsage:
+        """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory."""
+        read_at, wall = self._clock.monotonic(), self._clock.wall()
+        root = read_usage(place_of(self._hierarchies, "/"), wall) or CgroupUsage(time=wall)
+        pids_max, pids_current = read_pids(_PROC)
+        nodefs = read_filesystem(self._root_dir, wall)
+        images = read_filesystem(imagefs, wall) if imagefs else nodefs
+        return NodeUsage(
+            read_at=read_at,
+            started_at=self._booted_at,
+            cgroup=root,
+            memory_capacity=meminfo().get("MemTotal"),
+            pids_max=None if pids_max < 0 else pids_max,
+            pids_current=None if pids_current < 0 else pids_current,
+            nodefs=nodefs,
+            imagefs=images,
+            containerfs=images,
+            system_containers=self._system_containers(wall),
+        )
+
+    def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
+        """Read the cgroups of all pods; one without a running container has no usage."""
+        usages = [usage for pod in pods if (usage := self._read_pod(pod)) is not None]
+        for container_id in self._places.keys() - {container.id for pod in usages for container in pod.containers}:
+            del self._places[container_id]
+        return usages
+
+    def _read_pod(self, pod: RuntimePod) -> PodUsage | None:
+        running = running_containers(pod)
+        if not running:
+            return None
+        read_at, wall = self._clock.monotonic(), self._clock.wall()
+        own: CgroupPlace | None = None
+        containers = []
+        for container in running:
+            place = self._place(container.id, container.pid)
+            own = own or (parent_of_pod(place, pod.uid) if place else None)
+            usage = read_usage(place, wall) if place else None
+            containers.append(
+                ContainerUsage(id=container.id, name=container.name, created_at=container.created_at, cgroup=usage)
+            )
+        usages = [container.cgroup for container in containers if container.cgroup]
+        processes = [usage.processes for usage in usages if usage.processes is not None]
+        return PodUsage(
+            uid=pod.uid,
+            name=pod.name,
+            namespace=pod.namespace,
+            created_at=pod.sandboxes[0].created_at if pod.sandboxes else running[0].created_at,
+            read_at=read_at,
+            cgroup=(read_usage(own, wall) if own else None) or sum_of(usages),
+            processes=sum(processes) if processes else None,
+            containers=tuple(containers),
+        )
+
+    def _place(self, container_id: str, pid: int) -> CgroupPlace | None:
+        place = self._places.get(container_id)
+        if place is None and pid > 0:
+            place = place_of_process(self._hierarchies, pid)
+            if place is not None:
+                self._places[container_id] = place
+        return place
+
+    def _system_containers(self, wall: float) -> tuple[SystemContainerUsage, ...]:
+        for name in self._pods_cgroups:
+            place = place_of(self._hierarchies, name)
+            if (usage := read_usage(place, wall)) is not None:
+                return (SystemContainerUsage(name="pods", created_at=_created_at(place), cgroup=usage),)
+        return ()
+
+
+def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
+    """The cgroup above a container's, where it is that of the pod."""
+
+    def parent(path: str) -> str | None:
+        above = path.rpartition("/")[0]
+        return above if is_cgroup_of_pod(above.rpartition("/")[2], uid) else None
+
+    if place.unified is not None:
+        above = parent(place.unified)
+        return CgroupPlace(above, {}) if above else None
+    parents = {name: above for name, path in place.by_controller.items() if (above := parent(path))}
+    return CgroupPlace(None, parents) if parents else None
+
+
+def read_filesystem(path: str, wall: float) -> FilesystemUsage | None:
+    """The filesystem at the path; None where it cannot be read."""
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return None
+    size = status.f_frsize
+    return FilesystemUsage(
+        time=wall,
+        available=size * status.f_bavail,
+        capacity=size * status.f_blocks,
+        used=size * (status.f_blocks - status.f_bfree),
+        inodes=status.f_files,
+        inodes_free=status.f_ffree,
+        inodes_used=status.f_files - status.f_ffree,
+    )
+
+
+def _created_at(place: CgroupPlace) -> float:
+    directory = place.unified or next(iter(place.by_controller.values()), "")
+    try:
+        return Path(directory).stat().st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,95 @@
+"""What pods and the node use, as followers and requests see it."""
+
+import pytest
+
+from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, GetUsage, PodUsage
+from services.pleg.controllers.usage_reader import READ_SECONDS
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.pleg.world import PlegWorld
+
+SECOND = 1_000_000_000
+
+
+def usage_of(uid: str, container_id: str, cpu_nanoseconds: int) -> PodUsage:
+    cgroup = CgroupUsage(time=1.0, cpu_nanoseconds=cpu_nanoseconds)
+    return PodUsage(
+        uid=uid,
+        name="web",
+        namespace="default",
+        created_at=1,
+        read_at=0.0,
+        cgroup=cgroup,
+        containers=(ContainerUsage(id=container_id, name="main", created_at=1, cgroup=cgroup),),
+    )
+
+
+async def ask(world: PlegWorld, request: GetUsage) -> FoundUsage:
+    return await world.podsync.ask("pleg", request, FoundUsage)
+
+
+@on_virtual_time
+async def test_followers_get_node_and_pods_as_soon_as_the_runtime_was_listed() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    async with world:
+        assert await world.until(lambda: world.pods_usage.complete) < 1.0
+        assert world.node_usage.state["node"].read_at > 0
+        assert world.pods_usage.state["a"].containers[0].id == container
+
+
+@on_virtual_time
+async def test_a_second_reading_has_the_cpu_use_between_the_two() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    async with world:
+        await world.until(lambda: "a" in world.pods_usage.state)
+        first = world.pods_usage.state["a"]
+        assert first.cgroup is not None and first.cgroup.cpu_nanocores is None
+        world.usage.pods["a"] = usage_of("a", container, 3 * SECOND)
+        await world.pass_time(READ_SECONDS)
+        pod = world.pods_usage.state["a"]
+        assert pod.cgroup is not None and pod.containers[0].cgroup is not None
+        assert pod.cgroup.cpu_nanocores == pod.containers[0].cgroup.cpu_nanocores
+        assert (pod.cgroup.cpu_nanocores or 0) * (pod.read_at - first.read_at) == pytest.approx(2 * SECOND)
+
+
+@on_virtual_time
+async def test_a_pod_without_a_usage_leaves_the_stream() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    async with world:
+        await world.until(lambda: "a" in world.pods_usage.state)
+        del world.usage.pods["a"]
+        await world.until(lambda: "a" not in world.pods_usage.state, within=2 * READ_SECONDS)
+
+
+@on_virtual_time
+async def test_a_request_is_answered_by_the_last_reading_unless_that_is_too_old() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    async with world:
+        await world.until(lambda: "a" in world.pods_usage.state)
+        await world.pass_time(2.0)
+        readings = world.usage.readings
+        found = await ask(world, GetUsage(max_age_seconds=READ_SECONDS))
+        assert world.usage.readings == readings
+        assert found.complete and [pod.uid for pod in found.pods] == ["a"]
+        world.usage.pods["a"] = usage_of("a", container, 2 * SECOND)
+        found = await ask(world, GetUsage(max_age_seconds=1.0))
+        assert world.usage.readings == readings + 1
+        assert found.pods[0].cgroup is not None and found.pods[0].cgroup.cpu_nanoseconds == 2 * SECOND
+        assert found.node.read_at == world.clock.monotonic()
+
+
+@on_virtual_time
+async def test_a_request_for_the_node_alone_reads_no_pod() -> None:
+    async with PlegWorld() as world:
+        await world.pass_time(5.0)
+        readings = world.usage.readings
+        found = await ask(world, GetUsage(max_age_seconds=0.0, pods=False))
+        assert world.usage.readings == readings and not found.pods
+        assert found.node.read_at == world.clock.monotonic()

@@ -1,0 +1,88 @@
+"""The usage of pods and their containers, and of the node, from a recorded machine; rates between two readings."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bus.memory import ManualClock
+from bus.messages.usage import CgroupUsage, NodeUsage
+from services.pleg.adapters.cgroup_reader import place_of
+from services.pleg.adapters.usage_reading import UsageReading, parent_of_pod, read_filesystem
+from services.pleg.core.cpu_rates import CpuRates
+from services.pleg.core.pod_usage import running_containers, sum_of
+from shared.cgroup_layout import Hierarchies
+from shared.model.runtime import Container, ContainerState, RuntimePod
+from tests.unit.pleg.cgroup_trees import CONTAINER, UID, V1_POD, V2_CONTAINER, V2_POD, lay_out_v1, lay_out_v2
+
+
+def container(number: int, name: str = "web", state: ContainerState = ContainerState.RUNNING) -> Container:
+    return Container(id=f"c{number}", name=name, attempt=number, sandbox_id="s", state=state, created_at=number, pid=0)
+
+
+def pod(*containers: Container) -> RuntimePod:
+    return RuntimePod(uid=UID, name="web", namespace="default", observed_at=0.0, containers=containers)
+
+
+def test_of_a_name_the_newest_running_container_counts() -> None:
+    exited = container(3, "job", ContainerState.EXITED)
+    assert running_containers(pod(exited, container(2), container(1))) == (container(2),)
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "path", "own"),
+    [(lay_out_v1, f"{V1_POD}/{CONTAINER}", V1_POD), (lay_out_v2, V2_CONTAINER, V2_POD)],
+)
+def test_the_cgroup_of_a_pod_is_the_one_above_its_containers(
+    lay_out: Callable[[Path], Hierarchies], path: str, own: str, tmp_path: Path
+) -> None:
+    hierarchies = lay_out(tmp_path)
+    assert parent_of_pod(place_of(hierarchies, path), UID) == replace(place_of(hierarchies, own), is_root=False)
+    assert parent_of_pod(place_of(hierarchies, path), UID.replace("0d8f", "ffff")) is None
+
+
+def test_without_a_cgroup_of_its_own_a_pod_uses_what_its_containers_use() -> None:
+    one = CgroupUsage(time=1.0, cpu_nanoseconds=5, memory_usage=7)
+    other = CgroupUsage(time=2.0, cpu_nanoseconds=6, processes=2)
+    assert sum_of((one, other)) == CgroupUsage(time=2.0, cpu_nanoseconds=11, memory_usage=7, processes=2)
+    assert sum_of(()) is None
+
+
+def test_a_pod_whose_processes_have_ended_has_containers_without_numbers(tmp_path: Path) -> None:
+    reading = UsageReading(lay_out_v1(tmp_path), ManualClock(), str(tmp_path), ("kubepods",))
+    (usage,) = reading.read_pods([pod(replace(container(1), pid=2**30)), pod(container(2, "x", ContainerState.EXITED))])
+    assert (usage.cgroup, usage.processes, usage.containers[0].cgroup) == (None, None, None)
+
+
+def test_a_node_without_any_readable_cgroup_still_has_its_filesystem(tmp_path: Path) -> None:
+    nowhere = Hierarchies(unified=None, by_controller={})
+    node = UsageReading(nowhere, ManualClock(), str(tmp_path), ("kubepods",)).read_node("")
+    assert node.cgroup.cpu_nanoseconds is None and node.system_containers == ()
+    assert node.nodefs is not None and node.nodefs.capacity == node.imagefs.capacity  # type: ignore[union-attr]
+
+
+def test_kubepods_is_a_system_container(tmp_path: Path) -> None:
+    hierarchies = lay_out_v1(tmp_path)
+    for tree in hierarchies.by_controller.values():
+        for file in (tree / V1_POD).iterdir():
+            if file.is_file():
+                (tree / "kubepods" / file.name).write_text(file.read_text())
+    node = UsageReading(hierarchies, ManualClock(), str(tmp_path), ("kubepods",)).read_node("")
+    assert [(system.name, system.cgroup.processes) for system in node.system_containers] == [("pods", 3)]
+
+
+def test_a_filesystem_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    assert read_filesystem(str(tmp_path / "none"), 1.0) is None
+
+
+def node_at(seconds: float, cpu_nanoseconds: int) -> NodeUsage:
+    cgroup = CgroupUsage(time=seconds, cpu_nanoseconds=cpu_nanoseconds)
+    return NodeUsage(read_at=seconds, started_at=0.0, cgroup=cgroup)
+
+
+def test_a_rate_is_over_at_least_five_seconds_and_starts_again_with_a_new_cgroup() -> None:
+    rates = CpuRates()
+    readings = [(0.0, 100), (1.0, 200), (10.0, 1100), (11.0, 1200), (20.0, 100), (30.0, 200)]
+    found = [rates.of_node(node_at(seconds, cpu)).cgroup.cpu_nanocores for seconds, cpu in readings]
+    assert found == [None, None, 100, 100, None, 10]
