@@ -107,6 +107,10 @@ class Answers:
         else:
             self._begin(known, _Running(head, len(body), send), body)
 
+    def in_progress(self) -> dict[str, int]:
+        """Return the number of requests under way by type."""
+        return {name: len(known.running) for name, known in self._types.items()}
+
     def expire(self) -> None:
         """Give up the requests whose deadline has passed, and drop what was kept of such: their callers are gone."""
         now = self._clock.monotonic()

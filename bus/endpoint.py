@@ -19,12 +19,14 @@ from bus.following import Following
 from bus.frames import AnswerHead, Frames, Update
 from bus.interface import Change, NoAnswerError, RequestRefusedError
 from bus.ledger import Ledger
+from bus.measured import SNAPSHOT_AGAIN, BusMetrics
 from bus.messages.beat import Beat
 from bus.messages.snapshot import GetSnapshot, Snapshot
 from bus.messages.streams import Stream
 from bus.owned import Owned
 from shared.clock import Clock
 from shared.deadlines import waiting_for
+from shared.metrics.registry import Registry
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,11 +41,12 @@ log = logging.getLogger(__name__)
 class Endpoint(ABC):
     """Implements `bus.interface.Bus` but for the moving of bytes."""
 
-    def __init__(self, service: str, incarnation: str, pid: int, clock: Clock) -> None:
+    def __init__(self, service: str, incarnation: str, pid: int, clock: Clock, metrics: Registry | None = None) -> None:
         self.service, self.incarnation, self.clock = service, incarnation, clock
         self.drops = Drops(clock)
         self.answers = Answers(service, clock)
         self.answers.register(GetSnapshot, self._answer_snapshot)
+        self._metrics = BusMetrics(metrics or Registry(service), self.drops, self.answers)
         self._pulse = Pulse(service, incarnation, pid)
         self._ledgers: dict[str, Ledger] = {}
         self._followings: dict[str, Following[Any]] = {}
@@ -93,11 +96,14 @@ class Endpoint(ABC):
         if self._asked[service, name] >= PENDING:
             raise NoAnswerError(f"{service} has {PENDING} {name} of {self.service} to answer: no more are sent")
         self._asked[service, name] += 1
+        began, failed = self.clock.monotonic(), True
         try:
             with waiting_for(f"the answer of {service} to {name}", timeout + LATE_SECONDS):
                 head, answered = await self._exchange(service, name, body, timeout)
+            failed = bool(head.error)
         finally:
             self._asked[service, name] -= 1
+            self._metrics.answered(service, name, self.clock.monotonic() - began, failed=failed)
         if head.error:
             raise RequestRefusedError(head.error)
         if head.type != answer.__name__:
@@ -135,6 +141,7 @@ class Endpoint(ABC):
     def beat(self) -> None:
         """Send a beat now."""
         self._beat_is_due = False
+        self._metrics.beat()
         self._publish(frames.write_beat(self._present_beat()))
 
     def beat_soon(self) -> None:
@@ -207,7 +214,7 @@ class Endpoint(ABC):
         stream = following.stream
         while reason:
             if following.replica.incarnation:
-                self.drops.counts["snapshot again"] += 1
+                self.drops.counts[SNAPSHOT_AGAIN] += 1
             log.debug("bus: asking %s for the snapshot of %s: %s", stream.owner, stream.name, reason)
             try:
                 snapshot = await self.ask(stream.owner, GetSnapshot(stream=stream.name), Snapshot, SNAPSHOT_TIMEOUT)

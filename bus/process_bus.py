@@ -24,6 +24,7 @@ from bus.publisher import Publisher
 from bus.subscriber import Subscriber
 from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
+from shared.metrics.registry import Registry
 
 T = TypeVar("T")
 
@@ -38,9 +39,15 @@ class ProcessBus(Endpoint):
     """
 
     def __init__(
-        self, service: str, manifest: Manifest, clock: Clock | None = None, *, lock: ServiceLock | None = None
+        self,
+        service: str,
+        manifest: Manifest,
+        clock: Clock | None = None,
+        *,
+        lock: ServiceLock | None = None,
+        metrics: Registry | None = None,
     ) -> None:
-        super().__init__(service, secrets.token_hex(6), os.getpid(), clock or SystemClock())
+        super().__init__(service, secrets.token_hex(6), os.getpid(), clock or SystemClock(), metrics)
         self._addresses = manifest.addresses
         self._lock = lock or ServiceLock(Path(manifest.run_dir), service)
         self._lock_is_ours = lock is None

@@ -30,6 +30,7 @@ from services.frame import draining
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.exit_codes import REFUSED
 from services.frame.generation import supervisor_generation, supervisord_runs
+from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
 from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
 from shared.clock import Clock, SystemClock
@@ -42,6 +43,7 @@ from shared.errors import OperatorError
 from shared.klog import structured
 from shared.limits import protect_process
 from shared.log import Console, LogFile, configure_log, dump_stacks, start_log, watch_for_faults
+from shared.metrics.registry import Registry
 from shared.task_stacks import task_stacks
 from shared.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
 
@@ -65,6 +67,7 @@ class Context:
     clock: Clock
     stopping: asyncio.Event  # set on the first SIGTERM/SIGINT, shortly before `run` is cancelled
     deadlines: Deadlines = field(default_factory=Deadlines)  # work registers here; the watchdog ends a hung process
+    metrics: Registry = field(default_factory=Registry)  # of this process; the frame answers GetMetrics with them
 
 
 class Service(Protocol):
@@ -218,14 +221,17 @@ class _Frame:
         log.info("%s started as process %s on node %s", self._service, os.getpid(), config.node_name)
         manifest: Manifest = read_manifest(self._run_dir)
         clock = SystemClock()
-        bus = ProcessBus(self._service, manifest, clock, lock=lock)
+        metrics = Registry(self._service)
+        bus = ProcessBus(self._service, manifest, clock, lock=lock, metrics=metrics)
+        measure_process(metrics)
+        serve_metrics(bus, metrics)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
-        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines))
+        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines, metrics))
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
-        _turn(loop, watchdog)
+        _turn(loop, watchdog, LoopLag(metrics))
         watchdog.start()
         await bus.start()
         _settle_memory()
@@ -347,6 +353,7 @@ def _settle_memory() -> None:
     gc.set_threshold(*_COLLECT_AFTER)
 
 
-def _turn(loop: asyncio.AbstractEventLoop, watchdog: Watchdog) -> None:
+def _turn(loop: asyncio.AbstractEventLoop, watchdog: Watchdog, lag: LoopLag) -> None:
     watchdog.turned()
-    loop.call_later(TICK_SECONDS, _turn, loop, watchdog)
+    lag.turned(loop.time(), TICK_SECONDS)
+    loop.call_later(TICK_SECONDS, _turn, loop, watchdog, lag)

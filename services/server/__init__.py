@@ -2,13 +2,14 @@
 
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
-    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`,
-    with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over SPDY or WebSocket.
-    Paths that are not served are answered as a kubelet answers paths it does not register (404 before
+    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics`, `/containerLogs`, `/exec`, `/attach`, `/portForward`,
+    `/run`, with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over SPDY or
+    WebSocket. Paths that are not served are answered as a kubelet answers paths it does not register (404 before
     authentication).
 
 Owns
-    No stream and no state. The listeners, open streams and log files, and a cache of who may do what.
+    No stream and no state. The listeners, open streams and log files, a cache of who may do what, and the counters of
+    processes that have ended.
 
 Follows
     `pods.desired`, `pods.api_status` and `pods.status` (what `/pods` shows and which container a request means),
@@ -18,7 +19,8 @@ Follows
     A change of any of them counts for the next handshake or request and ends no connection.
 
 Answers
-    No request on the bus. It asks status to review tokens and access, and the runtime for the URLs of streams.
+    GetMetrics, as every service does. It requests the metrics of all services, asks status to review tokens and access,
+    and the runtime for the URLs of streams.
 
 Persists
     Nothing.
@@ -28,7 +30,8 @@ On restart
     by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. A stream
     once open needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
-    complete again. A check of `/healthz` that depends on another service fails only after 30 s without a beat of it.
+    complete again. Counters on `/metrics` begin at what the present processes have counted. A check of `/healthz` that
+    depends on another service fails only after 30 s without a beat of it.
 
 Clients that are not authorized cost little: they have few connections (`core/connections.py`), of which an old one ends
 for a new one; a head has 10 s, 200 fields and 1 MiB, and what such clients have sent is bounded together. A token over

@@ -11,7 +11,10 @@ from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.health_checks import HealthChecks
+from services.server.controllers.http_metrics import HttpMetrics
 from services.server.controllers.listeners import Listeners
+from services.server.controllers.metrics_endpoints import MetricsEndpoints
+from services.server.controllers.pod_metrics import PodMetrics
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
@@ -36,8 +39,10 @@ class ServerService:
         self._streams = PodStreams(bus, joins_cluster=config.joins_cluster)
         self.endpoints = Endpoints(config, self._streams, clock, self._threads, self._watch)
         self._stream_endpoints = StreamEndpoints(self._streams, runtime)
+        PodMetrics(context.metrics, self._streams, config)
+        self._metrics = MetricsEndpoints(bus, context.metrics)
         self._reviews = Reviews(bus, clock, config)
-        self._listeners = Listeners(config, self._health, self._reviews)
+        self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
 
     @property
     def listeners(self) -> dict[str, Listener]:
@@ -59,7 +64,7 @@ class ServerService:
             stack.push_async_callback(self._listeners.close)
             waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN, self._streams.known.set)
             stack.callback(waiting.cancel)
-            tls = await self._listeners.open(self._handlers())
+            tls = await self._listeners.open(self.handlers)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     self._health.start(tasks)
@@ -77,8 +82,14 @@ class ServerService:
         """Wait for the open requests and streams, for a bounded time."""
         await self._listeners.drain()
 
-    def _handlers(self) -> dict[Endpoint, EndpointHandler]:
-        handlers = {**self.endpoints.handlers, **self._stream_endpoints.handlers}
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """Return the handlers by endpoint."""
+        handlers = {
+            **self.endpoints.handlers,
+            **self._stream_endpoints.handlers,
+            **self._metrics.handlers,
+        }
         for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
             handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])
         return {**handlers, Endpoint.HEALTHZ: health_handler(self._health.checks)}

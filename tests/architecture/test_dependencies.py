@@ -15,6 +15,7 @@ MODULES = {
     "dbus-fast": "dbus_fast",
     "grpcio": "grpc",
     "protobuf": "google",
+    "prometheus-client": "prometheus_client",
     "pytest-asyncio": "pytest_asyncio",
     "pyyaml": "yaml",
     "pyzmq": "zmq",
@@ -71,7 +72,7 @@ def test_tests_and_benchmark_import_exactly_what_is_declared_for_them() -> None:
 def test_architecture_gives_a_reason_for_each_dependency() -> None:
     table = text_of("ARCHITECTURE.md").partition("## Why each dependency is here")[2]
     named = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall("`(.*?)`", row)}
-    assert named == RUNTIME | {"matplotlib"}
+    assert named == RUNTIME | {"matplotlib", "prometheus-client"}
 
 
 def test_each_lock_file_holds_its_part() -> None:

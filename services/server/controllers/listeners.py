@@ -11,6 +11,7 @@ from services.server.adapters.listener import Listener, listen, listen_until_ope
 from services.server.adapters.tls import ServingTls
 from services.server.controllers.endpoints import health_handler
 from services.server.controllers.health_checks import HealthChecks
+from services.server.controllers.http_metrics import HttpMetrics
 from services.server.controllers.request_handler import (
     AuthFilter,
     Authorizer,
@@ -32,8 +33,8 @@ from shared.errors import OperatorError
 class Listeners:
     """`opened` is set once the main and the read-only listener are open; `by_name` holds those that are open."""
 
-    def __init__(self, config: EffectiveConfig, health: HealthChecks, reviews: Reviews) -> None:
-        self._config, self._health, self._reviews = config, health, reviews
+    def __init__(self, config: EffectiveConfig, health: HealthChecks, reviews: Reviews, metrics: HttpMetrics) -> None:
+        self._config, self._health, self._reviews, self._metrics = config, health, reviews, metrics
         self.by_name: dict[str, Listener] = {}  # main, read-only, healthz
         self.opened = asyncio.Event()
         self._opening_healthz: asyncio.Task[None] | None = None
@@ -51,11 +52,13 @@ class Listeners:
                 node=config.node_name,
                 anonymous=config.anonymous_auth,
             )
-            handler = RequestHandler(Served(config.enable_debugging_handlers, self._health.names), handlers, auth)
+            served = Served(config.enable_debugging_handlers, self._health.names)
+            handler = RequestHandler(served, handlers, auth, self._metrics)
             opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
             self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
         if config.read_only_port:
-            handler = RequestHandler(Served(debugging=False, checks=self._health.names), handlers)
+            served = Served(debugging=False, checks=self._health.names)
+            handler = RequestHandler(served, handlers, metrics=self._metrics)
             opening = listen(config.address, config.read_only_port, handler, connections.READ_ONLY)
             self.by_name["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
         self.opened.set()

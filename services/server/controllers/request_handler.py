@@ -13,6 +13,7 @@ from aiohttp import web
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
 from services.server.adapters.http_limits import count_as_authorized
 from services.server.adapters.plain_answer import plain
+from services.server.controllers.http_metrics import HttpMetrics
 from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
 from services.server.core.authorization import Attributes
@@ -107,12 +108,23 @@ class RequestHandler:
     """The handler of one listener. Without `auth` every request it serves is permitted."""
 
     def __init__(
-        self, served: Served, handlers: Mapping[Endpoint, EndpointHandler], auth: AuthFilter | None = None
+        self,
+        served: Served,
+        handlers: Mapping[Endpoint, EndpointHandler],
+        auth: AuthFilter | None = None,
+        metrics: HttpMetrics | None = None,
     ) -> None:
-        self._served, self._handlers, self._auth = served, handlers, auth
+        self._served, self._handlers, self._auth, self._metrics = served, handlers, auth, metrics
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
+        if self._metrics is None:
+            return await self._respond(request)
+        server_type = "readonly" if self._auth is None else "readwrite"
+        with self._metrics.request(request.method, request.path, server_type):
+            return await self._respond(request)
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             response = await self._answer(request)
         except ConnectionError:

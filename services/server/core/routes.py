@@ -42,7 +42,11 @@ class Endpoint(StrEnum):
     ATTACH = "attach"
     PORT_FORWARD = "portForward"
     RUN = "run"
+    METRICS = "metrics"
+    METRICS_PROBES = "metrics/probes"
 
+
+_METRICS = {f"/{endpoint}": endpoint for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES)}
 
 # prefix, endpoint, path segments without and with the pod's UID, methods
 _STREAMS: tuple[tuple[str, Endpoint, tuple[int, ...], tuple[str, ...]], ...] = (
@@ -93,6 +97,8 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
         return Route(Endpoint.HEALTHZ, (path[len("/healthz/") :],))
     if served.pods and _under(path, "/pods"):
         return _restful(method, path, "/pods", Endpoint.PODS, (0,), accept, json=True)
+    if served.pods and path in _METRICS:
+        return Route(_METRICS[path])
     if served.debugging:
         return _debug_route(method, path, query, accept)
     if served.refusals:

@@ -136,7 +136,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     for _ in range(2):
         routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 5)
         assert frames.read_request(reminder) == (head, None)
-    unknown = frames.write_answer(frames.AnswerHead(v="1.2", id=head.id, unknown=True), b"")
+    unknown = frames.write_answer(frames.AnswerHead(v="1.3", id=head.id, unknown=True), b"")
     for _ in range(5):  # as many as reminders waited for a restarted process
         await router.send_multipart([routing, *unknown])
     routing, *again = await asyncio.wait_for(router.recv_multipart(), 5)
@@ -144,7 +144,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 5)
     assert frames.read_request(reminder) == (head, None)
     snapshot = codec.encode(Snapshot(stream="pods.desired", incarnation="i", number=0, complete=True, entries={}))
-    answer = frames.write_answer(frames.AnswerHead(v="1.2", id=head.id, type="Snapshot"), snapshot)
+    answer = frames.write_answer(frames.AnswerHead(v="1.3", id=head.id, type="Snapshot"), snapshot)
     await router.send_multipart([routing, b"no head"])
     await router.send_multipart([routing, *answer])
     await router.send_multipart([routing, *answer])

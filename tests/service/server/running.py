@@ -16,8 +16,10 @@ from bus.messages.podsync import PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
 from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
 from services.frame.launch import Context
+from services.frame.metrics import serve_metrics
 from services.server.service import ServerService
 from shared.config.effective import EffectiveConfig
+from shared.metrics.registry import Registry
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 from tests.fakes.runtime import FakeRuntime
 
@@ -65,6 +67,7 @@ class Node:
         self.complete = complete  # what the services publish is complete from the start
         self.network = MemoryNetwork()
         self.buses: dict[str, MemoryBus] = {}
+        self.metrics: dict[str, Registry] = {}
         self.cri = FakeRuntime(self.network.clock)
         self.desired: OwnedStream[DesiredPod]
         self.mirrors: OwnedStream[MirrorPod]
@@ -76,6 +79,8 @@ class Node:
         """Start these services, in a new incarnation where they were killed."""
         for service in services:
             bus = self.buses[service] = self.network.bus(service)
+            metrics = self.metrics[service] = Registry(service)
+            serve_metrics(bus, metrics)
             if service == "sources":
                 self.desired = bus.own(PODS_DESIRED)
                 self.mirrors = bus.own(PODS_MIRRORS)
@@ -160,7 +165,7 @@ async def running(config: EffectiveConfig, node: Node | None = None) -> AsyncIte
     node = node or Node()
     await node.start("bootstrap", "sources", "podsync", "volume", "pleg", "status")
     bus = node.network.bus("server")
-    context = Context(service="server", config=config, bus=bus, clock=node.network.clock, stopping=asyncio.Event())
+    context = Context("server", config, bus, node.network.clock, asyncio.Event(), metrics=Registry("server"))
     service = ServerService(context, node.cri)
     await bus.start()
     await node.network.settle()

@@ -31,6 +31,8 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
         ("/pods/", Endpoint.PODS),
         ("/runningpods/", Endpoint.RUNNING_PODS),
         ("/configz", Endpoint.CONFIGZ),
+        ("/metrics", Endpoint.METRICS),
+        ("/metrics/probes", Endpoint.METRICS_PROBES),
     ],
 )
 def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
@@ -38,7 +40,8 @@ def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/nothing", "/metrics", "/execs/ns/p/c", "/healthz/unknown", "/configz/x", "/Pods"]
+    "path",
+    ["/", "/nothing", "/metrics/nothing", "/metrics/", "/execs/ns/p/c", "/healthz/unknown", "/configz/x", "/Pods"],
 )
 def test_what_is_not_registered_is_refused_before_authentication(path: str) -> None:
     answer = refused(path)

@@ -1,0 +1,63 @@
+"""What one end of the bus measures: duration and errors of its requests, what it drops, what it has to answer."""
+
+from bus.answers import Answers
+from bus.drops import Drops
+from shared.metrics.family import counter, gauge, histogram
+from shared.metrics.registry import Registry
+
+DURATION = histogram(
+    "bulkhead_bus_request_duration_seconds",
+    "Time from a request to another process to its answer or its deadline.",
+    "process",
+    "service",
+    "request",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0),
+)
+ERRORS = counter(
+    "bulkhead_bus_request_errors_total",
+    "Requests to another process without an answer, or refused.",
+    "process",
+    "service",
+    "request",
+)
+UNDER_WAY = gauge(
+    "bulkhead_bus_requests_in_progress", "Requests of other processes that wait for an answer.", "process", "request"
+)
+DROPPED = counter("bulkhead_bus_dropped_total", "Messages that were dropped.", "process", "kind")
+GAPS = counter(
+    "bulkhead_bus_gaps_total",
+    "Snapshots requested again after a gap in a stream or a restart.",
+    "process",
+)
+BEATS = counter("bulkhead_bus_beats_total", "Beats sent.", "process")
+
+SNAPSHOT_AGAIN = "snapshot again"  # the kind under which Drops counts gaps
+
+
+class BusMetrics:
+    """The instruments of one end."""
+
+    def __init__(self, metrics: Registry, drops: Drops, answers: Answers) -> None:
+        self._process, self._drops, self._answers = metrics.process, drops, answers
+        self._duration, self._errors = metrics.histogram(DURATION), metrics.counter(ERRORS)
+        self._in_progress, self._dropped = metrics.gauge(UNDER_WAY), metrics.counter(DROPPED)
+        self._gaps, self._beats = metrics.counter(GAPS), metrics.counter(BEATS)
+        metrics.before_collecting(self._measure)
+
+    def answered(self, service: str, request: str, seconds: float, *, failed: bool) -> None:
+        """A request ended."""
+        self._duration.observe(seconds, self._process, service, request)
+        if failed:
+            self._errors.inc(self._process, service, request)
+
+    def beat(self) -> None:
+        """A beat was sent."""
+        self._beats.inc(self._process)
+
+    def _measure(self) -> None:
+        self._gaps.set_total(self._drops.counts[SNAPSHOT_AGAIN], self._process)
+        for kind, count in self._drops.counts.items():
+            if kind != SNAPSHOT_AGAIN:
+                self._dropped.set_total(count, self._process, kind)
+        for request, count in self._answers.in_progress().items():
+            self._in_progress.set(count, self._process, request)

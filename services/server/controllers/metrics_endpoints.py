@@ -1,0 +1,83 @@
+"""The handlers of `/metrics` and `/metrics/probes`: request every process's metrics, and show them as one kubelet's.
+
+A process that does not answer within a second is marked in `bulkhead_scrape_missing` and fails no scrape. Requests
+that come while metrics are gathered share what is gathered.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.metrics import GetMetrics, Metrics
+from bus.messages.streams import SERVICES
+from services.frame.metrics import own_metrics
+from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.gathered_metrics import GatheredMetrics, with_sums
+from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
+from services.server.core.routes import Endpoint
+from shared.metrics.family import METRICS, PROBES, gauge
+from shared.metrics.registry import Registry
+
+TIMEOUT = 1.0  # seconds that a process has to answer
+PROBERS = ("pleg",)
+
+MISSING = gauge("bulkhead_scrape_missing", "1 where the process did not answer this scrape, else 0.", "process")
+
+
+class MetricsEndpoints:
+    """The handlers; `metrics` are those of this process."""
+
+    def __init__(self, bus: Bus, metrics: Registry) -> None:
+        self._bus, self._metrics = bus, metrics
+        self._missing = metrics.gauge(MISSING)
+        self._gathered = {METRICS: GatheredMetrics(keeps_ended=True), PROBES: GatheredMetrics(keeps_ended=False)}
+        self._gathering: dict[str, asyncio.Task[bytes]] = {}
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint."""
+        return {Endpoint.METRICS: self.metrics, Endpoint.METRICS_PROBES: self.probes}
+
+    async def metrics(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/metrics."""
+        return page(request, await self._text(METRICS, SERVICES))
+
+    async def probes(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/metrics/probes."""
+        return page(request, await self._text(PROBES, PROBERS))
+
+    async def _text(self, path: str, processes: Sequence[str]) -> bytes:
+        task = self._gathering.get(path)
+        if task is None:
+            task = self._gathering[path] = asyncio.create_task(self._gather(path, processes), name=f"gather {path}")
+            task.add_done_callback(lambda _: self._gathering.pop(path))
+        return await asyncio.shield(task)  # a client that leaves takes nothing from the others
+
+    async def _gather(self, path: str, processes: Sequence[str]) -> bytes:
+        gathered = self._gathered[path]
+        others = [process for process in processes if process != self._bus.service]
+        for process, answer in zip(others, await asyncio.gather(*(self._ask(o, path) for o in others)), strict=True):
+            self._missing.set(float(answer is None), process)
+            if answer is None:
+                gathered.miss(process)
+            else:
+                gathered.take(process, answer)
+        gathered.take(self._bus.service, own_metrics(self._bus.incarnation, self._metrics, path))
+        families = gathered.families()
+        return metrics_text(with_sums(families) if path == METRICS else families)
+
+    async def _ask(self, process: str, path: str) -> Metrics | None:
+        try:
+            return await self._bus.ask(process, GetMetrics(path=path), Metrics, TIMEOUT)
+        except (NoAnswerError, RequestRefusedError):
+            return None
+
+
+def page(request: web.BaseRequest, text: bytes) -> web.Response:
+    """Return a page of metrics, compressed where the client takes it."""
+    response = web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
