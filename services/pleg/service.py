@@ -6,6 +6,7 @@ from collections.abc import Callable
 from bus.interface import Change
 from bus.messages.podsync import PodStatus
 from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
+from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
@@ -20,20 +21,12 @@ from services.pleg.controllers.relists import Relists, RuntimeReport
 from services.pleg.controllers.usage_reader import UsageReader
 from services.pleg.core import events
 from services.pleg.core.node_observation import NodeObservation
-from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 
 
 def build(context: Context) -> "Pleg":
     """Return the service over the configured runtime."""
-    config = context.config
-    runtime = CriRuntime(
-        config.container_runtime_endpoint,
-        config.image_service_endpoint,
-        config.runtime_request_timeout,
-        monotonic=context.clock.monotonic,
-    )
-    return Pleg(context, runtime)
+    return Pleg(context, container_runtime(context, pids=True))
 
 
 class Pleg:

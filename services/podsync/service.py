@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bus.event_recorder import EventRecorder
 from bus.messages.streams import NODE_PRESSURE, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
+from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import calls_over
@@ -22,7 +23,6 @@ from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.node.pressure import Pressure, read_transitions
 from shared.checkpoint import Checkpoint
-from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 
 log = logging.getLogger(__name__)
@@ -118,8 +118,4 @@ class PodSyncService:
 
 def build(context: Context) -> PodSyncService:
     """Return the service over the configured runtime."""
-    config = context.config
-    runtime = CriRuntime(
-        config.container_runtime_endpoint, config.image_service_endpoint, config.runtime_request_timeout, pids=False
-    )
-    return PodSyncService(context, runtime)
+    return PodSyncService(context, container_runtime(context, pids=False))

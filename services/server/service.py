@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 from aiohttp import web
 
+from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
@@ -20,7 +21,6 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
 from services.server.core.routes import Endpoint
-from shared.cri.client import CriRuntime
 from shared.cri.interface import Runtime
 
 _LOG_THREADS = 8  # log files read at the same time
@@ -106,6 +106,4 @@ class ServerService:
 
 def build(context: Context) -> ServerService:
     """Return the service over the configured runtime."""
-    config = context.config
-    runtime = CriRuntime(config.container_runtime_endpoint, "", config.runtime_request_timeout)
-    return ServerService(context, runtime)
+    return ServerService(context, container_runtime(context, pids=False))

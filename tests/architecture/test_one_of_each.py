@@ -33,6 +33,12 @@ def test_shapes_of_data_are_described_in_one_language() -> None:
     assert found == ["shared/schema.py"]
 
 
+def test_clients_of_the_runtime_are_built_in_one_place() -> None:
+    building = re.compile(r"(?<!class )\bCriRuntime\(")
+    found = [name for name in python_files("shared", "bus", "services") if building.search(text_of(name))]
+    assert found == ["services/frame/container_runtime.py"]
+
+
 def _growth(name: str) -> list[int]:
     nodes = (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.expr | ast.stmt))
     return [node.lineno for node in nodes if _grows(node)]

@@ -1,0 +1,17 @@
+"""Builds the client of the container runtime that the configuration names; the only place in the services that does."""
+
+from services.frame.launch import Context
+from shared.cri.client import CriRuntime
+
+
+def container_runtime(context: Context, *, pids: bool) -> CriRuntime:
+    """Return a client of the configured runtime and image service; it connects with its first call. `pids`: whether
+    observations name processes, which costs the runtime a verbose answer for each."""
+    config = context.config
+    return CriRuntime(
+        config.container_runtime_endpoint,
+        config.image_service_endpoint,
+        config.runtime_request_timeout,
+        pids=pids,
+        monotonic=context.clock.monotonic,
+    )
