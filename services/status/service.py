@@ -8,6 +8,7 @@ from pathlib import Path
 from services.frame.generation import supervisor_generation, supervisor_process
 from services.frame.launch import Context
 from services.frame.refused_credentials import RefusedCredentials
+from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
@@ -18,7 +19,6 @@ from services.status.controllers.node import Node
 from services.status.controllers.node_conditions import NodeConditionEvaluator
 from services.status.controllers.node_events import NodeEvents
 from services.status.controllers.pods import Pods
-from services.status.controllers.restarted import restarted
 from services.status.controllers.reviews import Reviews
 from services.status.controllers.systemd import Systemd
 from shared.checkpoint import Checkpoint

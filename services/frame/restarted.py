@@ -1,4 +1,4 @@
-"""Runs one of status' tasks until cancelled: a failure is logged and reported, and the task is started again."""
+"""Runs one task of a service until cancelled: a failure is logged and reported, and the task is started again."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ HEALTHY_AFTER_SECONDS = 60.0  # a restarted task that runs for so long is no lon
 
 
 async def restarted(bus: Bus, name: str, run: Callable[[], Awaitable[None]]) -> None:
-    """Run the task `name` for ever; a failure is a trouble of the beat for HEALTHY_AFTER_SECONDS."""
+    """Run the task `name` until cancelled; a failure is a trouble of the beat for HEALTHY_AFTER_SECONDS."""
     trouble = f"part {name}"
     clearing: asyncio.TimerHandle | None = None
     while True:
@@ -21,7 +21,7 @@ async def restarted(bus: Bus, name: str, run: Callable[[], Awaitable[None]]) -> 
             await run()
             line = "ended by itself"
         except Exception as error:
-            log.exception("status: %s failed and is run again in %g s", name, RESTART_DELAY_SECONDS)
+            log.exception("%s: %s failed and is run again in %g s", bus.service, name, RESTART_DELAY_SECONDS)
             line = f"failed: {type(error).__name__}"
         if clearing is not None:
             clearing.cancel()
