@@ -2,7 +2,7 @@
 # $BULKHEAD_HOME (default /var/lib/bulkhead).
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv lock deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house quick quick-unit quick-service run clean \
+.PHONY: help venv lock proto deps test-deps assets check coverage bus-coverage test bench chaos simulate soak probe-load vm night house quick quick-unit quick-service run clean \
     test-pure test-cluster test-node test-alone
 export BULKHEAD_HOME ?= /var/lib/bulkhead
 # Allow for a slow package index; never download a Python.
@@ -58,6 +58,9 @@ lock:  ## write requirements.lock (what runs) and requirements-dev.lock (the res
 	@$(HAVE_UV)
 	$(COMPILE) pyproject.toml -o requirements.lock
 	$(COMPILE) --group dev -c requirements.lock -o requirements-dev.lock
+
+proto: venv  ## write the generated messages of shared/plugin_grpc from its .proto files
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. shared/plugin_grpc/*.proto
 
 deps:  ## install what running needs and the machine lacks (containerd, runc, CNI plugins, busybox)
 	@tools/install-missing run

@@ -12,6 +12,7 @@ from cri_api.v1 import api_pb2_grpc
 
 from shared.cri.interface import RuntimeCallError
 from shared.deadlines import waiting_for
+from shared.grpc_codes import code_name
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
 _OPTIONS = (
@@ -24,24 +25,6 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.enable_http_proxy", 0),
 )
-_CODES = {
-    grpc.StatusCode.CANCELLED: "Canceled",
-    grpc.StatusCode.UNKNOWN: "Unknown",
-    grpc.StatusCode.INVALID_ARGUMENT: "InvalidArgument",
-    grpc.StatusCode.DEADLINE_EXCEEDED: "DeadlineExceeded",
-    grpc.StatusCode.NOT_FOUND: "NotFound",
-    grpc.StatusCode.ALREADY_EXISTS: "AlreadyExists",
-    grpc.StatusCode.PERMISSION_DENIED: "PermissionDenied",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "ResourceExhausted",
-    grpc.StatusCode.FAILED_PRECONDITION: "FailedPrecondition",
-    grpc.StatusCode.ABORTED: "Aborted",
-    grpc.StatusCode.OUT_OF_RANGE: "OutOfRange",
-    grpc.StatusCode.UNIMPLEMENTED: "Unimplemented",
-    grpc.StatusCode.INTERNAL: "Internal",
-    grpc.StatusCode.UNAVAILABLE: "Unavailable",
-    grpc.StatusCode.DATA_LOSS: "DataLoss",
-    grpc.StatusCode.UNAUTHENTICATED: "Unauthenticated",
-}
 _LATE_SECONDS = 60.0  # after its deadline a call has failed; one that has not by then never returns
 _CONNECT_ERRORS = ("No such file or directory", "Connection refused", "Permission denied")
 
@@ -135,5 +118,5 @@ class CriChannel:
             self._image = api_pb2_grpc.ImageServiceStub(self._channel)
 
     def _translated(self, method: str, error: Any, *, core_call: bool = True) -> RuntimeCallError:
-        code = _CODES.get(error.code(), "Unknown")
+        code = code_name(error.code())
         return RuntimeCallError(method, code, explain(self.endpoint, code, error.details() or "", core_call=core_call))

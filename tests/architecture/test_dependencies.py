@@ -14,6 +14,7 @@ MODULES = {
     "container-runtime-interface-api": "cri_api",
     "dbus-fast": "dbus_fast",
     "grpcio": "grpc",
+    "grpcio-tools": "grpc_tools",
     "protobuf": "google",
     "prometheus-client": "prometheus_client",
     "pytest-asyncio": "pytest_asyncio",

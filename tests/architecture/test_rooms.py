@@ -20,9 +20,9 @@ PRODUCT = ("bus", "services", "shared")
 # Third-party package -> the modules (or packages, ending in "/") that may import it.
 WHO_MAY_IMPORT = {
     "zmq": ("bus/",),
-    "grpc": ("shared/cri/",),
+    "grpc": ("shared/cri/", "shared/grpc_codes.py", "shared/plugin_grpc/"),
     "cri_api": ("shared/cri/",),
-    "google": ("shared/cri/",),
+    "google": ("shared/plugin_grpc/",),
     "kubernetes": ("services/bootstrap/adapters/",),
     "cryptography": ("services/bootstrap/adapters/",),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
@@ -32,6 +32,7 @@ WHO_MAY_IMPORT = {
         "services/bootstrap/",
         "services/sources/adapters/",
         "services/server/adapters/",
+        "services/volume/adapters/plugin_sockets.py",
     ),
     "supervisor": ("services/bootstrap/adapters/", "services/kubelet/"),
     "uvloop": ("services/frame/launch.py",),

@@ -1,0 +1,76 @@
+"""One connection to a plugin's Unix socket, with blocking unary calls and gRPC's errors in Go's words.
+
+A connection belongs to one operation: a plugin that was restarted is reached by the next operation without any state.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from shared.grpc_codes import code_name
+
+Answer = TypeVar("Answer", bound=Message)
+
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # of one answer, as in the kubelet's gRPC
+_LONGEST_TEXT = 4096  # characters of an error that a plugin returns
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_metadata_size", 64 * 1024),
+    ("grpc.default_authority", "localhost"),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # else connections to one socket would be shared
+    ("grpc.min_reconnect_backoff_ms", 5000),  # one attempt may take so long
+)
+
+
+class PluginCallError(Exception):
+    """A call failed. `code`: Go's name, as `DeadlineExceeded`; `str()` is Go's text of the error."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"rpc error: code = {code} desc = {message}")
+        self.code, self.message = code, message
+
+
+class PluginConnection:
+    """Calls over one channel. Blocking; made by `connected`."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    def call(self, method: str, request: Message, answer: type[Answer], timeout: float) -> Answer:
+        """Call `/package.Service/Method`; `timeout` in seconds includes the connection. Raises PluginCallError."""
+
+        def decoded(data: bytes) -> Answer:
+            message = answer()
+            message.ParseFromString(data)
+            return message
+
+        call = self._channel.unary_unary(
+            method, request_serializer=_serialized, response_deserializer=lambda data: data
+        )
+        try:
+            data = call(request, timeout=timeout)
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details()
+            raise PluginCallError(code_name(code), (details or "")[:_LONGEST_TEXT]) from None
+        try:
+            return decoded(data)
+        except DecodeError:
+            raise PluginCallError("Internal", f"the answer to {method} cannot be decoded") from None
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+@contextmanager
+def connected(socket: str) -> Iterator[PluginConnection]:
+    """A connection to the plugin at the absolute path of its socket; opened by the first call."""
+    channel = grpc.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+    try:
+        yield PluginConnection(channel)
+    finally:
+        channel.close()
