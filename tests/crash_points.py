@@ -48,6 +48,7 @@ OF_OTHER_TESTS = {
     "tests/service/volume/test_devices.py": tuple(
         f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS
     ),
+    "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")
     ),

@@ -9,7 +9,7 @@ from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodStatus
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.usage import NodeUsage, PodUsage
-from bus.messages.volume import MountedVolumes
+from bus.messages.volume import MountedVolumes, RegisteredPlugin
 from shared.model.runtime import RuntimePod
 
 T = TypeVar("T")
@@ -36,6 +36,7 @@ PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
 NODE_PRESSURE = Stream("node.pressure", "podsync", NodePressure)
 NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
 VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
+PLUGINS_REGISTERED = Stream("plugins.registered", "volume", RegisteredPlugin)
 RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
 NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
 NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
@@ -61,6 +62,7 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_PRESSURE,
     NODE_RESOURCES,
     VOLUMES_MOUNTED,
+    PLUGINS_REGISTERED,
     RUNTIME_PODS,
     NODE_OBSERVED,
     NODE_IMAGES,

@@ -1,6 +1,6 @@
 """Messages of which volume is the owner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -60,3 +60,24 @@ class ReleaseSubpaths:
 
     uid: str
     container: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsiNode:
+    """What a CSI driver answers about this node (NodeGetInfo)."""
+
+    node_id: str
+    max_volumes: int = 0  # at once on this node; 0 = no limit
+    topology: dict[str, str] = field(default_factory=dict)  # labels of the Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredPlugin:
+    """Stream `plugins.registered`, key `<type>/<name>`: a plugin that serves a socket below `plugins_registry` and was
+    accepted. The stream is complete once every socket found at the start has registered its plugin or was refused."""
+
+    type: str  # CSIPlugin
+    name: str  # as `hostpath.csi.k8s.io`
+    endpoint: str  # absolute path of the socket of its own service
+    version: str  # of its interface, as the plugin writes it
+    csi: CsiNode | None = None  # of a CSIPlugin

@@ -4,11 +4,12 @@ Purpose
     Sets up emptyDir, hostPath, secret, configMap, downwardAPI, projected and image volumes for the pods that podsync
     has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears volumes down
     once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is reported as an error.
-    Each type is a plugin (`plugins/`); volumes that pods share may have a device below them.
+    Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. Registers the plugins
+    of the node, such as CSI drivers, whose sockets are below `plugins_registry`.
 
 Owns
-    `volumes.mounted` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and `volume-subpaths/`;
-    the shared mount propagation of the root directory.
+    `volumes.mounted`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and
+    `volume-subpaths/`; the shared mount propagation of the root directory.
 
 Follows
     `pods.admitted`; `objects.changed`, to refresh files at once; `node.resources`, for the size of a tmpfs and for
@@ -34,7 +35,8 @@ On restart
     needs it, and unmounted where none does. A device whose pods could not all be read is left as it is. A subpath that
     was bound and not released is found below `volume-subpaths`. It is unmounted before its volume, and a repeated
     request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
-    `pods/.removing-<uid>.<token>`, where it is found.
+    `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
+    once each socket found has registered its plugin or was refused; a plugin that does not answer is not called gone.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

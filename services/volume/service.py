@@ -2,15 +2,26 @@
 
 import asyncio
 import random
+from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import (
+    NODE_RESOURCES,
+    OBJECTS_CHANGED,
+    PLUGINS_REGISTERED,
+    PODS_ADMITTED,
+    VOLUMES_MOUNTED,
+    events_of,
+)
 from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
 from services.frame.launch import Context
+from services.frame.restarted import restarted
 from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers.operation_executor import OperationExecutor
+from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
 from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.subpath_requests import SubpathRequests
@@ -28,8 +39,8 @@ def build(context: Context) -> "Volume":
 
 
 class Volume:
-    """The one owner of `volumes.mounted`, and the only process that mounts. `calls`: what acts on disk and mounts, None
-    = the plugins."""
+    """The one owner of `volumes.mounted` and `plugins.registered`, and the only process that mounts. `calls`: what acts
+    on disk and mounts, None = the plugins."""
 
     def __init__(self, context: Context, plugins: Plugins = PLUGINS, calls: PluginCalls | None = None) -> None:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
@@ -52,6 +63,8 @@ class Volume:
             sync_period=context.config.sync_frequency,
             changed=changed,
         )  # fmt: skip
+        sockets = PluginSockets(Path(root) / "plugins_registry")
+        self._registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
         executor.on_end = self._reconciliation.on_operation_end
         bus.follow(PODS_ADMITTED, populator.on_admitted)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
@@ -60,5 +73,9 @@ class Volume:
         bus.answer(ReleaseSubpaths, subpaths.release)
 
     async def run(self) -> None:
-        """Reconcile whenever something changed, until cancelled; mounts are left as they are."""
-        await self._reconciliation.run()
+        """Reconcile whenever something changed and register plugins, until cancelled; mounts are left as they are."""
+        registering = asyncio.create_task(restarted(self.bus, "plugin registration", self._registration.run))
+        try:
+            await self._reconciliation.run()
+        finally:
+            registering.cancel()

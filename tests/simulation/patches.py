@@ -12,6 +12,7 @@ from unittest import mock
 from services.pleg.core.probe_memory import ProbeMemory
 from services.podsync.adapters.node import node_facts_reader
 from services.podsync.adapters.story import StoryBook
+from services.volume.controllers.plugin_registration import PluginRegistration
 from shared import cgroup_layout
 from shared.config.effective import EffectiveConfig
 
@@ -88,6 +89,11 @@ _RESOURCES = _Once(node_facts_reader.read_node_resources)
 _MACHINE = _Once(node_facts_reader.read_machine_facts)
 
 
+async def _wait(_: PluginRegistration) -> None:
+    """No plugin has a socket on the simulated node."""
+    await asyncio.Event().wait()
+
+
 @contextlib.contextmanager
 def machine() -> Iterator[None]:
     """For the time of one run."""
@@ -104,5 +110,6 @@ def machine() -> Iterator[None]:
         mock.patch("shared.cgroup_layout.find_hierarchies", _hierarchies),
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),
+        mock.patch.object(PluginRegistration, "run", _wait),
     ):
         yield

@@ -11,7 +11,7 @@ import pytest
 from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.podsync import AdmittedPod, PodState
-from bus.messages.streams import PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import PLUGINS_REGISTERED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.core import orphans
@@ -20,7 +20,9 @@ from services.volume.service import Volume
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
-from tests.fakes.heard import PATIENCE, Heard
+from tests.fakes.heard import Heard
+
+TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
 
 VOLUMES: list[dict[str, Any]] = [
     {"name": "cache", "emptyDir": {}},
@@ -46,6 +48,7 @@ class Node:
         self.admitted = self.podsync.own(PODS_ADMITTED)
         self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
         self.events = Heard(self.podsync, events_of("volume"))
+        self.registered = Heard(self.podsync, PLUGINS_REGISTERED)
         self.troubles: tuple[str, ...] = ()  # of volume, in its newest beat
         self._beaten = asyncio.Event()
         self.podsync.on_beat(self._on_beat)
@@ -57,7 +60,7 @@ class Node:
 
     async def until_troubles(self, *texts: str) -> None:
         """Until each of volume's troubles contains the text in its place, and there is no other."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while len(self.troubles) != len(texts) or any(
                 t not in s for t, s in zip(texts, self.troubles, strict=True)
             ):

@@ -1,0 +1,157 @@
+"""Registers the plugins whose sockets are below `plugins_registry`, and publishes them (node.md 8.1).
+
+It looks at the directory after each change in it, and once a minute. Each socket is tried by itself: one that hangs
+delays no other.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from bus.interface import Bus, OwnedStream
+from bus.messages.volume import RegisteredPlugin
+from services.volume.adapters import registration
+from services.volume.adapters.plugin_sockets import PluginSockets
+from services.volume.adapters.threads import Threads
+from services.volume.core.plugin_answers import UnusablePluginError, registered_csi, version_of
+from services.volume.core.plugin_registry import Identity, PluginRegistry
+from shared.clock import Clock
+from shared.crash import crash_point
+from shared.plugin_grpc.connection import PluginCallError
+
+log = logging.getLogger(__name__)
+
+LOOK = 60.0  # seconds between two looks at the directory without a change
+PLACES = 16  # sockets that are tried at once
+_TROUBLE = "plugin registration"
+
+
+class PluginRegistration:
+    """`run` is the loop. `on_change` is called after each change of `endpoints`."""
+
+    def __init__(self, bus: Bus, clock: Clock, sockets: PluginSockets, stream: OwnedStream[RegisteredPlugin]) -> None:
+        self._bus, self._clock, self._sockets, self._stream = bus, clock, sockets, stream
+        self._registry = PluginRegistry()
+        self._threads = Threads("plugins", PLACES, clock)
+        self._changed, self._looks_due = asyncio.Event(), True
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._logged: dict[str, str] = {}  # socket -> its last failure
+        self.on_change: Callable[[], None] = lambda: None
+
+    def endpoint(self, kind: str, name: str) -> str | None:
+        """Return the socket of the plugin's own service; None = it is not registered. From any thread."""
+        plugin = self._stream.get(f"{kind}/{name}")
+        return plugin.endpoint if plugin is not None else None
+
+    async def run(self) -> None:
+        """Register and deregister until cancelled."""
+        watching = asyncio.create_task(self._watch(), name="plugin sockets")
+        try:
+            while True:
+                self._changed.clear()
+                await self._look()
+                for path, identity in self._registry.due(self._clock.monotonic()):
+                    attempt = asyncio.create_task(self._attempt(path, identity), name=f"registration at {path}")
+                    self._attempts.add(attempt)
+                    attempt.add_done_callback(self._attempts.discard)
+                self._publish()
+                await self._next()
+        finally:
+            for task in (watching, *self._attempts):
+                task.cancel()
+            self._threads.close()
+
+    async def _watch(self) -> None:
+        try:
+            await self._sockets.run(self._directory_changed)
+        except OSError as error:
+            log.warning("%s cannot be watched: %s", self._sockets.root, error.strerror)
+
+    def _directory_changed(self) -> None:
+        self._looks_due = True
+        self._changed.set()
+
+    async def _look(self) -> None:
+        if not self._looks_due:
+            return
+        self._looks_due = False
+        try:
+            self._registry.found(await self._threads.call(self._sockets.look))
+            self._bus.trouble(_TROUBLE, self._sockets.trouble or None)
+        except OSError as error:
+            self._bus.trouble(_TROUBLE, f"{self._sockets.root} cannot be read: {error.strerror}")
+
+    async def _next(self) -> None:
+        now = self._clock.monotonic()
+        attempt = self._registry.next_attempt(now)
+        wait = LOOK if attempt is None else min(LOOK, attempt - now)
+        try:
+            async with asyncio.timeout(max(wait, 0.0)):
+                await self._changed.wait()
+        except TimeoutError:
+            self._looks_due = True
+
+    async def _attempt(self, path: str, identity: Identity) -> None:
+        """One registration; its failure is logged once, and sent to a plugin that answered."""
+        try:
+            await self._register(path, identity)
+        except UnusablePluginError as error:
+            if error.final:
+                self._registry.refused(path, identity)
+            else:
+                self._registry.failed(path, identity, self._clock.monotonic())
+            self._note(path, str(error))
+            with contextlib.suppress(PluginCallError):
+                await self._threads.call(registration.notify, path, str(error))
+        except PluginCallError as error:
+            self._registry.failed(path, identity, self._clock.monotonic())
+            self._note(path, str(error))
+        except Exception as error:
+            self._registry.failed(path, identity, self._clock.monotonic())
+            self._note(path, f"unexpected {type(error).__name__}")
+            log.exception("the registration of the plugin at %s failed unexpectedly", path)
+        self._changed.set()
+
+    async def _register(self, path: str, identity: Identity) -> None:
+        info = await self._threads.call(registration.get_info, path)
+        version = version_of(info, path, self._registry.other(path, info.type, info.name))
+        try:
+            node = await self._threads.call(registration.node_get_info, info.endpoint)
+        except PluginCallError as error:
+            text = f"RegisterPlugin error -- plugin registration failed with err: {error}"
+            raise UnusablePluginError(text, final=False) from None
+        plugin = registered_csi(info, version, node)
+        crash_point("volume.plugin.answered")
+        if not self._registry.registered(path, identity, plugin):
+            return
+        self._logged.pop(path, None)
+        self._publish()
+        crash_point("volume.plugin.published")
+        try:
+            await self._threads.call(registration.notify, path, "")
+        except PluginCallError as error:
+            # The kubelet counts this as a failure of the registration; a driver that is not notified restarts itself.
+            log.warning("the plugin at %s does not take its registration status: %s", path, error)
+
+    def _publish(self) -> None:
+        plugins = self._registry.plugins()
+        keys = self._stream.keys()
+        before = {key: self._stream.get(key) for key in keys}
+        for key in before:
+            if key not in plugins:
+                log.info("plugin %s is deregistered: its socket is gone", key)
+                self._stream.delete(key, "its socket is gone")
+        for key, plugin in plugins.items():
+            if before.get(key) != plugin:
+                log.info("plugin %s is registered: version %s at %s", key, plugin.version, plugin.endpoint)
+                self._stream.put(key, plugin, "registered")
+        if self._registry.complete:
+            self._stream.mark_complete()
+        if plugins != before:
+            self.on_change()
+
+    def _note(self, path: str, why: str) -> None:
+        if self._logged.get(path) != why:
+            self._logged[path] = why
+            log.warning("the plugin at %s is not registered: %s", path, why)

@@ -1,0 +1,117 @@
+"""Whether what a plugin answers at its registration can be used, with the kubelet's texts (node.md 8.1, 8.2); pure."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bus.messages.volume import CsiNode, RegisteredPlugin
+from shared.podspec.names import label_value, qualified_name
+
+CSI = "CSIPlugin"
+HANDLED = (CSI,)
+_LARGEST_COUNT = 2**31 - 1  # of volumes, in a CSINode
+_LONGEST = 4096  # characters of an endpoint, a node id and all versions together, which real plugins never have
+_MOST_SEGMENTS = 64
+_DRIVER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """The answer to GetInfo. `endpoint`: the absolute path of the plugin's own socket."""
+
+    type: str
+    name: str
+    endpoint: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NodeInfo:
+    """The answer to NodeGetInfo of a CSI driver."""
+
+    node_id: str
+    max_volumes: int = 0
+    topology: Mapping[str, str] = field(default_factory=dict)
+
+
+class UnusablePluginError(Exception):
+    """The plugin cannot be registered; the text is sent to it. `final`: a further attempt cannot succeed."""
+
+    def __init__(self, text: str, *, final: bool = True) -> None:
+        super().__init__(text)
+        self.final = final
+
+
+def version_of(info: PluginInfo, socket: str, other: RegisteredPlugin | None) -> str:
+    """Return the version of its interface that is used. `other`: a plugin of the same type and name at another socket.
+    Raises UnusablePluginError."""
+    if info.type not in HANDLED:
+        handler = f"no handler registered for plugin type: {info.type[:64]} at socket {socket}"
+        raise UnusablePluginError(f"RegisterPlugin error -- {handler}")
+    found = _validated(info, other)
+    if isinstance(found, str):
+        return found
+    why = f"validation failed for CSI Driver {info.name[:64]} at endpoint {info.endpoint[:128]}: {found[0]}"
+    final = other is None  # the other one may be gone by the next attempt
+    raise UnusablePluginError(f"RegisterPlugin error -- plugin validation failed with err: {why}", final=final)
+
+
+def registered_csi(info: PluginInfo, version: str, node: NodeInfo) -> RegisteredPlugin:
+    """Return the driver as it is published. Raises UnusablePluginError for an answer that no CSINode can show."""
+    problem = _node_problem(node)
+    if problem:
+        failed = f"RegisterPlugin error -- plugin registration failed with err: {problem}"
+        raise UnusablePluginError(failed, final=False)
+    count = min(max(node.max_volumes, 0), _LARGEST_COUNT)
+    csi = CsiNode(node_id=node.node_id, max_volumes=count, topology=dict(node.topology))
+    return RegisteredPlugin(type=info.type, name=info.name, endpoint=info.endpoint, version=version, csi=csi)
+
+
+def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:
+    """The version that is used, or why there is none, as a tuple."""
+    prefix = f"ValidatePlugin for CSI driver {_quoted(info.name[:64])} failed."
+    if not _DRIVER.fullmatch(info.name):
+        return (f"{prefix} The name must have at most 63 letters, digits, '-', '_' and '.'",)
+    if not info.endpoint.startswith("/") or len(info.endpoint) > _LONGEST or "\0" in info.endpoint:
+        return (f"{prefix} The endpoint must be an absolute path",)
+    if not info.versions:
+        return (f"{prefix} Plugin returned an empty list for supported versions",)
+    if sum(map(len, info.versions)) > _LONGEST:
+        return (f"{prefix} The list of supported versions is too long",)
+    parsed = {version: _parsed(version) for version in info.versions}
+    usable = {version: parts for version, parts in parsed.items() if parts is not None and parts[0] == 1}
+    if not usable:
+        listed = " ".join(map(_quoted, info.versions))
+        malformed = [version for version, parts in parsed.items() if parts is None]
+        cause = f"could not parse {_quoted(malformed[0])} as version" if malformed else "<nil>"
+        return (f"{prefix} None of the versions specified [{listed}] are supported. err={cause}",)
+    highest = max(usable, key=lambda version: usable[version])
+    if other is not None and (_parsed(other.version) or (0, 0, 0)) >= usable[highest]:
+        taken = "Another driver with the same name is already registered with a higher supported version"
+        return (f"{prefix} {taken}: {_quoted(other.version)}",)
+    return highest
+
+
+def _parsed(version: str) -> tuple[int, int, int] | None:
+    found = _VERSION.fullmatch(version)
+    return (int(found[1]), int(found[2] or 0), int(found[3] or 0)) if found else None
+
+
+def _node_problem(node: NodeInfo) -> str:
+    if not node.node_id:
+        return "NodeGetInfo returned an empty node_id"
+    if len(node.node_id) > _LONGEST:
+        return f"NodeGetInfo returned a node_id of more than {_LONGEST} characters"
+    if len(node.topology) > _MOST_SEGMENTS:
+        return f"NodeGetInfo returned more than {_MOST_SEGMENTS} topology segments"
+    for key, value in node.topology.items():
+        if problems := [*qualified_name(key), *label_value(value)]:
+            segment = _quoted(f"{key}={value}"[:128])
+            return f"NodeGetInfo returned a topology segment that is no label: {segment}: {problems[0]}"
+    return ""
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
