@@ -150,6 +150,8 @@ night: test  ## every test, then what takes hours: thousands of new seeds, pairs
 	@$(MAKE) --no-print-directory chaos ARGS=--pairs
 	SUPERVISORD_KILLS=50 $(PYTEST_REAL) tests/process/test_supervisord_kills.py
 	@$(MAKE) --no-print-directory soak MINUTES=120
+	@tools/install-missing vm
+	$(PYTEST) tests/process/test_client_certificates_by_python.py
 	@$(MAKE) --no-print-directory vm
 
 quick: check  ## check and the tests that need neither root nor a runtime

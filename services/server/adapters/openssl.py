@@ -1,8 +1,8 @@
-"""What Python's ssl module does not reach of the OpenSSL it is linked with: asking for a client certificate without
-judging it, judging one outside of a handshake, the CA names shown to clients, several key exchange groups.
+"""Calls the OpenSSL that Python's ssl module is linked with, by ctypes, for what ssl does not offer: request a client
+certificate without verifying it, verify one outside of a handshake, show CA names, restrict key exchange groups.
 
-Knows OpenSSL's C functions and where CPython keeps their object; must not know files, configuration or HTTP. Where the
-layout or a function is not as expected, `find_openssl` gives None, and callers do with what ssl has.
+Knows OpenSSL's C functions and where CPython keeps the SSL_CTX; must not know files, configuration or HTTP. Where the
+layout or a function is not as expected, `find_openssl` returns None, and callers use what ssl offers.
 """
 
 import _ssl
@@ -19,7 +19,7 @@ from pathlib import Path
 
 _SET_GROUPS_LIST = 92  # SSL_CTRL_SET_GROUPS_LIST
 _TRUSTED_FIRST = 0x8000
-_PARTIAL_CHAIN = 0x80000  # every certificate in the CA file is an anchor, self-signed or not, as Go has it
+_PARTIAL_CHAIN = 0x80000  # every certificate in the CA file is an anchor, self-signed or not, as in Go
 _AUTHENTICATION_LEVEL = 1  # no SHA-1 signatures, no RSA below 1024 bits, whatever the handshake is allowed
 _LOOKED_AT = 512  # bytes of the object that must be readable
 
@@ -51,11 +51,11 @@ _FUNCTIONS: dict[str, tuple[type | None, tuple[type, ...]]] = {
 }
 
 
-_accept = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)(lambda _chain, _argument: 1)  # here, so that it lasts
+_accept = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)(lambda _chain, _argument: 1)  # a global, so that it is not freed
 
 
 class OpenSsl:
-    """The functions, bound. One that OpenSSL refuses to work raises ssl.SSLError."""
+    """OpenSSL's functions. Methods raise ssl.SSLError where OpenSSL reports an error."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """Raises AttributeError when one is missing."""
@@ -65,12 +65,12 @@ class OpenSsl:
             function.restype, function.argtypes = result, list(arguments)
 
     def works(self) -> bool:
-        """Whether a context's OpenSSL object lies where CPython's source says; reads no memory that is not ours."""
+        """Whether CPython keeps the SSL_CTX where this module expects it; reads no memory that is not ours."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         address = _address(context)
         if not address or address % ctypes.sizeof(c_void_p):
             return False
-        with Path("/proc/self/mem").open("rb", buffering=0) as memory:  # tells an unmapped address by an error
+        with Path("/proc/self/mem").open("rb", buffering=0) as memory:  # an unmapped address is an error, not a crash
             if len(os.pread(memory.fileno(), _LOOKED_AT, address)) != _LOOKED_AT:
                 return False
         found = []
@@ -80,11 +80,11 @@ class OpenSsl:
         return found == [3, 0, 1]
 
     def accept_any_client_certificate(self, context: ssl.SSLContext) -> None:
-        """Let handshakes end well whatever certificate the client shows; that it has the key is still checked."""
+        """Let handshakes succeed with any client certificate; that the client has its key is still checked."""
         self._c.SSL_CTX_set_cert_verify_callback(_address(context), ctypes.cast(_accept, c_void_p), None)
 
     def show_authorities(self, context: ssl.SSLContext, file: str) -> None:
-        """Tell clients the names of the CAs in this PEM file when they are asked for a certificate."""
+        """Send clients the names of the CAs in this PEM file with the request for a certificate."""
         names = self._c.SSL_load_client_CA_file(os.fsencode(file))
         self._c.ERR_clear_error()
         if not names:
@@ -92,16 +92,17 @@ class OpenSsl:
         self._c.SSL_CTX_set_client_CA_list(_address(context), names)  # which takes the list over
 
     def allow_groups(self, context: ssl.SSLContext, names: Sequence[str]) -> None:
-        """Restrict key exchange to these groups, by OpenSSL's names."""
+        """Restrict key exchange to these groups, named as in OpenSSL ("X25519", "prime256v1")."""
         done = self._c.SSL_CTX_ctrl(_address(context), _SET_GROUPS_LIST, 0, ":".join(names).encode())
         self._c.ERR_clear_error()
         if not done:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"no such key exchange group in {', '.join(names)}")
 
     def why_not_client(self, authority: ssl.SSLContext, chain: Sequence[bytes]) -> str:
-        """Why the CAs loaded into `authority` do not vouch, now, for this client; "" when they do.
+        """Verify a client's certificate at this moment with the CAs loaded into `authority`. Return the reason why it
+        is not accepted, "" if it is.
 
-        `chain` is DER: the client's certificate, then what it sent along.
+        `chain` is DER: the client's certificate, then the others that it sent.
         """
         c = self._c
         with ExitStack() as freeing:
@@ -123,7 +124,7 @@ class OpenSsl:
             if c.X509_STORE_CTX_init(check, store, certificates[0], others) != 1:
                 return "out of memory"
             if c.X509_STORE_CTX_set_default(check, b"ssl_client") != 1:  # dates, and the usage clientAuth
-                return "OpenSSL knows no rules for clients"
+                return "OpenSSL has no rules for clients"
             settings = c.X509_STORE_CTX_get0_param(check)
             c.X509_VERIFY_PARAM_set_flags(settings, _TRUSTED_FIRST | _PARTIAL_CHAIN)
             c.X509_VERIFY_PARAM_set_auth_level(settings, _AUTHENTICATION_LEVEL)
@@ -133,11 +134,11 @@ class OpenSsl:
             return str(reason.decode(errors="replace"))
 
     def not_after(self, encoded: bytes) -> float:
-        """Wall seconds at which this DER certificate ends. Raises ssl.SSLError when it is none."""
+        """Return the wall seconds at which this DER certificate expires. Raises ssl.SSLError when it is none."""
         certificate = self._decode(encoded)
         if not certificate:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, "not a certificate")
-        fields = (c_int * 32)()  # a struct tm and to spare: second, minute, hour, day, month - 1, year - 1900
+        fields = (c_int * 32)()  # longer than a struct tm: second, minute, hour, day, month - 1, year - 1900
         try:
             if self._c.ASN1_TIME_to_tm(self._c.X509_get0_notAfter(certificate), fields) != 1:
                 raise ssl.SSLError(ssl.SSL_ERROR_SSL, "a certificate without an end")
@@ -157,11 +158,11 @@ class OpenSsl:
 
 @cache
 def find_openssl() -> OpenSsl | None:
-    """The OpenSSL that the ssl module uses, None where it cannot be reached safely."""
+    """Return the OpenSSL that the ssl module uses, None where it cannot be reached safely."""
     if sys.implementation.name != "cpython":
         return None
     try:
-        # Asked of _ssl itself, the loader finds the very library that _ssl is linked with.
+        # Loaded through _ssl, so that the loader finds the library that _ssl is linked with.
         found = OpenSsl(ctypes.CDLL(getattr(_ssl, "__file__", None)))
         return found if found.works() else None
     except (AttributeError, OSError):
@@ -169,5 +170,5 @@ def find_openssl() -> OpenSsl | None:
 
 
 def _address(context: ssl.SSLContext) -> int | None:
-    # The SSL_CTX is what CPython's object holds first, right behind the head that every object has.
+    # The pointer to the SSL_CTX is the first field of CPython's object, after the head that every object has.
     return c_void_p.from_address(id(context) + object.__basicsize__).value

@@ -1,0 +1,77 @@
+"""Client certificates are verified alike on every Python that Bulkhead supports: OpenSSL is called through CPython's
+objects, whose layout may change with a version."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from tests.lacking import require_command
+from tests.process.tls_site import Authority
+from tests.pythons import Interpreter, from_debian, installed
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROGRAM = CHECKOUT / "tests/programs/client_certificates.py"
+USERS = {
+    "": "",
+    "known": "alice",
+    "chained": "bob",
+    "stranger": "refused: unable to get local issuer certificate",
+    "expired": "refused: certificate has expired",
+    "wrong-usage": "refused: unsuitable certificate purpose",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """The CAs and pairs that the program reads."""
+    authority, other = Authority("clients"), Authority("others")
+    intermediate = Authority("intermediate", under=authority)
+    authority.write(tmp_path / "ca.pem")
+    other.write(tmp_path / "other-ca.pem")
+    authority.issue(tmp_path / "serving", "node-1", server=True)
+    authority.issue(tmp_path / "known", "alice", "system:masters", days=2)
+    authority.issue(tmp_path / "expired", "carol", days=-1)
+    authority.issue(tmp_path / "wrong-usage", "dave", server=True)
+    other.issue(tmp_path / "stranger", "eve")
+    intermediate.issue(tmp_path / "chained", "bob")
+    with (tmp_path / "chained.crt").open("ab") as chain:
+        chain.write(intermediate.certificate.public_bytes(Encoding.PEM))
+    return tmp_path
+
+
+def test_of_the_python_that_runs_the_agent(files: Path) -> None:
+    _check(Interpreter((sys.executable,)), "{}.{}".format(*sys.version_info[:2]), files)
+
+
+@pytest.mark.night
+@pytest.mark.root
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_of_every_supported_python(version: str, files: Path) -> None:
+    if os.geteuid() == 0 and (interpreter := installed(version)) is None:
+        require_command("mmdebstrap")
+        interpreter = from_debian(version)
+    if interpreter is None:
+        pytest.skip(f"no python{version} on PATH, in pyenv or in a suite of Debian")
+    _check(interpreter, version, files)
+
+
+def _check(interpreter: Interpreter, version: str, files: Path) -> None:
+    found: dict[str, Any] = json.loads(interpreter.run(str(PROGRAM), str(files), PYTHONPATH=str(CHECKOUT)))
+    assert "{}.{}".format(*found["python"]) == version
+    assert found["reached"], f"OpenSSL is not reached by {interpreter.command}"
+    versions = ("TLS 1.2", "TLS 1.3")
+    assert found["users"] == {f"{name} {tls}".strip(): user for tls in versions for name, user in USERS.items()}
+    after = found["users after the CA changed"]
+    assert {name for name, user in after.items() if user and not user.startswith("refused")} == {
+        f"stranger {tls}" for tls in versions
+    }
+    assert found["groups"] == ["X25519"]
+    assert found["of garbage"] == "a certificate that cannot be read"
+    certificate = x509.load_pem_x509_certificate((files / "known.crt").read_bytes())
+    assert found["not after"] == certificate.not_valid_after_utc.timestamp()
