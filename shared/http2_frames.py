@@ -1,7 +1,7 @@
 """Splits the bytes of an HTTP/2 server into frames before the library h2 gets them. Pure.
 
-h2 waits for all of a frame before it checks its length, does not require that SETTINGS come first, and accepts no frame
-after a GOAWAY, although the streams below its last id go on. Here a frame is refused by its head, and GOAWAY is parsed.
+h2 checks the length of a frame only when it has all of it, does not require SETTINGS first, and accepts no frame after
+a GOAWAY, although the streams below its last id continue. Here a frame is refused by its head, and GOAWAY is parsed.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _HEAD = 9  # bytes
 
 
 class FrameError(ValueError):
-    """What came is no HTTP/2, or a frame larger than LARGEST_FRAME."""
+    """The bytes are not HTTP/2, or a frame is larger than LARGEST_FRAME."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class GoAway:
 
 
 class FrameSplitter:
-    """Keeps at most one frame that has not come completely, so no more than LARGEST_FRAME after the last `next`."""
+    """Keeps at most one incomplete frame, so no more than LARGEST_FRAME bytes after the last `next`."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._began = False  # the server's first SETTINGS came
 
     def add(self, data: bytes) -> None:
-        """Take in what came."""
+        """Append received bytes."""
         self._waiting += data
 
     def next(self) -> bytes | GoAway | None:
-        """The next frame, None = it has not come completely. Raises FrameError, and HyperframeError for a GOAWAY that
-        is malformed."""
+        """Return the next frame with its head, None while it is incomplete. Raises FrameError; HyperframeError for a
+        malformed GOAWAY."""
         if len(self._waiting) < _HEAD:
             return None
         length, is_settings = int.from_bytes(self._waiting[:3], "big"), self._waiting[3] == SettingsFrame.type
@@ -53,7 +53,7 @@ class FrameSplitter:
 
 
 def error_name(code: int) -> str:
-    """HTTP/2's name of an error code."""
+    """Return HTTP/2's name of an error code ("REFUSED_STREAM")."""
     try:
         return ErrorCodes(code).name
     except ValueError:

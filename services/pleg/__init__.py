@@ -21,15 +21,15 @@ Answers
     GetUsage: what node and pods use, read again where the last reading is older than the request permits.
 
 Persists
-    Nothing that is missed. The runtime and /proc are the truth. What the probes of a pod have counted (results and
-    failures in a row, holds, their moment within the period) is in `<run dir>/probes/<uid>.json`, replaced whole
-    before a new result is published, and not written at all while results stay as they are.
+    Nothing that must survive: everything is read again from the runtime and /proc. The counts of a pod's probes
+    (results and failures in a row, holds, their moment within the period) are in `<run dir>/probes/<uid>.json`. The
+    file is replaced atomically before a new result is published, and not written while results stay as they are.
 
 On restart
-    One full relist gives back everything, in a new incarnation; followers keep what they had until it is complete. The
-    pidfds died with the process and are opened anew. What exited meanwhile shows as exited in the list, with the exit
-    code the runtime kept. Of a container that still runs every probe goes on where it was: a kill before the file is
-    replaced forgets the last try, one after it nothing. Without a file (it was lost, or the probe was changed) there is
-    no result until the probe ran again, at a random moment of its first period; podsync keeps the last result until
-    then, so that nothing flaps.
+    One full relist restores everything, in a new incarnation; followers keep their replicas until it is complete. The
+    pidfds ended with the process and are opened again. A container that exited meanwhile is listed as exited, with the
+    exit code that the runtime kept. The probes of a running container continue with their counts: a kill before the
+    file is replaced loses the last try, one after it loses nothing. Without a file (it was lost, or the probe was
+    changed) there is no result until the probe has run again, at a random moment of its first period; until then
+    podsync keeps the last result, so that nothing flaps.
 """

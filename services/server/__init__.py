@@ -1,4 +1,4 @@
-"""The kubelet's HTTP API: what `kubectl logs`, the API server, monitoring and health checks ask of a node.
+"""The kubelet's HTTP API: what `kubectl logs`, the API server, monitoring and health checks request from a node.
 
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
@@ -27,8 +27,8 @@ Persists
 
 On restart
     Listeners are back as soon as the process is; open streams end and clients reconnect. Where the process is replaced
-    by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. A stream
-    once open needs no other process of ours: it survives the kill of any but this one. Answers are made from the
+    by that of a newer supervisord, it releases the ports first and ends with its last open stream or request. An open
+    stream needs no other process of ours: it survives the kill of any but this one. Answers are made from the
     streams' snapshots; when another service restarts, its last known state is shown until its streams are
     complete again. Counters on `/metrics` begin at what the present processes have counted. A check of `/healthz` that
     depends on another service fails only after 30 s without a beat of it.
@@ -41,8 +41,9 @@ numbers.
 A log is read from a regular file in its pod's log directory, and no link below that directory is followed; only under
 docker, whose log files are links, are they.
 
-A client certificate is requested in the handshake and judged at every request, as in the Go kubelet. Python's ssl
-module offers no such thing, so `adapters/openssl.py` asks OpenSSL itself. Where that library cannot be reached (a
-Python with OpenSSL built in), a certificate that the client CA does not vouch for fails in the handshake instead of
-getting 401, and after a change of the client CA certificates of older connections do not count.
+A client certificate is requested in the handshake and verified at every request, as in the Go kubelet. Python's ssl
+module cannot do this, so `adapters/openssl.py` calls OpenSSL itself (tested with Python 3.11 to 3.14 by
+`tests/process/test_client_certificates_by_python.py`). Where that library cannot be reached (a Python with OpenSSL
+built in), a certificate that the client CA has not signed fails in the handshake instead of getting 401, and after a
+change of the client CA the certificates of older connections are not accepted.
 """

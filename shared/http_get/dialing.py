@@ -1,4 +1,4 @@
-"""Opens TCP connections for probes and hooks, and gives the reason why one could not be opened in Go's words."""
+"""Opens TCP connections for probes and hooks, and returns Go's text for the reason why one could not be opened."""
 
 import asyncio
 import os
@@ -10,11 +10,12 @@ _context: ssl.SSLContext | None = None
 
 
 class DialError(Exception):
-    """No connection; the text is Go's."""
+    """No connection was opened; the text is Go's ("dial tcp 10.0.0.1:80: connect: connection refused")."""
 
 
 async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect; the caller bounds the time, and ends the connection with `hang_up`. Raises DialError, ssl.SSLError."""
+    """Connect; certificates are not verified. The caller sets the timeout, and closes the connection with `hang_up`.
+    Raises DialError, ssl.SSLError."""
     try:
         return await asyncio.open_connection(
             host, port, limit=_READ_LIMIT, ssl=_unverified() if tls else None, server_hostname=host if tls else None
@@ -28,23 +29,23 @@ async def dial(host: str, port: int, *, tls: bool = False) -> tuple[asyncio.Stre
 
 
 def hang_up(writer: asyncio.StreamWriter) -> None:
-    """End the connection now, without waiting for the other side."""
+    """Close the connection at once, without waiting for the other side."""
     writer.transport.abort()
 
 
 def address(host: str, port: int) -> str:
-    """`host:port`, IPv6 in brackets."""
+    """Return `host:port`, IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def reason(error: Exception) -> str:
-    """The system's word for it, as Go writes it."""
+    """Return the system's text for the error, as Go writes it: "connection refused"."""
     number = getattr(error, "errno", None)
     return os.strerror(number).lower() if isinstance(number, int) and number > 0 else str(error).lower()
 
 
 def _unverified() -> ssl.SSLContext:
-    """Made once, when first needed: neither probes nor hooks verify (pods.md 8.4, 10.3)."""
+    """The one context: neither probes nor hooks verify certificates (pods.md 8.4, 10.3)."""
     global _context  # noqa: PLW0603
     if _context is None:
         _context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,7 +1,4 @@
-"""One GET over a connection of its own, HTTP/2 where TLS settles on it, the body read as far as it is wanted.
-
-No library for HTTP/1: what a probe or hook needs is little, and the processes that carry them out are to stay small.
-"""
+"""One GET over a connection of its own, HTTP/2 where TLS negotiates it; reads only the requested part of the body."""
 
 import asyncio
 import ssl
@@ -16,20 +13,20 @@ _READ_BYTES = 16 * 1024
 
 
 class AnswerError(Exception):
-    """The connection was made, and there was no valid answer; the text is Go's."""
+    """The connection was opened, and no valid answer came; the text is Go's."""
 
 
 class BodyError(Exception):
-    """The head of the answer came, its body broke off or is malformed; the text is Go's."""
+    """The head of the answer came, and its body is incomplete or malformed; the text is Go's."""
 
 
 def answered_in_plain_text(error: ssl.SSLError) -> bool:
-    """The other side speaks no TLS."""
+    """Return whether the other side does not speak TLS."""
     return error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 
 
 def go_words(error: Exception) -> str:
-    """What went wrong in an exchange, as Go writes it after the URL."""
+    """Return the reason of a failed exchange, as Go writes it after the URL."""
     if isinstance(error, ssl.SSLError):
         plain = answered_in_plain_text(error)
         return "http: server gave HTTP response to HTTPS client" if plain else f"tls: {error.reason or error}"
@@ -37,9 +34,9 @@ def go_words(error: Exception) -> str:
 
 
 async def exchange(target: HttpTarget, most: Callable[[ResponseHead], int]) -> tuple[ResponseHead, bytes]:
-    """One request; `most` gives the bytes of the body to read, once the head has come. The caller bounds the time.
-    Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError; BodyError for all that goes wrong after
-    the head."""
+    """Send one request; return head and body. `most` returns how many bytes of the body to read, once the head is
+    there. The caller sets the timeout. Raises DialError, AnswerError, MalformedAnswerError, ssl.SSLError, OSError;
+    BodyError for any failure after the head."""
     reader, writer = await dial(target.host, target.port, tls=target.scheme == "https")
     try:
         tls = writer.get_extra_info("ssl_object")
@@ -133,7 +130,7 @@ async def _body(reader: asyncio.StreamReader, length: int | None, most: int, *, 
 
 
 async def _read(reader: asyncio.StreamReader, body: bytearray, length: int | None, most: int) -> None:
-    """Add `length` bytes (None = what comes until the end), until there are `most`."""
+    """Append `length` bytes (None = up to the end of the connection) to `body`, until it has `most`."""
     room = most - len(body)
     left = room if length is None else min(length, room)
     while left > 0:

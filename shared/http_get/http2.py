@@ -1,7 +1,6 @@
-"""One request over one HTTP/2 connection, from the client's side: bytes to send, bytes that came. Pure.
+"""One request over one HTTP/2 connection, the client's side: takes received bytes, returns bytes to send. Pure.
 
-The protocol is the library h2. This decides which of its events matter, and ends what takes more than a probe or hook
-may.
+The library h2 has the protocol. This selects its events, and refuses answers larger than a probe or hook may have.
 """
 
 from collections.abc import Iterable
@@ -17,10 +16,10 @@ from shared.http2_frames import LARGEST_FRAME, FrameError, FrameSplitter, GoAway
 
 Headers = list[tuple[str, str]]
 
-MOST_BYTES = 256 * 1024  # of all that one answer may take
+MOST_BYTES = 256 * 1024  # of one answer, frames included
 MOST_HEADERS = 64 * 1024
 _STREAM = 1
-# Not asked of the server that its headers keep any rules beyond HTTP/2's frames: Go's client takes what is odd, too.
+# Headers are not checked beyond HTTP/2's framing: Go's client accepts unusual ones, too.
 _CONFIG = H2Configuration(validate_outbound_headers=False, validate_inbound_headers=False)
 _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
@@ -30,7 +29,7 @@ _SETTINGS = {
 
 
 class ProtocolError(ValueError):
-    """What came is not HTTP/2, or more than we take; the text is the reason."""
+    """The received bytes are not HTTP/2, or too many; the text is the reason."""
 
 
 class StreamRefusedError(ValueError):
@@ -46,19 +45,19 @@ class Exchange:
 
     def __init__(self) -> None:
         self.ready = False  # the server has sent its SETTINGS
-        self.headers: dict[str, str] = {}  # of the answer; of a repeated one the first counts
+        self.headers: dict[str, str] = {}  # of the answer; of a repeated header the first counts
         self.trailers: dict[str, str] = {}
         self.body = bytearray()
         self.answered = False  # the headers are complete
-        self.ended = False  # and so is the whole answer
+        self.ended = False  # the answer is complete
         self._connection = H2Connection(_CONFIG)
         self._connection.local_settings = Settings(client=True, initial_values=_SETTINGS)
         self._frames = FrameSplitter()
         self._received = 0
 
     def open(self, headers: Headers, body: bytes | None = None) -> bytes:
-        """The first bytes on the connection: its opening and the one request; None = it has no body. The server need
-        not have answered the one before it gets the other. Raises ProtocolError for a body of more than 64 KiB."""
+        """Return the first bytes of the connection: the preface and the request; `body` None = the request has none.
+        Raises ProtocolError for a body of more than 64 KiB."""
         connection = self._connection
         connection.initiate_connection()
         coded = [(name.encode("latin-1", "replace"), value.encode("utf-8", "replace")) for name, value in headers]
@@ -74,7 +73,7 @@ class Exchange:
         return connection.data_to_send()
 
     def receive(self, data: bytes) -> bytes:
-        """Take in what came; what is to be sent in return. Raises ProtocolError, StreamRefusedError."""
+        """Take received bytes; return the bytes to send. Raises ProtocolError, StreamRefusedError."""
         self._received += len(data)
         if self._received > MOST_BYTES:
             raise ProtocolError("http2: the answer is too large")
@@ -92,7 +91,7 @@ class Exchange:
         if not isinstance(frame, GoAway):
             self._take_events(self._connection.receive_data(frame))
             self.ready = True
-        elif frame.last_stream < _STREAM:  # else ours counts as accepted, and goes on
+        elif frame.last_stream < _STREAM:  # else our stream was accepted, and continues
             name = error_name(frame.code)
             raise ProtocolError(f"http2: server sent GOAWAY and closed the connection; ErrCode={name}")
 

@@ -1,4 +1,4 @@
-"""The GET of an httpGet probe or hook: its URL, headers, and where a redirect leads. Pure text (pods.md 8.4, 10.3)."""
+"""The GET of an httpGet probe or hook: URL, headers, targets of redirects. Pure text (pods.md 8.4, 10.3)."""
 
 import re
 from dataclasses import dataclass, replace
@@ -13,12 +13,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class BadRequestError(ValueError):
-    """The spec asks for something that cannot be sent; the text names it."""
+    """The spec requests something that cannot be sent; the text names it."""
 
 
 @dataclass(frozen=True)
 class HttpTarget:
-    """Where to GET what; `host` without brackets, `path` with its query."""
+    """One GET request; `host` without brackets, `path` with its query."""
 
     scheme: str
     host: str
@@ -29,21 +29,21 @@ class HttpTarget:
 
     @property
     def address(self) -> str:
-        """`host:port` as Go writes it."""
+        """Return `host:port` as Go writes it."""
         return f"{_bracketed(self.host)}:{self.port}"
 
     @property
     def url(self) -> str:
-        """For messages."""
+        """Return the URL for messages."""
         return f"{self.scheme}://{self.address if self.explicit_port else _bracketed(self.host)}{self.path}"
 
     def request(self) -> bytes:
-        """The request, head and all."""
+        """Return the bytes of the HTTP/1.1 request."""
         lines = [f"GET {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.headers)]
         return "\r\n".join((*lines, "Connection: close", "", "")).encode("utf-8", "replace")
 
     def fields(self) -> list[tuple[str, str]]:
-        """The same request as HTTP/2 has it."""
+        """Return the header fields of the same request in HTTP/2."""
         host, *others = self.headers
         pseudo = [(":method", "GET"), (":scheme", self.scheme), (":path", self.path), (":authority", host[1])]
         return [*pseudo, *((name.lower(), value) for name, value in others)]
@@ -52,7 +52,7 @@ class HttpTarget:
 def target_of(
     scheme: str, host: str, port: int, path: str, headers: tuple[tuple[str, str], ...], user_agent: str
 ) -> HttpTarget:
-    """The first request; `user_agent` is used where the headers name none. Raises BadRequestError."""
+    """Return the first request; `user_agent` is used where `headers` has none. Raises BadRequestError."""
     if scheme not in _PORTS:
         raise BadRequestError(f'unsupported protocol scheme "{scheme}"')
     return HttpTarget(
@@ -61,7 +61,8 @@ def target_of(
 
 
 def redirected(target: HttpTarget, status: int, location: str) -> HttpTarget | None:
-    """Where the answer sends us; None = it does not, or to another host, where we do not go."""
+    """Return the target of a redirect (`status` 301, 302, 303, 307, 308); None without one, or to another host, which
+    is not followed."""
     if status not in _REDIRECTS or not location:
         return None
     try:
@@ -97,13 +98,13 @@ def _headers(given: tuple[tuple[str, str], ...], address: str, user_agent: str) 
     names = {name for name, _ in headers}
     defaults = (("User-Agent", user_agent), ("Accept", "*/*"))
     headers = [pair for pair in defaults if pair[0] not in names] + headers
-    # An empty value is how a spec asks for a default to be left out.
+    # An empty value in the spec removes the default.
     kept = ((name, value) for name, value in headers if value or name not in ("Accept", "User-Agent"))
     return (("Host", host), *kept)
 
 
 def _clean_path(path: str) -> str:
-    """Path and query fit for a request line; a fragment is not sent."""
+    """Path and query, escaped for a request line; a fragment is not sent."""
     path, _, query = path.partition("#")[0].partition("?")
     path = quote(path if path.startswith("/") else f"/{path}", safe=_PATH_SAFE)
     return f"{path}?{quote(query, safe=_QUERY_SAFE)}" if query else path

@@ -1,4 +1,4 @@
-"""The head of an HTTP/1 answer: status, headers, and how its body is framed. Pure text."""
+"""Parses the head of an HTTP/1 answer: status, headers, and the framing of its body. Pure text."""
 
 import re
 from dataclasses import dataclass
@@ -7,29 +7,30 @@ _STATUS = re.compile(r"HTTP/1\.\d ([0-9]{3})(?: .*)?")
 
 
 class MalformedAnswerError(ValueError):
-    """What came is not an HTTP/1 answer; the text is Go's."""
+    """The received bytes are not an HTTP/1 answer; the text is Go's."""
 
 
 @dataclass(frozen=True)
 class ResponseHead:
-    """Header names in lower case; of a repeated header the first counts."""
+    """Status and headers; names in lower case, of a repeated header the first counts."""
 
     status: int
     headers: dict[str, str]
 
     @property
     def informational(self) -> bool:
-        """Another head follows."""
+        """Whether another head follows."""
         return 100 <= self.status < 200 and self.status != 101
 
     @property
     def chunked(self) -> bool:
-        """The body comes in chunks."""
+        """Whether the body has chunked transfer coding."""
         return self.headers.get("transfer-encoding", "").lower().endswith("chunked")
 
     @property
     def length(self) -> int | None:
-        """The body's bytes, None = until the other side closes (or chunked). Raises MalformedAnswerError."""
+        """Return the length of the body in bytes, None = up to the end of the connection, or chunked. Raises
+        MalformedAnswerError."""
         if self.status in (101, 204, 304):
             return 0
         text = self.headers.get("content-length")
@@ -41,7 +42,7 @@ class ResponseHead:
 
 
 def parse_head(head: bytes) -> ResponseHead:
-    """Everything up to and with the empty line. Raises MalformedAnswerError."""
+    """Parse a head (bytes up to the empty line, included or not). Raises MalformedAnswerError."""
     first, *lines = head.decode("latin-1").replace("\r\n", "\n").rstrip("\n").split("\n")
     if not (match := _STATUS.fullmatch(first)):
         shown = first[:100].encode("unicode_escape").decode("ascii")
@@ -56,7 +57,7 @@ def parse_head(head: bytes) -> ResponseHead:
 
 
 def chunk_size(line: bytes) -> int:
-    """Of the line before a chunk; extensions are ignored. Raises MalformedAnswerError."""
+    """Return the size in bytes from the line before a chunk; extensions are ignored. Raises MalformedAnswerError."""
     text = line.split(b";")[0].strip()
     try:
         if not text or len(text) > 16 or text[:1] in b"+-":

@@ -142,13 +142,13 @@ async def test_a_corrupt_issued_pair_is_told_and_the_seeds_or_the_old_one_serve_
     current.write_bytes(b"torn")
     async with site.running(server_tls_bootstrap=True) as server:
         assert await served_name(site, server) == "node-1"
-        assert f"{current} holds no whole PEM certificate (replace it)" in caplog.text
+        assert f"{current} holds no complete PEM certificate (replace it)" in caplog.text
         issue(site, "issued")
         await until_served(site, server, "issued")
         site.renew("new-seeds")
         current.unlink()
         current.write_bytes(b"torn again")
-        await until_logged(caplog, f"{current} holds no whole PEM certificate", times=2)
+        await until_logged(caplog, f"{current} holds no complete PEM certificate", times=2)
         assert await served_name(site, server) == "issued"
 
 
@@ -193,9 +193,9 @@ def nothing(_site: Site) -> bytes:
 BAD: list[tuple[str, Callable[[Site], bytes] | None, str]] = [
     ("serving.crt", None, "No such file or directory"),
     ("serving.key", None, "No such file or directory"),
-    ("serving.crt", nothing, "holds no whole PEM certificate"),
+    ("serving.crt", nothing, "holds no complete PEM certificate"),
     ("serving.crt", garbage, "serving.crt"),
-    ("serving.key", half, "holds no whole PEM private key"),
+    ("serving.key", half, "holds no complete PEM private key"),
     ("serving.key", other_key, "the key is not the one of the certificate"),
     ("serving.key", encrypted, "is encrypted"),
     ("client-ca.crt", None, "No such file or directory"),

@@ -37,7 +37,7 @@ def read_memory(proc: Path, cgroups: Path) -> tuple[int, int]:
     """(MemTotal, MemTotal - working set of the root cgroup) in bytes.
 
     Working set = usage - inactive_file, not below 0; usage is memory.usage_in_bytes on cgroup v1, anon + file of
-    memory.stat on v2. Without a readable memory cgroup the kernel's own MemAvailable stands in.
+    memory.stat on v2. Without a readable memory cgroup it is the kernel's MemAvailable.
     """
     memory = meminfo(proc)
     total = memory.get("MemTotal", -1)

@@ -1,4 +1,4 @@
-"""Tells when a process ends, by a pidfd on the event loop: within a millisecond and without a parent's rights.
+"""Reports the end of a process, by a pidfd on the event loop: within a millisecond and without a parent's rights.
 
 Knows keys and pids; which process is worth watching, and whether the pid is still the right one, is decided elsewhere.
 """

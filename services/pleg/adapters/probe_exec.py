@@ -12,8 +12,8 @@ from shared.cri.interface import Runtime, RuntimeCallError
 async def probe_exec(
     runtime: Runtime, clock: Clock, container_id: str, command: Sequence[str], timeout: float, request_timeout: float
 ) -> Outcome:
-    """Run it; the runtime ends it after `timeout` seconds. A runtime that is itself given up, `request_timeout` seconds
-    later, says nothing of the container."""
+    """Run the command; the runtime ends it after `timeout` seconds. When the runtime itself does not answer within
+    `request_timeout` seconds more, the result is Verdict.ERROR: the container was not tested."""
     began = clock.monotonic()
     try:
         result = await runtime.exec_sync(container_id, command, int(timeout))

@@ -1,7 +1,7 @@
-"""Keeps what the probes of each pod have counted in the run directory, one small file per pod, written whole.
+"""Keeps the counts of each pod's probes in the run directory, one small file per pod, replaced atomically.
 
-The run directory is a tmpfs: a write takes microseconds and is not synced, for after a reboot none of it means
-anything. A file that cannot be written or read costs counts at the next restart and nothing else.
+The run directory is a tmpfs: a write takes microseconds and is not synced, because after a reboot no count is valid.
+If a file cannot be written or read, the probes of that pod count from zero after a restart.
 """
 
 import logging
@@ -21,14 +21,14 @@ MOST_BYTES = 256 * 1024  # of one file; more than that we never wrote
 
 
 class ProbeFiles:
-    """See the module; `directory` is made when first needed."""
+    """See the module; `directory` is created by the first write."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._failing = False
 
     def load(self) -> dict[str, list[ProbeMemory]]:
-        """By pod UID what an earlier process left."""
+        """Return the counts that an earlier process saved, by pod UID. Unreadable files are removed."""
         found: dict[str, list[ProbeMemory]] = {}
         try:
             paths = list(self._directory.iterdir())
@@ -45,7 +45,7 @@ class ProbeFiles:
         return found
 
     def save(self, uid: str, memories: Iterable[ProbeMemory]) -> None:
-        """Replace what is kept of the pod."""
+        """Replace the pod's file. A failure is logged once and never raised."""
         path = self._path(uid)
         draft = path.with_suffix(".new")
         content = msgspec.json.encode(list(memories))
@@ -61,12 +61,12 @@ class ProbeFiles:
                 log.warning("what probes counted is not kept over a restart of pleg: %s: %s", path, error.strerror)
             self._failing = True
             _remove(draft)
-            _remove(path)  # what it says is no longer so: better nothing than a failure too many
+            _remove(path)  # an outdated count could cause a restart too early; no count cannot
         else:
             self._failing = False
 
     def forget(self, uid: str) -> None:
-        """The pod is probed no more."""
+        """Remove the file of a pod that is no longer probed."""
         _remove(self._path(uid))
 
     def _path(self, uid: str) -> Path:

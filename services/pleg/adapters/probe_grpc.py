@@ -1,6 +1,8 @@
 """The grpc probe: the standard health check over a new plaintext connection (pods.md 10.3).
 
-No gRPC library: one for one small call costs twice the CPU of h2. Loaded when the first such probe is tried.
+Written on h2 and not with grpcio's channels: at 110 probes a second, in one run on a busy machine, a probe took 1.7 ms
+of CPU here and 2.9 ms with grpcio (one at a time as fast as possible: 0.95 and 2.6 ms). That is 13 % of a core.
+Memory differs by less than 1 MiB.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ _READ_BYTES = 16 * 1024
 
 
 async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outcome:
-    """Connect and ask within `timeout` seconds. A server that refuses is dialled again until they are over."""
+    """Connect and call Check within `timeout` seconds. A server that refuses is dialled again within this time."""
     target, within = address(host, port), go_duration(timeout)
     deadline = asyncio.get_running_loop().time() + timeout
     exchange, failures = Exchange(), 0
@@ -29,11 +31,11 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
                 try:
                     left = deadline - asyncio.get_running_loop().time()
                     await _ask(exchange, host, port, *grpc_health.request(target, service, left))
-                    return grpc_health.judge(exchange, within)
+                    return grpc_health.outcome_of(exchange, within)
                 except (DialError, ProtocolError, StreamRefusedError, EOFError, OSError) as error:
                     if isinstance(error, TimeoutError):
                         raise
-                    if exchange.ready:  # it was connected, as gRPC sees it, so that this is an answer
+                    if exchange.ready:  # connected in gRPC's sense, so this is an answer
                         return _broken(error, within)
                 failures += 1
                 await asyncio.sleep(_DIALS.delay(failures))
@@ -45,7 +47,7 @@ async def probe_grpc(host: str, port: int, service: str, timeout: float) -> Outc
 
 
 async def _ask(exchange: Exchange, host: str, port: int, headers: Headers, body: bytes) -> None:
-    """Carry the exchange to its end over a connection of its own."""
+    """Perform the exchange over a connection of its own."""
     reader, writer = await dial(host, port)
     try:
         writer.write(exchange.open(headers, body))

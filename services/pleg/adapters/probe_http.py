@@ -1,4 +1,4 @@
-"""The httpGet probe: one GET, a new connection each time, the body read as far as it is shown."""
+"""The httpGet probe: one GET over a new connection; of the body only the bytes that are shown are read."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
                 url = target.url
                 head, body = await exchange(target, wanted)
                 if (there := redirected(target, head.status, head.headers.get("location", ""))) is None:
-                    return _judge(head.status, text_of(body))
+                    return _outcome(head.status, text_of(body))
                 target = there
         problem, url = f"stopped after {MOST_REDIRECTS} redirects", target.url
     except TimeoutError:
@@ -47,7 +47,7 @@ async def probe_http(handler: HttpHandler, host: str, port: int, timeout: float)
     return Outcome(Verdict.FAILURE, f'Get "{url}": {problem}')
 
 
-def _judge(status: int, body: str) -> Outcome:
+def _outcome(status: int, body: str) -> Outcome:
     if 200 <= status < 300:
         return Outcome(Verdict.SUCCESS, body)
     if 300 <= status < 400:

@@ -8,7 +8,7 @@ from shared.http_get.dialing import DialError, address, dial, hang_up
 
 
 async def probe_tcp(host: str, port: int, timeout: float) -> Outcome:
-    """Connect within `timeout` seconds and hang up."""
+    """Connect within `timeout` seconds, and close the connection."""
     try:
         async with asyncio.timeout(timeout):
             _, writer = await dial(host, port)

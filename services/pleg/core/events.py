@@ -36,7 +36,7 @@ class ObservationFailed:
 
 @dataclass(frozen=True)
 class ProcessExited:
-    """The kernel says that the watched process of this container or sandbox has ended."""
+    """The kernel reports that the watched process of this container or sandbox has ended."""
 
     id: str
 
@@ -51,7 +51,7 @@ class WatchRefused:
 
 @dataclass(frozen=True)
 class RuntimeHinted:
-    """A GetContainerEvents message; the uid is empty where the runtime did not say."""
+    """A GetContainerEvents message; the uid is empty where the runtime did not name one."""
 
     uid: str
     type: str

@@ -1,4 +1,4 @@
-"""grpc.health.v1.Health/Check in bytes: what is asked, and what an answer means in the kubelet's words (pods.md 10.3).
+"""The bytes of grpc.health.v1.Health/Check, and the kubelet's texts for its results (pods.md 10.3).
 
 The two messages have one field each, so they are written and read here; HTTP/2 is `shared.http_get.http2`.
 """
@@ -48,7 +48,7 @@ _OF_RESET = {3: "ResourceExhausted", 7: "Unavailable", 8: "Canceled", 11: "Resou
 
 
 def request(address: str, service: str, left: float) -> tuple[Headers, bytes]:
-    """The call for the health of `service` ("" = the whole server): headers and body; `left`: seconds it has."""
+    """Return headers and body of the call for `service` ("" = the server); `left`: seconds until its deadline."""
     name = service.encode("utf-8", "replace")
     message = b"\x0a" + _varint(len(name)) + name if name else b""
     headers: Headers = [
@@ -64,8 +64,8 @@ def request(address: str, service: str, left: float) -> tuple[Headers, bytes]:
     return headers, b"\0" + struct.pack(">I", len(message)) + message
 
 
-def judge(exchange: Exchange, within: str) -> Outcome:
-    """Of an exchange that has ended; `within`: the timeout as Go writes it."""
+def outcome_of(exchange: Exchange, within: str) -> Outcome:
+    """Return the outcome of an exchange that has ended; `within`: the timeout as Go writes it."""
     code, message = _status(exchange)
     if code != "OK":
         return failed(code, message, within)
@@ -83,7 +83,7 @@ def judge(exchange: Exchange, within: str) -> Outcome:
 
 
 def failed(code: str, message: str, within: str) -> Outcome:
-    """The call came back with this gRPC code."""
+    """Return the outcome of a call that ended with this gRPC code ("Unavailable")."""
     if code == "Unimplemented":
         text = f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {message}"
     elif code == "DeadlineExceeded":
@@ -94,7 +94,7 @@ def failed(code: str, message: str, within: str) -> Outcome:
 
 
 def code_of_reset(number: int) -> str:
-    """gRPC's code for an HTTP/2 error code."""
+    """Return gRPC's name for an HTTP/2 error code."""
     return _OF_RESET.get(number, "Internal" if number <= 13 else "Unknown")
 
 

@@ -1,4 +1,4 @@
-"""Decides what `node.images` says, and whether something observed speaks of an image not listed yet."""
+"""Decides the content of `node.images`, and whether an observed pod names an image that is not listed yet."""
 
 from collections.abc import Iterable
 

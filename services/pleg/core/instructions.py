@@ -1,4 +1,4 @@
-"""What the observation of pods wants done, in the imperative; performed in the order given."""
+"""The instructions of the observation of pods, performed in the order given."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Relist:
 
 @dataclass(frozen=True)
 class WatchProcess:
-    """Tell when this process ends; answer with WatchRefused where that is impossible."""
+    """Report the end of this process; where that is impossible, the event WatchRefused follows."""
 
     id: str
     pid: int

@@ -1,4 +1,4 @@
-"""Decides what `node.observed` says and when a change in it is worth sending. Knows no runtime and no /proc."""
+"""Decides the content of `node.observed`, and which changes are published at once. Reads no runtime and no /proc."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class MachineReading:
 
 
 class NodeObservation:
-    """What is known of runtime and machine; `to_publish` says what of it to send now. `thresholds`: evictionHard,
+    """The newest observation of runtime and machine; `to_publish` returns what to send now. `thresholds`: evictionHard,
     signal -> quantity or percentage."""
 
     def __init__(self, thresholds: Mapping[str, str]) -> None:
@@ -65,7 +65,7 @@ class NodeObservation:
         )
 
     def runtime_silent(self, now: float) -> None:
-        """The runtime did not answer. What it said last stays; how long that is good for, others judge."""
+        """The runtime did not answer. Its last answer is kept with its time; followers decide how long they use it."""
         self._runtime_asked = True
         self._now = replace(self._now, observed_at=now, runtime_reachable=False)
 
@@ -89,7 +89,7 @@ class NodeObservation:
         )
 
     def relisted(self, now: float) -> None:
-        """A full list succeeded. Not a reason to send anything: the beat's progress tells of it."""
+        """A full list succeeded. Nothing is sent for it: the progress in the beat shows it."""
         self._now = replace(self._now, last_relist_at=now)
 
     def event_stream_turned(self, connected: bool) -> None:

@@ -1,7 +1,7 @@
 """Decides which pod to look at, which process to watch and what to publish, from lists, looks and hints.
 
-Knows nothing of calls, descriptors or the bus. A hint is never believed: it only makes us look. Of two observations of
-one pod the one begun later counts, in whatever order they arrive.
+Knows no calls, descriptors or bus. A hint proves nothing: it only causes a look. Of two observations of one pod the one
+begun later counts, in whatever order they arrive.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from services.pleg.core.processes import Processes
 from shared.model.runtime import RuntimePod, SandboxState
 
 RELIST_SECONDS = 5.0  # between full lists while every change has a hint of its own
-UNHINTED_RELIST_SECONDS = 1.0  # while some process can end without our being told (the kubelet's period)
+UNHINTED_RELIST_SECONDS = 1.0  # while some process can end without a hint (the kubelet's period)
 CONFIRM_AFTER = 1.0  # seconds, see _publish
 LOOKS_BEFORE_RELIST = 8  # more pods than this at once are cheaper as one list than one by one
 

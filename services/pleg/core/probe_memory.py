@@ -34,7 +34,7 @@ class ProbeMemory:
         return self.result in _RESULTS and self.last in _RESULTS and self.in_a_row >= 0 and isfinite(self.phase)
 
     def is_of(self, spec: ProbeSpec, container_id: str) -> bool:
-        """Whether it tells of this very probe."""
+        """Whether these counts belong to this probe."""
         return self.container_id == container_id and self.fingerprint == fingerprint_of(spec) and self.sound
 
     def next_due(self, period: float, now: float) -> float:

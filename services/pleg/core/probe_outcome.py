@@ -19,7 +19,7 @@ class Outcome:
 
 
 def event_of(kind: ProbeKind, outcome: Outcome) -> tuple[str, str] | None:
-    """(reason, message) of the Warning event; None = nothing to say of a success."""
+    """Return (reason, message) of the Warning event; None for a success, which has none."""
     match outcome.verdict:
         case Verdict.FAILURE:
             return UNHEALTHY, f"{kind.label} probe failed: {outcome.output}"

@@ -1,6 +1,7 @@
-"""All probes of this node: which there are, what each is about now, and what `probes.results` says of it.
+"""All probes of this node: which there are, which instance each probes now, and the content of `probes.results`.
 
-Takes in what podsync says of pods and what the runtime shows; gives out which workers changed. Knows no timers.
+Takes admitted pods and statuses of podsync and observations of the runtime; returns which workers changed. Knows no
+timers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from shared.model import objects
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
-MOST_SAID = 512  # characters of a failed try's output that go into results
-SETTLED_SECONDS = 10.0  # what ran that long before us can wait for its turn; what is younger may be waited for
+FAILURE_CHARACTERS = 512  # of a failed try's output that go into results
+SETTLED_SECONDS = 10.0  # a container that ran this long before our start is probed at a random moment of its period
 
 
 class WorkerKey(NamedTuple):
@@ -31,7 +32,7 @@ class WorkerKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Moment:
-    """Now on both clocks, in seconds: the wall's only to tell how long ago the runtime says something happened."""
+    """Now on both clocks, in seconds; `wall` only serves to compute the age of the runtime's timestamps."""
 
     monotonic: float
     wall: float
@@ -39,7 +40,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class _Seen:
-    """When an instance began, learnt once, so that no later step of the wall clock moves it."""
+    """The start of an instance, computed once, so that a later change of the wall clock does not move it."""
 
     started_at: float
     found_running: bool
@@ -57,7 +58,7 @@ class _Pod:
 
 
 class ProbeSet:
-    """See the module. `results` is what the stream is to say, by container id."""
+    """See the module. `results`: the content of the stream, by container id."""
 
     def __init__(self, handed_over: Mapping[str, Sequence[ProbeMemory]] | None = None) -> None:
         self._handed_over = dict(handed_over or {})  # pod UID -> what an earlier process counted
@@ -66,18 +67,18 @@ class ProbeSet:
         self.results: dict[str, ProbeResults] = {}
 
     def worker(self, key: WorkerKey) -> ProbeWorker | None:
-        """The worker, if it is still wanted."""
+        """The worker, None if its probe has ended."""
         pod = self._pods.get(key.pod_uid)
         return pod.workers.get(key) if pod else None
 
     def results_of(self, uid: str) -> list[tuple[str, ProbeResults]]:
-        """What there is to say of the pod's containers, by id."""
+        """The results of the pod's containers: (container id, results)."""
         pod = self._pods.get(uid)
         containers = pod.observation.containers if pod and pod.observation else ()
         return [(c.id, self.results[c.id]) for c in containers if c.id in self.results]
 
     def memories(self, uid: str) -> list[ProbeMemory]:
-        """What the next process would have to know of the pod's probes."""
+        """What the next process needs of the pod's probes."""
         pod = self._pods.get(uid)
         workers = pod.workers.values() if pod else ()
         known = [memory for worker in workers if (memory := worker.memory) is not None]
@@ -101,10 +102,10 @@ class ProbeSet:
             if (seen := pod.seen.get(worker.container_id)) is not None
         )
 
-    # -- what is heard -------------------------------------------------------------------------------------------
+    # -- inputs --------------------------------------------------------------------------------------------------
 
     def admitted(self, uid: str, admitted: AdmittedPod | None) -> set[WorkerKey]:
-        """podsync's word on the pod; None = it knows the pod no more. The workers that were made or ended."""
+        """Take an update of `pods.admitted`; None = deleted. Return the workers that were created or ended."""
         pod = self._pods.setdefault(uid, _Pod(uid))
         pod.admitted = admitted
         before = set(pod.workers)
@@ -128,13 +129,14 @@ class ProbeSet:
         return before ^ set(pod.workers)
 
     def status(self, uid: str, status: dict[str, Any]) -> None:
-        """The published status of the pod, {} = none."""
+        """Take the published status of the pod, {} = none."""
         pod = self._pods.setdefault(uid, _Pod(uid))
         pod.status = status
         self._forget_if_empty(pod)
 
     def observed(self, uid: str, observation: RuntimePod | None, now: Moment) -> list[str]:
-        """What the runtime shows of the pod; None = it has nothing of it. The ids whose results went with them."""
+        """Take an observation of the pod; None = the runtime has nothing of it. Return the container ids whose results
+        were removed."""
         pod = self._pods.setdefault(uid, _Pod(uid))
         before, pod.observation = pod.observation, observation
         if observation is None:
@@ -155,12 +157,12 @@ class ProbeSet:
         """Everything that ran before this process looked has been shown."""
         self._listed = True
 
-    # -- what follows from it ------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
-    def settle(self, uid: str, now: float, dice: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
-        """Let the workers of the pod see how things are. (All of them, those whose try under way is to be abandoned.)
+    def settle(self, uid: str, now: float, delays: Iterator[float]) -> tuple[set[WorkerKey], set[WorkerKey]]:
+        """Give the workers of the pod its current state. Return (all of them, those whose try must be abandoned).
 
-        `dice` gives numbers from 0 to 1 for first delays.
+        `delays` gives random parts of a period, in [0, 1), for first delays.
         """
         pod = self._pods.get(uid)
         if pod is None:
@@ -172,20 +174,20 @@ class ProbeSet:
                 instances[key.container] = self._instance(pod, key.container, worker.spec.sidecar)
             instance = instances[key.container]
             if instance is not None and instance.found_running and now - instance.started_at >= SETTLED_SECONDS:
-                instance = replace(instance, first_delay=next(dice))
+                instance = replace(instance, first_delay=next(delays))
             if worker.observed(instance, now):
                 abandoned.add(key)
             if instance is not None:
                 self._note(key, worker)
         return set(pod.workers), abandoned
 
-    def failed(self, key: WorkerKey, container_id: str, said: str) -> None:
-        """A result has turned to a failure: what its last try said."""
+    def failed(self, key: WorkerKey, container_id: str, output: str) -> None:
+        """A result has changed to a failure; `output` is that of the last try."""
         before = self.results.get(container_id) or ProbeResults(pod_uid=key.pod_uid, container=key.container)
-        self.results[container_id] = replace(before, failure=said[:MOST_SAID])
+        self.results[container_id] = replace(before, failure=output[:FAILURE_CHARACTERS])
 
     def _note(self, key: WorkerKey, worker: ProbeWorker) -> None:
-        """Take the worker's result over."""
+        """Copy the worker's result to `results`."""
         before = self.results.get(worker.container_id)
         if before is not None or worker.result:
             before = before or ProbeResults(pod_uid=key.pod_uid, container=key.container)
@@ -213,15 +215,15 @@ class ProbeSet:
         return objects.namespace(pod.admitted.pod), objects.name(pod.admitted.pod)
 
     def _begin(self, container: Container, before: RuntimePod | None, now: Moment) -> _Seen:
-        """An instance seen running for the first time. What was looked at earlier without it cannot have begun before
-        that look, whatever the wall clock did since; an age below zero means that the clock was set back."""
+        """The start of an instance observed running for the first time. If an earlier observation did not have it, it
+        began after that observation, whatever the wall clock shows; a negative age means the clock was set back."""
         age = max(0.0, now.wall - container.started_at / 1e9)
         if self._listed and before is not None and before.observed_at <= now.monotonic:
             age = min(age, now.monotonic - before.observed_at)
         return _Seen(now.monotonic - age, found_running=not self._listed)
 
     def _instance(self, pod: _Pod, container: str, sidecar: bool) -> Instance | None:
-        """The instance the status speaks of, if the runtime shows it."""
+        """The instance that the status names, if the runtime shows it."""
         listed = pod.status.get("initContainerStatuses" if sidecar else "containerStatuses")
         status = next((s for s in _dicts(listed) if s.get("name") == container), None)
         named = str((status or {}).get("containerID") or "").rpartition("//")[2]
@@ -240,7 +242,7 @@ class ProbeSet:
 
     @staticmethod
     def _startup_succeeded(pod: _Pod, container: str, container_id: str) -> bool:
-        """Known here first: liveness and readiness need not wait until the status says it too."""
+        """Known here first: liveness and readiness need not wait until the status has it."""
         worker = pod.workers.get(WorkerKey(pod.uid, container, ProbeKind.STARTUP))
         return worker is not None and worker.container_id == container_id and worker.result is ProbeResult.SUCCESS
 

@@ -1,4 +1,4 @@
-"""What the spec says of a container's probes, read once: handler, timing, thresholds (pods.md 10.1, 10.3)."""
+"""The probes of a container as its spec defines them, read once: handler, timing, thresholds (pods.md 10.1, 10.3)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

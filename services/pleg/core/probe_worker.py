@@ -13,7 +13,7 @@ from shared.model.probes import ProbeResult
 
 
 class Verdict(StrEnum):
-    """How one try ended. WARNING counts as a success; ERROR = it could not be tried, which says nothing."""
+    """How one try ended. WARNING counts as a success; ERROR = it could not be tried, and does not count."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -83,8 +83,8 @@ class ProbeWorker:
         )
 
     def observed(self, instance: Instance | None, now: float) -> bool:
-        """The status or the runtime says something. Whether a try under way has become pointless: abandon it, and say
-        so with `abandoned`."""
+        """Take the instance as status and runtime show it. Return whether the try in progress is now useless: abandon
+        it, and call `abandoned`."""
         if instance is None:  # pods.md 10.2.1
             self._eligible = False
             return self.probing
@@ -157,7 +157,7 @@ class ProbeWorker:
             self.has_answered = self.result is not ProbeResult.NONE
             first = memory.next_due(self.spec.period, now)
         elif instance.found_running:
-            # Another life of ours probed it: no result is better than a made up one, and not all at once.
+            # An earlier process probed it: publish no result until there is one, and do not try all at once.
             if self.spec.kind is ProbeKind.STARTUP and self.spec.sidecar and instance.started:
                 self.result = ProbeResult.SUCCESS
             first = now + self.spec.period * instance.first_delay
@@ -167,7 +167,7 @@ class ProbeWorker:
 
     def _grace(self) -> float:
         """Seconds from the start of an instance to the first try where the spec names no delay. The kubelet's ticker is
-        somewhere in its period then; where a failure kills it must not be our haste that does it."""
+        somewhere in its period then; where a failure ends the container, the first try must not come too early."""
         if self.spec.initial_delay > 0 or self.spec.kind is ProbeKind.READINESS:
             return 0.0
         hasty = self.spec.kind is ProbeKind.LIVENESS or self.spec.failure_threshold == 1

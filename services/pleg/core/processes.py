@@ -1,6 +1,5 @@
-"""Decides which processes to watch, and how often to look again when one is said to have ended but is shown running.
-
-Knows ids and pids, not descriptors.
+"""Decides which processes to watch, and how often to look again when the kernel reports an end that the runtime does
+not show yet. Knows ids and pids, not descriptors.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +10,8 @@ from services.pleg.core.instructions import UnwatchProcess, WatchProcess
 from shared.backoff import Backoff
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 
-# 5, 7, 10, 14 … 397 ms: 1.4 s in all, then the relist is near enough. A runtime usually knows after 40 to 80 ms, and
-# no look comes later than it might by more than 40 % of that.
+# 5, 7, 10, 14 … 397 ms: 1.4 s in all; after that the relist is soon enough. A runtime usually shows the end after 40 to
+# 80 ms, and a look comes at most 40 % of that too late.
 LOOKS, LOOKS_IN_DOUBT = Backoff(initial=0.005, factor=1.4), 14
 
 
@@ -24,10 +23,10 @@ class _Watch:
 
 @dataclass(frozen=True)
 class _Doubt:
-    """The kernel says it ended, the runtime still says it runs."""
+    """The kernel reports its end, the runtime still shows it running."""
 
     uid: str
-    heard_at: float
+    ended_at: float
     looks: int = 0
     due: float = inf
 
@@ -38,16 +37,16 @@ class Processes:
     def __init__(self) -> None:
         self._watches: dict[str, _Watch] = {}
         self._doubts: dict[str, _Doubt] = {}
-        self._refused: dict[str, str] = {}  # what the kernel would not let us watch -> pod UID
-        self._unwatched: dict[str, str] = {}  # what was observed running and is not watched -> pod UID
+        self._refused: dict[str, str] = {}  # watches that the kernel refused -> pod UID
+        self._unwatched: dict[str, str] = {}  # observed running and not watched -> pod UID
 
     @property
     def next_look(self) -> float:
-        """When `due` has something to say; inf = not at all."""
+        """When `due` returns pods next; inf = never."""
         return min((doubt.due for doubt in self._doubts.values()), default=inf)
 
     def shown(self, pod: RuntimePod, observed_at: float, now: float) -> list[UnwatchProcess | WatchProcess]:
-        """An observation shows these running: watch exactly those; think again about those said to have ended."""
+        """An observation shows these running: watch exactly those; reconsider those whose end was reported."""
         running = dict(_running(pod))
         self._unwatched = {i: uid for i, uid in self._unwatched.items() if uid != pod.uid}
         instructions: list[UnwatchProcess | WatchProcess] = []
@@ -78,22 +77,23 @@ class Processes:
         return [UnwatchProcess(entry_id) for entry_id in ended]
 
     def exited(self, entry_id: str, now: float) -> str:
-        """The kernel says it ended: the UID of the pod to look at, "" where it was not watched (late, repeated)."""
+        """The kernel reports its end: return the UID of the pod to look at, "" where it was not watched (late,
+        repeated)."""
         watch = self._watches.pop(entry_id, None)
         if watch is None:
             return ""
         self._unwatched[entry_id] = watch.uid
-        self._doubts[entry_id] = _Doubt(watch.uid, heard_at=now)
+        self._doubts[entry_id] = _Doubt(watch.uid, ended_at=now)
         return watch.uid
 
     def refused(self, entry_id: str) -> None:
-        """The kernel would not let us watch it."""
+        """The kernel refused the watch."""
         watch = self._watches.pop(entry_id, None)
         if watch is not None:
             self._refused[entry_id] = self._unwatched[entry_id] = watch.uid
 
     def retry_refused(self) -> None:
-        """Forget who was refused: a full list is the occasion to try once more."""
+        """Forget the refusals: each full list tries them once more."""
         self._refused.clear()
 
     def due(self, now: float) -> list[str]:
@@ -119,23 +119,23 @@ class Processes:
     def _still_shown_running(self, entry_id: str, observed_at: float, now: float) -> None:
         """An ended process is still shown running: look again soon, a bounded number of times.
 
-        The kernel tells us in the moment of the exit; the runtime hears of it from its shim, which must reap the
-        process and send an event first. So a look without delay usually comes some milliseconds too early, and
-        nothing tells us when the runtime has caught up: this is the one place where there is no event to wait for.
+        The kernel reports the exit at once; the runtime receives it from its shim, which must first reap the process
+        and send an event. So a look without delay usually comes some milliseconds too early, and no event reports that
+        the runtime has caught up: this is the one place where there is no event to wait for.
         """
         doubt = self._doubts[entry_id]
-        if observed_at < doubt.heard_at:
-            return  # begun before the exit, so it says nothing about it; the look that the exit asked for is to come
+        if observed_at < doubt.ended_at:
+            return  # begun before the exit, so it proves nothing; the look that the exit caused is still to come
         if doubt.looks < LOOKS_IN_DOUBT:
             looks = doubt.looks + 1
             self._doubts[entry_id] = replace(doubt, looks=looks, due=now + LOOKS.delay(looks))
         else:
-            # It stays in doubt, so that it is not watched again: an ended process would tell at once, for ever.
+            # It stays in doubt and is not watched again: an ended process would be reported at once, without end.
             self._doubts[entry_id] = replace(doubt, due=inf)
 
 
 def _running(pod: RuntimePod) -> Iterator[tuple[str, int]]:
-    """(id, pid) of everything in the pod that runs; pid 0 where the runtime does not tell."""
+    """(id, pid) of everything in the pod that runs; pid 0 where the runtime does not report it."""
     for sandbox in pod.sandboxes:
         if sandbox.state is SandboxState.READY:
             yield sandbox.id, sandbox.pid

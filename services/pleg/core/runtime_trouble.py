@@ -1,11 +1,11 @@
-"""Decides which one line says what is wrong with the runtime, when several calls fail for the same reason."""
+"""Decides which one line reports the trouble with the runtime, when several calls fail for the same reason."""
 
 from shared.cri.interface import PartialObservationError, RuntimeCallError
 from shared.errors import OperatorError
 
 
 class RuntimeTrouble:
-    """The newest error of each kind of call; the line is the oldest trouble's, so that it does not flip to and fro."""
+    """The newest error of each kind of call; the line is that of the oldest trouble, so that it does not alternate."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -17,19 +17,19 @@ class RuntimeTrouble:
         return next(iter(self._lines.values()), None)
 
     def note(self, source: str, error: RuntimeCallError | None) -> bool:
-        """This kind of call failed, or with None went well; whether the line is another one now.
+        """This kind of call failed, or with None succeeded. Return whether the line has changed.
 
-        A kind that goes well again clears the others too: where those still fail, they say so within seconds.
+        A kind that succeeds again clears the others too: those that still fail are noted again within seconds.
         """
         before = self.line
         if error is None:
             if source in self._lines:
                 self._lines.clear()
         else:
-            self._lines[source] = self._say(error)
+            self._lines[source] = self._line_of(error)
         return self.line != before
 
-    def _say(self, error: RuntimeCallError) -> str:
+    def _line_of(self, error: RuntimeCallError) -> str:
         if isinstance(error, PartialObservationError):
             what = f"the container runtime cannot show pods {', '.join(sorted(error.unseen))}: {error}"
             remedy = "the other pods are not affected; see the runtime's log"

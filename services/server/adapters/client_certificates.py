@@ -1,6 +1,6 @@
-"""Whose client certificate a request came with, judged at each request by the client CA now in force (server.md 2).
+"""Verifies the client certificate of a connection at each request, against the client CA now in force (server.md 2).
 
-A handshake settles only that the client has the key. So a new CA counts at once for connections that are open already,
+A handshake proves only that the client has the key. So a new CA applies at once to connections that are open already,
 and closes none. Knows connections and CA bytes; must not know where the CA is read from, nor what users may do.
 """
 
@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from services.server.adapters.openssl import OpenSsl
 from services.server.core.authentication import User, certificate_user
 
-_VERDICT_HOLDS = 1.0  # seconds; OpenSSL takes half a millisecond for one
-_VERDICTS = 256  # clients remembered
+_VERDICT_HOLDS = 1.0  # seconds a result is reused; OpenSSL takes half a millisecond for one
+_VERDICTS = 256  # results kept
 
 
 class UntrustedError(Exception):
-    """The client showed a certificate that does not count; the text says why."""
+    """The client's certificate is not accepted; the text is the reason."""
 
 
 class ClientContext(ssl.SSLContext):
@@ -29,7 +29,7 @@ class ClientContext(ssl.SSLContext):
 
 
 class ClientCertificates:
-    """The judge. Without `openssl` handshakes do the judging, and all that is known here is by which CA they did."""
+    """Verifies certificates. Without `openssl` handshakes verify them, and only the CA of the handshake is checked."""
 
     def __init__(self, openssl: OpenSsl | None) -> None:
         self._openssl = openssl
@@ -44,20 +44,20 @@ class ClientCertificates:
         return self._content
 
     def trust(self, content: bytes) -> None:
-        """Put these CAs (PEM) in force. Raises ssl.SSLError, and changes nothing, when there is none in it."""
+        """Put these CAs (PEM) in force. Raises ssl.SSLError, and changes nothing, when it holds no certificate."""
         authority = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with as_file(content) as file:
             authority.load_verify_locations(cafile=file)
-            if not authority.cert_store_stats()["x509"]:  # a CRL is taken, too
+            if not authority.cert_store_stats()["x509"]:  # a CRL alone is accepted by the call above
                 raise ssl.SSLError(ssl.SSL_ERROR_SSL, "no certificate in it")
             if self._openssl is not None:
-                self._openssl.show_authorities(authority, file)  # so that whoever is to be shown them can be
+                self._openssl.show_authorities(authority, file)  # raises now if the names cannot be read
         self._authority, self._content = authority, content
         self._changes += 1
         self._verdicts = {}
 
     def ask_for(self, context: ClientContext, shown: bytes) -> None:
-        """Have handshakes of this context ask for a client certificate, showing the CA names of `shown` (PEM)."""
+        """Let handshakes of this context request a client certificate and show the CA names of `shown` (PEM)."""
         context.verify_mode = ssl.CERT_OPTIONAL
         context.authority = self._content
         with as_file(shown if self._openssl else self._content) as file:
@@ -68,7 +68,7 @@ class ClientCertificates:
                 self._openssl.show_authorities(context, file)
 
     def user_of(self, connection: ssl.SSLObject) -> User | None:
-        """The user the client certificate names, None without one. Raises UntrustedError."""
+        """Return the user that the client certificate names, None without a certificate. Raises UntrustedError."""
         if self._authority is None:
             return None
         encoded = connection.getpeercert(binary_form=True)
@@ -76,7 +76,7 @@ class ClientCertificates:
             return None
         if problem := self._problem(connection, encoded):
             raise UntrustedError(problem)
-        try:  # only now: a stranger's certificate may hold anything
+        try:  # only now: a certificate that is not verified may contain anything
             details = ssl.SSLObject.getpeercert(connection)
         except (ssl.SSLError, ValueError) as error:
             raise UntrustedError("a certificate that cannot be read") from error
@@ -105,7 +105,7 @@ class ClientCertificates:
     def _problem_by_handshake(self, connection: ssl.SSLObject) -> str:
         context = connection.context
         by_ours = isinstance(context, ClientContext) and context.authority == self._content
-        # A resumed session (TLS 1.2) was judged in an earlier handshake, by a CA that nobody noted.
+        # A resumed session (TLS 1.2) was verified in an earlier handshake, by a CA that is not recorded.
         if not by_ours or (self._changes and connection.session_reused):
             return "verified before the client CA was replaced"
         return ""
@@ -113,7 +113,7 @@ class ClientCertificates:
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """The path of a file in memory with this content: OpenSSL gets the bytes that were read, whatever the disk does."""
+    """The path of a file in memory with this content, so that OpenSSL gets exactly the bytes that were read."""
     descriptor = os.memfd_create("tls")
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -124,7 +124,7 @@ def as_file(content: bytes) -> Iterator[str]:
 
 
 def _chain(connection: ssl.SSLObject, encoded: bytes) -> list[bytes]:
-    """What the client sent, DER, its own certificate first."""
+    """The certificates that the client sent, DER, its own first."""
     public = getattr(connection, "get_unverified_chain", None)  # from Python 3.13 on
     if public is not None:
         return list(public()) or [encoded]

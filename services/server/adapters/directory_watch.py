@@ -1,5 +1,5 @@
-"""Wakes whoever waits for changes in a directory. One inotify instance for the whole process: the kernel allows a user
-only 128 of them. A wake-up is a hint; those who wait look again from time to time, so a lost one costs a second.
+"""Wakes tasks that wait for changes in a directory. The process has one inotify instance: the kernel allows a user only
+128 of them. A wake-up is a hint; waiting tasks also look again from time to time, so a lost one costs a second.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _GATHER = 0.01  # seconds; a busy log writes thousands of times a second, and th
 
 
 class DirectoryWatch:
-    """Directories watched for as long as someone waits on them. Enter it before use; it reads events in a task."""
+    """Directories, each watched while a task waits for it. Enter it before use; it reads events in a task."""
 
     def __init__(self) -> None:
         self._inotify: Inotify | None = None
@@ -27,7 +27,7 @@ class DirectoryWatch:
         try:
             self._inotify = Inotify()
         except OSError as error:
-            log.warning("no inotify: %s; log followers look for news once a second", error)
+            log.warning("no inotify: %s; log followers look for new lines once a second", error)
             return self
         self._reader = asyncio.create_task(self._read(self._inotify), name="directory-watch")
         return self

@@ -59,7 +59,7 @@ class Client:
 
 
 class _EarlyBytes:
-    """Stands where aiohttp would have a parser for what follows the request."""
+    """Takes the place of aiohttp's parser for the bytes after the request."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -80,7 +80,7 @@ class _ClientProtocol(asyncio.StreamReaderProtocol):
         self._lost = lost
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The streams learn of it, and whoever waits for it."""
+        """End the streams, and resolve `lost`."""
         super().connection_lost(exc)
         if not self._lost.done():
             self._lost.set_result(None)

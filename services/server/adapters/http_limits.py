@@ -27,7 +27,7 @@ _SO_BUF_LOCK = 72  # of Linux; 0 = the kernel may change the size again, as it d
 _AHEAD = 2  # requests parsed before they are begun
 _BODY = 4 << 10  # bytes of a body read ahead; no handler reads one
 _LINGER = 1.0  # seconds for the rest of a body that was not read
-_LAST_WORDS = 0.5  # seconds for a refused client to read why, while it may still be sending
+_REFUSAL_SECONDS = 0.5  # for a refused client to read the reason, while it may still be sending
 
 _TOO_LARGE = b"431 Request Header Fields Too Large"
 
@@ -195,4 +195,4 @@ class Connection(web.RequestHandler):
                 b"HTTP/1.1 " + _TOO_LARGE + b"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
             )
             transport.write(head + _TOO_LARGE)
-            self._loop.call_later(_LAST_WORDS, transport.close)
+            self._loop.call_later(_REFUSAL_SECONDS, transport.close)

@@ -84,7 +84,7 @@ async def listen_until_open(
 
 
 def why(error: OSError | ValueError) -> str:
-    """The reason a listener could not be opened, without what the caller says anyway."""
+    """The reason why a listener could not be opened, without the address, which the caller adds."""
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 

@@ -1,6 +1,6 @@
 """Streams one container's log to one client: headers at once, then blocks, then what is written while it follows.
 
-Decides nothing about content; knows how to wait and how to let go of everything when the client leaves.
+Decides nothing about content; waits for new bytes, and closes everything when the client leaves.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LONGEST_STREAM = 4 * 3600.0  # seconds; the kubelet's write timeout (server.md 1
 
 @dataclass(frozen=True)
 class LogStream:
-    """What to stream. `running` says whether the instance may still write; `wake` is set when that may have changed."""
+    """What to stream. `running` returns whether the instance may still write; `wake` is set when that may change."""
 
     log: LogFile
     wanted: LogFilter

@@ -60,7 +60,7 @@ class RemoteCommand:
         """From the runtime to the client, until every stream that ends has ended."""
         channels = {self._stdout: b"\x01", self._stderr: b"\x02"}
         try:
-            async with asyncio.timeout(_CREATE) as patience:
+            async with asyncio.timeout(_CREATE) as timeout:
                 async for frame in self._spdy.frames():
                     ended = False
                     match frame:
@@ -69,7 +69,7 @@ class RemoteCommand:
                             ended = frame.fin
                             if not self._unaccepted:
                                 self._accepted.set()
-                                patience.reschedule(None)
+                                timeout.reschedule(None)
                         case Data():
                             ended = frame.fin
                             if frame.stream == self._error_stream:
@@ -107,7 +107,7 @@ class RemoteCommand:
                     return
         except (OSError, RuntimeError) as error:
             log.debug("input of a stream ended: %s", error)
-            await asyncio.Event().wait()  # the runtime does not listen any more; what it said last still counts
+            await asyncio.Event().wait()  # the runtime reads no more; its last output is still to be sent
 
     async def _message(self, data: bytes) -> bool:
         """One message; False = it breaks the protocol."""

@@ -21,7 +21,7 @@ PING_EVERY = 5.0  # seconds
 
 
 class SpdyClient:
-    """One connection. `frames` is read by one task; whoever does not read it holds the runtime back."""
+    """One connection. One task reads `frames`; while it does not read, the runtime has to wait."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -42,7 +42,7 @@ class SpdyClient:
             await self._backend.writer.drain()
 
     async def frames(self) -> AsyncIterator[SynReply | RstStream | Data]:
-        """What the runtime says of our streams, until it closes the connection. Raises SpdyProtocolError, OSError."""
+        """The runtime's frames for our streams, until it closes the connection. Raises SpdyProtocolError, OSError."""
         while data := await self._backend.reader.read(CHUNK):
             for frame in self._decoder.feed(data):
                 match frame:

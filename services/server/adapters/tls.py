@@ -33,19 +33,19 @@ from shared.errors import OperatorError
 
 log = logging.getLogger(__name__)
 
-_RECHECK = 60.0  # seconds; the kubelet's fallback for a change no event told of
-_HALF_DONE = 1.0  # seconds that two files may take to be replaced one after the other before it is worth a line
+_RECHECK = 60.0  # seconds; the kubelet's fallback for a change without an event
+_HALF_DONE = 1.0  # seconds that the replacement of two files may take before a mismatch is logged
 _NO_PAIR = "no serving certificate available: handshakes fail until there is one"
 
 
-class _TellingWhy(ssl.SSLObject):
+class _AlertingSSLObject(ssl.SSLObject):
     """The server's end of one connection. asyncio and uvloop close a connection whose handshake failed without sending
     OpenSSL's alert: what failed is therefore shown to them as unfinished once, upon which they send what there is."""
 
     _failed: ssl.SSLError | None = None
 
     def getpeercert(self, binary_form: bool = False) -> Any:
-        """As ssl's, but decodes nothing: asyncio and uvloop ask in every handshake, before anybody has judged it."""
+        """As ssl's, but decodes nothing: asyncio and uvloop call it in every handshake, before the verification."""
         return super().getpeercert(True) if binary_form else {}
 
     def do_handshake(self) -> None:
@@ -62,7 +62,7 @@ class _TellingWhy(ssl.SSLObject):
 
 
 class ServingTls:
-    """The context for the listener, the judge of client certificates (`clients`), and the files behind both.
+    """The context for the listener, the verification of client certificates (`clients`), and the files of both.
 
     The constructor raises OperatorError when the configured files or settings cannot be used.
     """
@@ -80,7 +80,7 @@ class ServingTls:
         self._ends: float | None = None  # wall seconds
         self._inner: ssl.SSLContext | None = None
         self._shown = b""  # the CAs whose names clients are shown
-        self._told: tuple[str, ...] = ()  # problems logged and not yet healed
+        self._logged: tuple[str, ...] = ()  # problems that were logged and still exist
         try:
             self._terms = Terms(config, self._openssl)
         except ValueError as error:
@@ -89,17 +89,17 @@ class ServingTls:
         for line in self._terms.remarks:
             log.info("%s", line)
         if self._openssl is None:
-            log.warning("OpenSSL cannot be reached by its functions: handshakes judge client certificates")
+            log.warning("OpenSSL cannot be called by ctypes: client certificates are verified in handshakes only")
         if problems := self.reload(first=True):
             self._refuse_start(problems)
         if self._pair is None:
             log.warning("%s (%s)", _NO_PAIR, self._where_expected())
         self.context = self._build(None)
-        self.context.sslobject_class = _TellingWhy
+        self.context.sslobject_class = _AlertingSSLObject
         self.context.sni_callback = self._hand_over
 
     def reload(self, *, first: bool = False) -> tuple[str, ...]:
-        """Take up what changed in the files; what cannot be used is named, one line each, and the last good kept."""
+        """Read the files again. Return a line for each that cannot be used; the last good content stays in use."""
         return self._take_up(*self._read(first))
 
     async def follow_files(self, watch: DirectoryWatch) -> None:
@@ -116,21 +116,21 @@ class ServingTls:
                     continue
                 problems = self._take_up(*await asyncio.to_thread(self._read, False))
                 if not problems:
-                    self._tell(problems)
-                fresh = problems != self._told
+                    self._log_problems(problems)
+                fresh = problems != self._logged
                 try:
                     async with asyncio.timeout(_HALF_DONE if fresh or not all_watched else _RECHECK):
                         await changed.wait()
                 except TimeoutError:
-                    self._tell(problems)
+                    self._log_problems(problems)
 
-    def _tell(self, problems: tuple[str, ...]) -> None:
+    def _log_problems(self, problems: tuple[str, ...]) -> None:
         for line in problems:
-            if line not in self._told:
+            if line not in self._logged:
                 log.error("not taken up: %s", line)
-        if self._told and not problems:
+        if self._logged and not problems:
             log.info("the TLS files are good again")
-        self._told = problems
+        self._logged = problems
 
     def _refuse_start(self, problems: tuple[str, ...]) -> None:
         """Raise for what the kubelet refuses to start with. Where the API server issues the pair we wait instead."""
@@ -138,7 +138,7 @@ class ServingTls:
             line = f"unable to load client CA file {problems[-1]}"
             raise OperatorError(line, where="authentication.x509.clientCAFile")
         if self._config.server_tls_bootstrap:
-            self._tell(problems)
+            self._log_problems(problems)
             return
         pair = f"{self._config.tls_cert_file}, {self._config.tls_private_key_file}"
         raise OperatorError(

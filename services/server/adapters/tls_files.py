@@ -57,7 +57,7 @@ def places_of(config: EffectiveConfig) -> tuple[Place, ...]:
 
 
 def read_pair(place: Place) -> Pair | None:
-    """The pair, None when neither file exists. Raises BadFileError; what only OpenSSL can tell is not looked at."""
+    """The pair, None when neither file exists. Raises BadFileError; what only OpenSSL can check is not checked."""
     contents = [_read(file) for file in (place.certificate_file, place.key_file)]
     certificate, key = contents
     if certificate is None and key is None:

@@ -1,6 +1,6 @@
 """Versions, cipher suites and curves as far as this machine's OpenSSL has them (config.md 5.2).
 
-Decides what of the configuration's wishes is not offered, and says so; must not know files or connections.
+Decides which configured settings are not offered, with a remark for each; must not know files or connections.
 """
 
 import ssl
@@ -21,7 +21,7 @@ _OLD_VERSIONS_LEVEL = "@SECLEVEL=0"
 
 
 class Terms:
-    """What every context is told. `remarks` are lines for the log. Raises ValueError with one line."""
+    """The settings of every context. `remarks` are lines for the log. Raises ValueError with one line."""
 
     def __init__(self, config: EffectiveConfig, openssl: OpenSsl | None) -> None:
         choice = choose_tls(config.tls_min_version, config.tls_cipher_suites, config.tls_curve_preferences)
@@ -49,7 +49,7 @@ class Terms:
         elif self._groups:  # one, and older Pythons know no X25519 here
             context.set_ecdh_curve(self._groups[0])
         context.set_alpn_protocols(["http/1.1"])
-        # No tickets: a session resumed by one brings the client's certificate, and not what vouches for it.
+        # No tickets: a session resumed by one has the client's certificate, and not the chain it was verified with.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
 

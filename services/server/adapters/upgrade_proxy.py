@@ -12,7 +12,7 @@ from services.server.adapters.plain_answer import plain
 from services.server.adapters.streaming_server import CHUNK, Backend, connect
 from services.server.core.upgrade import UpgradeError, parse_streaming_url, proxied_request
 
-_LAST_WORDS = 5.0  # seconds for handing on what a client said before it left
+_LAST_BYTES = 5.0  # seconds for handing on what a client sent before it left
 _NOT_RELAYED = {"connection", "content-length", "transfer-encoding", "keep-alive"}
 
 
@@ -69,7 +69,7 @@ async def _join(client: Client, backend: Backend) -> None:
         if not (down.done() or client.lost.done()):
             await asyncio.wait({down, client.lost}, return_when=asyncio.FIRST_COMPLETED)
         if not down.done():
-            await asyncio.wait({up}, timeout=_LAST_WORDS)
+            await asyncio.wait({up}, timeout=_LAST_BYTES)
     finally:
         up.cancel()
         down.cancel()
@@ -77,7 +77,7 @@ async def _join(client: Client, backend: Backend) -> None:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Hand on until the end, which is handed on as well where the connection can say it one way only."""
+    """Copy until the end, and pass the end on where the connection can be closed in one direction only."""
     try:
         while data := await reader.read(CHUNK):
             writer.write(data)

@@ -35,7 +35,7 @@ async def translate(request: web.BaseRequest, url: str, wanted: WantedStreams) -
     refused = await _prepare(socket, request)
     if refused is not None:
         return refused
-    # An empty message on the first channel we write tells the client that the connection stands.
+    # An empty message on the first channel that we write shows the client that the connection is established.
     await socket.send_bytes(b"\x01" if wanted.stdout else b"\x02" if wanted.stderr else _STATUS_CHANNEL)
     try:
         backend = await _spdy_connection(url, REMOTE_COMMAND_PROTOCOLS)

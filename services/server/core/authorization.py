@@ -1,4 +1,4 @@
-"""May this user do that: the attributes of a request and the texts of refusals (server.md 3). Asks nobody itself."""
+"""The attributes of a request for its authorization, and the texts of refusals (server.md 3). Requests no review."""
 
 from dataclasses import dataclass
 

@@ -10,7 +10,7 @@ _PLAIN_TEXT_PROTOCOLS = ("channel.k8s.io", "v2.channel.k8s.io", "v3.channel.k8s.
 
 
 def completion(protocol: str, error_stream: bytes) -> bytes:
-    """The status document for what the error stream said until its end; `protocol` is what the runtime chose."""
+    """The status document for the complete content of the error stream; `protocol` is the one the runtime chose."""
     if not error_stream:
         return SUCCESS
     text = error_stream.decode("utf-8", "replace")
@@ -60,5 +60,5 @@ def _exit_code(status: dict[str, Any]) -> int | None:
 
 
 def _document(**fields: Any) -> bytes:
-    whole = {"metadata": {}, "status": "Failure", **fields}
-    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+    status = {"metadata": {}, "status": "Failure", **fields}
+    return json.dumps(status, separators=(",", ":"), ensure_ascii=False).encode("utf-8")

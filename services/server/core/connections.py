@@ -1,7 +1,8 @@
 """How many connections a listener has, and which of them ends when there are too many. Pure: no sockets, no time.
 
 A connection is *unauthorized* until one of its requests was let through. Unauthorized ones cost little to make, so the
-newest is always taken and an old one ends for it: whoever asks at once is served, however many wait and ask nothing.
+newest is always taken and an old one ends for it: a client that sends its request at once is served, however many
+connections are idle.
 """
 
 from collections.abc import Iterator

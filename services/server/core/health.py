@@ -1,4 +1,4 @@
-"""Is the node agent well: one check per concern, judged from beats and plain times, and the text of /healthz.
+"""Decides the health checks of the agent from beats and plain times, and the text of /healthz.
 
 Checks, their order and texts follow server.md 6.1; `bulkhead-<service>` is one more for each other process. Times are
 CLOCK_MONOTONIC seconds. Must not know how beats arrive or who reads the text.
@@ -11,7 +11,7 @@ from services.server.core.go_text import quote
 
 ABSENT_AFTER = 30.0  # seconds without a beat
 LOG_BLOCKED_AFTER = 120.0  # seconds since the log was last flushed
-SYNC_LOOP_AT_LEAST = 300.0  # seconds the sync loop may stand, or twice the sync frequency if that is more
+SYNC_LOOP_AT_LEAST = 300.0  # seconds a turn of the sync loop may take, or twice the sync frequency if that is more
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class HealthAnswer:
 
 
 class Health:
-    """What was heard of the other services, and the verdict on it."""
+    """The newest beats of the other services, and the checks that follow from them."""
 
     def __init__(self, services: Sequence[str], sync_frequency: float, now: float) -> None:
         self._started = now
-        self._heard: dict[str, float | None] = dict.fromkeys(services)
+        self._last_beat: dict[str, float | None] = dict.fromkeys(services)
         self._sync_loop_turned: float | None = None
         self._sync_loop_limit = max(2 * sync_frequency, SYNC_LOOP_AT_LEAST)
         self._log_flushed = now
@@ -43,12 +43,12 @@ class Health:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all checks, in order."""
-        return ("ping", "log", "syncloop", *(f"bulkhead-{service}" for service in self._heard))
+        return ("ping", "log", "syncloop", *(f"bulkhead-{service}" for service in self._last_beat))
 
     def note_beat(self, service: str, progress: Mapping[str, float], now: float) -> None:
-        """A beat of `service` was heard at `now`; podsync's progress entry `sync` is the sync loop's last turn."""
-        if service in self._heard:
-            self._heard[service] = now
+        """A beat of `service` was received at `now`; podsync's progress entry `sync` is the sync loop's last turn."""
+        if service in self._last_beat:
+            self._last_beat[service] = now
         if service == "podsync" and "sync" in progress:
             self._sync_loop_turned = progress["sync"]
 
@@ -59,7 +59,7 @@ class Health:
     def checks(self, now: float) -> tuple[Check, ...]:
         """Every check's outcome at `now`."""
         log = "logging blocked" if now - self._log_flushed > LOG_BLOCKED_AFTER else ""
-        services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._heard)
+        services = (Check(f"bulkhead-{service}", self._absence(service, now)) for service in self._last_beat)
         return (Check("ping"), Check("log", log), Check("syncloop", self._sync_loop(now)), *services)
 
     def _sync_loop(self, now: float) -> str:
@@ -69,12 +69,12 @@ class Health:
         return ""
 
     def _absence(self, service: str, now: float) -> str:
-        heard = self._heard[service]
-        silent = now - (self._started if heard is None else heard)
+        last = self._last_beat[service]
+        silent = now - (self._started if last is None else last)
         if silent <= ABSENT_AFTER:
             return ""
-        since = "since this server started" if heard is None else "any more"
-        return f"{service} has not been heard {since} ({silent:.0f} s); see supervisorctl status {service}"
+        since = "since this server started" if last is None else "for too long"
+        return f"{service} has sent no beat {since} ({silent:.0f} s); see supervisorctl status {service}"
 
 
 def answer_all(checks: Sequence[Check], query: Mapping[str, Sequence[str]]) -> HealthAnswer:

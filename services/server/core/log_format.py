@@ -37,7 +37,7 @@ class LogFilter:
 
 
 class LogDecoder:
-    """One reading of one container's log. `finished` says that nothing after this is wanted."""
+    """One reading of one container's log. `finished`: the client gets nothing after this."""
 
     def __init__(self, wanted: LogFilter) -> None:
         self._wanted = wanted
@@ -58,20 +58,20 @@ class LogDecoder:
         if not end:
             self._hold(block)
             return b""
-        whole = b"".join((*self._held, block[:end]))
+        lines = b"".join((*self._held, block[:end]))
         self._held, self._held_size = [], 0
         if self._skipping:
-            whole = whole[whole.index(b"\n") + 1 :]
+            lines = lines[lines.index(b"\n") + 1 :]
             self._skipping = False
         if end < len(block):
             self._hold(block[end:])
-        return self._decode(whole)
+        return self._decode(lines)
 
     def finish(self) -> bytes:
         """The output for an unterminated last line; the file will not be read on."""
-        whole = b"".join(self._held)
+        line = b"".join(self._held)
         self.restart()
-        return self._decode(whole)
+        return self._decode(line)
 
     def restart(self) -> None:
         """Another file follows (rotation): what was held of the last line is dropped."""
@@ -85,12 +85,12 @@ class LogDecoder:
         if self._held_size > LONGEST_LINE:
             self._held, self._held_size, self._skipping = [], 0, True
 
-    def _decode(self, whole: bytes) -> bytes:
-        if not whole or self.finished:
+    def _decode(self, text: bytes) -> bytes:
+        if not text or self.finished:
             return b""
         if self._docker is None:
-            self._docker = _is_docker(whole[: whole.find(b"\n") + 1] or whole)
-        lines: Iterable[_Line] = _docker_lines(whole) if self._docker else _CRI_LINE.findall(whole)
+            self._docker = _is_docker(text[: text.find(b"\n") + 1] or text)
+        lines: Iterable[_Line] = _docker_lines(text) if self._docker else _CRI_LINE.findall(text)
         contents = self._all(lines) if self._plain else self._chosen(lines)
         return b"".join(contents)
 
@@ -160,8 +160,8 @@ def _is_docker(line: bytes) -> bool:
     )
 
 
-def _docker_lines(whole: bytes) -> Iterator[_Line]:
-    for line in whole.splitlines():
+def _docker_lines(text: bytes) -> Iterator[_Line]:
+    for line in text.splitlines():
         try:
             entry = orjson.loads(line)
             time, stream, content = str(entry.get("time", "")), entry.get("stream"), str(entry.get("log", ""))

@@ -87,8 +87,8 @@ def find_container(runtime_pod: RuntimePod | None, bare_id: str) -> Container | 
 def still_running(source: LogSource, reported: Container | None, status: Object, *, stale: bool) -> bool:
     """Whether a follower must wait for more of this instance's log.
 
-    A stale observation says nothing (as the kubelet counts an unreachable runtime as running); an instance that was
-    not observed yet, or not since it was started, goes by the pod status.
+    A stale observation does not count (the kubelet, too, counts an unreachable runtime as running); for an instance
+    that was not observed yet, or not since its start, the pod status decides.
     """
     if reported is not None and reported.state is ContainerState.RUNNING:
         return True

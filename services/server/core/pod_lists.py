@@ -1,4 +1,4 @@
-"""The lists /pods and /runningpods/ show, built from what the streams say (server.md 7). Encodes nothing."""
+"""Builds the lists of /pods and /runningpods/ from the streams (server.md 7). Encodes nothing."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

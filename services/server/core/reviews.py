@@ -1,6 +1,6 @@
 """Questions to the API server about who may do what, its answers, and how long they hold (server.md 2, 3.3).
 
-Asks nobody; times are CLOCK_MONOTONIC seconds, given by the caller.
+Sends nothing; times are CLOCK_MONOTONIC seconds, given by the caller.
 """
 
 from collections import Counter, OrderedDict
@@ -123,7 +123,7 @@ def access_spec(question: Attributes) -> Object:
 
 
 def allowed(status: Object) -> bool:
-    """What a SubjectAccessReviewStatus says. Raises ReviewError."""
+    """Return whether a SubjectAccessReviewStatus permits the access. Raises ReviewError."""
     if status.get("allowed") is True and status.get("denied") is True:
         raise ReviewError("webhook subject access review returned both allow and deny response")
     return status.get("allowed") is True

@@ -15,11 +15,11 @@ _FLAGS = ("input", "output", "error", "tty")
 
 
 class StreamRequestError(Exception):
-    """The request cannot be served as it stands; `str()` is the kubelet's text, answered with 400."""
+    """The request cannot be served; `str()` is the kubelet's text, answered with 400."""
 
 
 class Upgrade(StrEnum):
-    """How the client wants to go on after the HTTP request."""
+    """The protocol that the client requests for after the HTTP request."""
 
     NONE = "none"
     PROXY = "proxy"  # SPDY, or a WebSocket protocol that the runtime speaks itself
@@ -91,7 +91,7 @@ def is_websocket(connection: Iterable[str], upgrade: str) -> bool:
 
 
 def upgrade_of(connection: Iterable[str], upgrade: str, protocols: Iterable[str], *, forward: bool) -> Upgrade:
-    """How the client wants to go on; `protocols` are the WebSocket's, `forward` = the request is a portForward."""
+    """Return the requested protocol; `protocols` are the WebSocket's, `forward` = the request is a portForward."""
     if "upgrade" not in ",".join(connection).lower() or not upgrade:
         return Upgrade.NONE
     if upgrade.lower() == "websocket":

@@ -1,4 +1,4 @@
-"""Which container or sandbox a stream request means, by what the streams of the bus say (server.md 12.1, 12.2)."""
+"""Finds the container or sandbox of a stream request in the streams of the bus (server.md 12.1, 12.2)."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,8 +26,8 @@ def names_pod(uid: str, desired: DesiredPod, mirrors: Iterable[MirrorPod]) -> bo
 def running_container(container: str, status: Object, runtime: RuntimePod | None) -> str:
     """The bare id of the instance that runs, "" when none does.
 
-    The pod status knows of a start before the runtime was observed again, the observation of an exit before the
-    status was computed anew: an instance counts as running when either says so and the other does not deny it.
+    The pod status shows a start before the next observation does, and an observation shows an exit before the next
+    status does: an instance counts as running when one of them shows it and the other does not show its end.
     """
     reported = {held.id: held for held in (runtime.containers if runtime is not None else ()) if held.name == container}
     for entry in _entries(status, _STATUSES):

@@ -114,12 +114,12 @@ def first_certificate(pem: bytes) -> bytes:
 
 
 def pair_problem(certificate: bytes, key: bytes) -> tuple[str, str]:
-    """What can be told from the text of two PEM files: which is bad ("certificate", "key" or "") and why."""
+    """Check the text of two PEM files: return which is bad ("certificate", "key" or "") and why."""
     if not first_certificate(certificate):
-        return "certificate", "holds no whole PEM certificate"
+        return "certificate", "holds no complete PEM certificate"
     found = _KEY.search(key)
     if not found:
-        return "key", "holds no whole PEM private key"
+        return "key", "holds no complete PEM private key"
     if b"ENCRYPTED" in found.group():
-        return "key", "is encrypted, and nobody is there to give its password"
+        return "key", "is encrypted, and no password can be given"
     return "", ""

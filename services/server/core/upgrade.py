@@ -122,5 +122,5 @@ def decode_chunked(raw: bytes) -> bytes:
 
 
 def is_spdy(head: ResponseHead) -> bool:
-    """Whether a 101 says that SPDY follows."""
+    """Whether this 101 announces SPDY."""
     return "upgrade" in head.get("Connection").lower() and "spdy/3.1" in head.get("Upgrade").lower()

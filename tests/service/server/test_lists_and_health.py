@@ -94,7 +94,7 @@ async def test_health_names_a_service_that_fell_silent(server: Running) -> None:
     assert (await server.get(server.read_only + "/healthz?exclude=bulkhead-volume"))[0] == 200
     status, body = await server.get(server.read_only + "/healthz/bulkhead-volume")
     assert status == 500
-    assert body.startswith("internal server error: volume has not been heard")
+    assert body.startswith("internal server error: volume has sent no beat")
     await server.node.start("volume")
     await server.node.network.advance(1)
     assert (await server.get(server.read_only + "/healthz"))[0] == 200

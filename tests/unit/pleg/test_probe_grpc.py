@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from services.pleg.adapters.probe_grpc import probe_grpc
-from services.pleg.core.grpc_health import judge
+from services.pleg.core.grpc_health import outcome_of
 from services.pleg.core.probe_worker import Verdict
 from shared.http_get.http2 import Exchange
 from tests.unit.http_get.frames import END_HEADERS, END_STREAM, SETTINGS, Frame, block, frame
@@ -178,12 +178,12 @@ def test_a_body_that_is_not_one_plain_message(body: bytes) -> None:
     exchange = Exchange()
     exchange.body += body
     exchange.headers, exchange.trailers = {":status": "200"}, {"grpc-status": "0"}
-    assert judge(exchange, "1s").verdict is F
+    assert outcome_of(exchange, "1s").verdict is F
 
 
 def test_a_status_that_is_no_code() -> None:
     exchange = Exchange()
     exchange.headers, exchange.trailers = {":status": "200"}, {"grpc-status": "x"}
-    assert "server closed the stream without sending trailers" in judge(exchange, "1s").output
+    assert "server closed the stream without sending trailers" in outcome_of(exchange, "1s").output
     exchange.trailers = {"grpc-status": "77", "grpc-message": "%41"}
-    assert judge(exchange, "1s").output.endswith("rpc error: code = Code(77) desc = A")
+    assert outcome_of(exchange, "1s").output.endswith("rpc error: code = Code(77) desc = A")

@@ -28,7 +28,7 @@ def test_a_silent_service_fails_after_thirty_seconds_and_recovers_with_a_beat(he
     health.note_beat("podsync", {}, 1020.0)
     health.note_beat("volume", {}, 1100.0)
     assert set(errors(health, 1100.0)) == {"bulkhead-podsync"}
-    assert "podsync has not been heard any more (80 s)" in errors(health, 1100.0)["bulkhead-podsync"]
+    assert "podsync has sent no beat for too long (80 s)" in errors(health, 1100.0)["bulkhead-podsync"]
     health.note_beat("podsync", {}, 1100.0)
     assert errors(health, 1101.0) == {}
 

@@ -118,9 +118,9 @@ def test_every_suite_is_one_openssl_knows(suite: str) -> None:
     [
         (CERTIFICATE, KEY, "", ""),
         (b"words\n" + CERTIFICATE, CERTIFICATE + KEY, "", ""),
-        (b"", KEY, "certificate", "no whole PEM certificate"),
-        (CERTIFICATE[:-10], KEY, "certificate", "no whole PEM certificate"),
-        (CERTIFICATE, KEY[:40], "key", "no whole PEM private key"),
+        (b"", KEY, "certificate", "no complete PEM certificate"),
+        (CERTIFICATE[:-10], KEY, "certificate", "no complete PEM certificate"),
+        (CERTIFICATE, KEY[:40], "key", "no complete PEM private key"),
         (CERTIFICATE, KEY.replace(b"RSA", b"ENCRYPTED"), "key", "encrypted"),
         (CERTIFICATE, KEY.replace(b"KEY-----\nQ", b"KEY-----\nProc-Type: 4,ENCRYPTED\n\nQ"), "key", "encrypted"),
         (CERTIFICATE, KEY.replace(b"RSA ", b""), "", ""),
