@@ -46,8 +46,9 @@ class NodeObject:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedObject:
-    """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret or ConfigMap that a pod of
-    this node refers to. Never its content. Deleted once no pod refers to it."""
+    """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret, ConfigMap or
+    PersistentVolumeClaim that a pod of this node refers to, or of the PersistentVolume of such a claim. Never its
+    content. Deleted once no pod refers to it."""
 
     resource_version: str  # "" = the API server has no such object
 
@@ -56,7 +57,8 @@ class ChangedObject:
 class GetObject:
     """Request to sources: one object of the API server, by the configured change-detection strategy.
 
-    `kind`: Secret, ConfigMap (only those a pod of this node refers to), RuntimeClass, ServiceAccount, Node (only ours).
+    `kind`: Secret, ConfigMap, PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only
+    of such a claim), RuntimeClass, ServiceAccount, Node (only ours).
     """
 
     kind: str

@@ -4,23 +4,25 @@ Purpose
     Merges the static pod path (a directory or one file) and, in a cluster, the pods that the API server binds to this
     node, and publishes what is to run. A manifest that turns bad, or an object that cannot be understood, keeps its
     last good pod running; what is wrong is said in the log, in an event and in the beat. Keeps our Node, the mirror
-    pods and the Services in step by list and watch, and reads Secrets, ConfigMaps and RuntimeClasses for the others.
+    pods and the Services in step by list and watch, and reads Secrets, ConfigMaps, PersistentVolumeClaims with their
+    volumes and RuntimeClasses for the others.
 
 Owns
     `pods.desired` (complete once every configured source has reported), `pods.api_status`, `pods.mirrors`,
     `node.object` (these three complete once the API server was listed, never on a node that runs alone),
-    `objects.changed` (versions of the Secrets and ConfigMaps that pods name, never their content; complete once every
-    pod of the API was told and each object watched then has a version or failed to be read, or ten seconds later) and
-    `events/sources`.
+    `objects.changed` (versions of the Secrets, ConfigMaps and claims that pods name and of the claims' volumes, never
+    their content; complete once every pod of the API was published and each object watched then has a version or failed
+    to be read, or ten seconds later) and `events/sources`.
 
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
     the API server: pods only after the node was read, one watch for each Secret or ConfigMap that pods name, for at
     most 400 of them (100 if the API server speaks no HTTP/2). The rest is read when it is first asked for, with one
     read for each pod in turn, and, if a volume shows it, again every half minute or more, at most with half of the rate
-    limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read. Node and pods have a
-    rate limit of their own. Watches resume from their last version, also after an outage; a list follows only where
-    that version expired or the API server's store went back.
+    limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read. A claim and its
+    volume, which a node may not watch, are read every 0.25 to 2 s until they are bound, then each sync period, ten
+    reads a second at most. Node and pods have a rate limit of their own. Watches resume from their last version, also
+    after an outage; a list follows only where that version expired or the API server's store went back.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.

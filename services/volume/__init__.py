@@ -4,20 +4,22 @@ Purpose
     Sets up emptyDir, hostPath, secret, configMap, downwardAPI, projected and image volumes for the pods that podsync
     has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears volumes down
     once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is reported as an error.
-    Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. Registers the plugins
-    of the node, such as CSI drivers, whose sockets are below `plugins_registry`.
+    Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The claim of a volume is
+    resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so while the pod is
+    there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose sockets are
+    below `plugins_registry`.
 
 Owns
     `volumes.mounted`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and
     `volume-subpaths/`; the shared mount propagation of the root directory.
 
 Follows
-    `pods.admitted`; `objects.changed`, to refresh files at once; `node.resources`, for the size of a tmpfs and for
-    files that show a resource.
+    `pods.admitted`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
+    that a PersistentVolume may require; `node.resources`, for the size of a tmpfs and for files that show a resource.
 
 Answers
-    `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets and
-    ConfigMaps from sources, and service account tokens from status.
+    `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
+    ConfigMaps, claims and PersistentVolumes from sources, and service account tokens from status.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
@@ -30,13 +32,15 @@ On restart
     mkdir, mount and marker: the marker is made last, so all steps run again. Killed in a teardown: the marker was
     removed first, so the teardown runs again. A volume of files that has been complete once is published as mounted at
     once: its content stays in use, and is brought up to date when sources and status answer; a token is requested
-    again. Killed while it writes: `..data` shows the old files or the new ones, and the next run removes what is not
-    shown. Killed between the mount of a device and that of a volume: the device is found, mounted again where a pod
-    needs it, and unmounted where none does. A device whose pods could not all be read is left as it is. A subpath that
-    was bound and not released is found below `volume-subpaths`. It is unmounted before its volume, and a repeated
-    request uses it. Killed while it removes `pods/<uid>`: the directory was first renamed to
-    `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again. `plugins.registered` is complete
-    once each socket found has registered its plugin or was refused; a plugin that does not answer is not called gone.
+    again. The directory of a PersistentVolume has its name, so that it is torn down without the API server; while a
+    claim of its pod is not resolved, it is left as it is. Killed while it writes: `..data` shows the old files or the
+    new ones, and the next run removes what is not shown. Killed between the mount of a device and that of a volume: the
+    device is found, mounted again where a pod needs it, and unmounted where none does. A device whose pods could not
+    all be read is left as it is. A subpath that was bound and not released is found below `volume-subpaths`. It is
+    unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
+    first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
+    `plugins.registered` is complete once each socket found has registered its plugin or was refused; a plugin that does
+    not answer is not called gone.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

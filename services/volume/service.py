@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bus.event_recorder import EventRecorder
 from bus.messages.streams import (
+    NODE_OBJECT,
     NODE_RESOURCES,
     OBJECTS_CHANGED,
     PLUGINS_REGISTERED,
@@ -20,6 +21,7 @@ from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
@@ -47,16 +49,17 @@ class Volume:
         self.bus = bus
         changed, failures = asyncio.Event(), PodFailures()
         alone = not context.config.joins_cluster
+        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))
+        claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(
-            plugins, host_resources.read(), clock, failures, changed.set, alone=alone
+            plugins, host_resources.read(), clock, failures, claims, changed.set, alone=alone
         )
         reconciler = self.reconciler = Reconciler(populator.desired, ActualStateOfWorld())
-        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins)
         executor = OperationExecutor(reconciler, calls, content, clock, failures, context.deadlines)
         subpaths = SubpathRequests(reconciler, executor, changed.set)
         self._reconciliation = Reconciliation(
-            bus, clock, context.deadlines, failures, reconciler, executor, content, subpaths,
+            bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
             mounted=bus.own(VOLUMES_MOUNTED),
             events=EventRecorder(bus.own(events_of("volume")), clock),
             root_dir=root,
@@ -69,6 +72,7 @@ class Volume:
         bus.follow(PODS_ADMITTED, populator.on_admitted)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)
+        bus.follow(NODE_OBJECT, populator.on_node)
         bus.answer(PrepareSubpath, subpaths.prepare)
         bus.answer(ReleaseSubpaths, subpaths.release)
 

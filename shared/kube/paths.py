@@ -3,6 +3,7 @@
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/services"
+PERSISTENT_VOLUMES = "/api/v1/persistentvolumes"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -65,6 +66,16 @@ def service_account_token(namespace: str, service_account: str) -> str:
 def referenced(kind: str, namespace: str) -> str:
     """The Secrets or ConfigMaps of one namespace; KeyError for another kind."""
     return f"/api/v1/namespaces/{namespace}/{_PLURALS[kind]}"
+
+
+def persistent_volume_claim(namespace: str, name: str) -> str:
+    """Return the path of one claim."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+
+
+def persistent_volume(name: str) -> str:
+    """Return the path of one volume."""
+    return f"{PERSISTENT_VOLUMES}/{name}"
 
 
 def certificate_signing_requests(version: str) -> str:

@@ -36,3 +36,8 @@ def describe(pod: Object) -> str:
 def annotations(obj: Object) -> dict[str, str]:
     """The object's annotations; empty when absent."""
     return dict((obj.get("metadata") or {}).get("annotations") or {})
+
+
+def labels(obj: Object) -> dict[str, str]:
+    """Return the object's labels; empty when absent."""
+    return dict((obj.get("metadata") or {}).get("labels") or {})

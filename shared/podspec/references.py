@@ -80,6 +80,22 @@ def referenced_objects(pod: Object) -> dict[Reference, bool]:
     return found
 
 
+def claim_name(pod: Object, volume: Object) -> str:
+    """Return the name of the PersistentVolumeClaim, of the pod's namespace, that an entry of spec.volumes stands for;
+    "" = none. The claim of a generic ephemeral volume has a fixed name (volumes.md 2.5)."""
+    if isinstance(claim := volume.get("persistentVolumeClaim"), dict):
+        return str(claim.get("claimName") or "")
+    if isinstance(volume.get("ephemeral"), dict):
+        return f"{(pod.get('metadata') or {}).get('name') or ''}-{volume.get('name') or ''}"
+    return ""
+
+
+def claim_names(pod: Object) -> tuple[str, ...]:
+    """Return the name of each PersistentVolumeClaim that the pod names, once."""
+    names = (claim_name(pod, volume) for volume in (pod.get("spec") or {}).get("volumes") or ())
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
 def _environment(container: Any) -> Iterator[tuple[str, Any, bool]]:
     """What a container's variables are read from. Debug containers are newer than our knowledge of their fields, so
     nothing of the types is taken for granted."""

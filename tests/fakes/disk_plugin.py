@@ -7,6 +7,7 @@ from pathlib import Path
 
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
+from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from services.volume.plugins.registry import PLUGINS, Plugins
@@ -28,6 +29,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
     """`{"disk": {"name": …, "block": …, "bytes": …}}` in spec.volumes."""
 
     name = "kubernetes.io/disk"
+    persistent = True
 
     @property
     def root(self) -> Path:
@@ -42,6 +44,11 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
         return VolumeSpec(
             plugin=cls.name, source=Disk(name, capacity), volume_name=name, block=block, capacity=capacity
         )
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec:
+        """See VolumePlugin."""
+        return cls.read(pod, persistent.name, source, Node())
 
     def mount_device(self, volume_name: str, source: Disk, gathered: Gathered) -> str:
         """Link the disk. It fails while there is no such disk."""

@@ -21,6 +21,8 @@ from services.sources.controllers.live_read import live_read
 from services.sources.controllers.node_watch import NodeWatch
 from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
 from services.sources.controllers.troubles import Troubles
+from services.sources.controllers.volume_claims import CLAIM_KINDS, VolumeClaims
+from services.sources.core.desired_pods import MergeChange
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
@@ -48,8 +50,9 @@ class Cluster:
         self._services = ServiceReads(self._api)
         self._runtime_classes = RuntimeClassReads(self._api)
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
-        tell, whole = self._objects.tell, self._objects.whole
-        self._pods = ClusterPods(config, self._api, desired, mirrors, troubles, tell=tell, whole=whole)
+        self._claims = VolumeClaims(config, self._api, changed)
+        whole = self._objects.whole
+        self._pods = ClusterPods(config, self._api, desired, mirrors, troubles, tell=self._on_pod, whole=whole)
 
     async def run(self) -> None:
         """Until cancelled; ends with an error when a part of it does."""
@@ -60,6 +63,7 @@ class Cluster:
                 parts.create_task(self._pods.run(self._node.synced), name="cluster-pods")
         finally:
             await self._objects.close()
+            await self._claims.close()
             await self._runtime_classes.close()
             await self._clients.close()
 
@@ -76,6 +80,8 @@ class Cluster:
         """Answer GetObject."""
         if request.kind in KINDS:
             return await self._objects.get(request.kind, request.namespace, request.name, fresh=request.fresh)
+        if request.kind in CLAIM_KINDS:
+            return await self._claims.get(request.kind, request.namespace, request.name, fresh=request.fresh)
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")
@@ -90,6 +96,11 @@ class Cluster:
         if request.fresh:
             return await live_read(self._api, self._clients.node, paths.node(request.name))
         return self._node.found()
+
+    def _on_pod(self, change: MergeChange) -> None:
+        """Follow what the pods of the API server name."""
+        self._objects.tell(change)
+        self._claims.on_pod(change)
 
     async def get_services(self, request: GetServices) -> FoundServices:
         """Answer GetServices."""

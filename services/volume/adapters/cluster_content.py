@@ -48,6 +48,10 @@ class ClusterContent:
             refresh_at=min((at for _, at in issued), default=None),
         )
 
+    async def read(self, key: ObjectKey) -> FoundObject:
+        """Return one object, or a Problem."""
+        return await self._object(key)
+
     def changed(self, key: str) -> None:
         """An object has changed: a running request may return the old one, so the next volume sends a new request."""
         for asked in [asked for asked in self._requests if str(asked) == key]:

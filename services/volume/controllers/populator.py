@@ -1,13 +1,19 @@
-"""Keeps the desired state of the world: pods as podsync admits them, resources as the node has them."""
+"""Keeps the desired state of the world: pods as podsync admits them, claims as the API server has them, the node's
+resources and labels."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.podsync import AdmittedPod, NodeResources
+from bus.messages.sources import NodeObject
+from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
+from services.volume.core.volume_claims import claim_key, resolve
 from services.volume.core.volume_spec import Refused, VolumeSpec, node_of
-from services.volume.plugins.registry import Plugins, volume_spec
+from services.volume.plugins.registry import Plugins, persistent_volume_spec, volume_of, volume_spec
 from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
@@ -26,22 +32,27 @@ class DesiredStateOfWorldPopulator:
         machine: Mapping[str, str],
         clock: Clock,
         failures: PodFailures,
+        claims: ClaimReads,
         on_change: Callable[[], None],
         *,
         alone: bool,
     ) -> None:
         self._plugins, self._clock, self._failures, self._on_change = plugins, clock, failures, on_change
-        self._alone = alone
         self._node = node_of(machine, provisional=True, alone=alone)
+        self._claims = claims
         self.desired = DesiredStateOfWorld(self._spec_of)
+        claims.on_read = self._on_claim
 
     def on_admitted(self, change: Change[AdmittedPod]) -> None:
         """Follow `pods.admitted`."""
         match change:
             case Put(_, admitted):
+                if not admitted.volumes:
+                    self._claims.forget(admitted.uid)
                 self.desired.admit(admitted)
             case Deleted(uid):
                 self.desired.withdraw(uid)
+                self._claims.forget(uid)
             case Freshness(complete, stale):
                 self.desired.set_freshness(complete=complete, stale=stale)
         self._on_change()
@@ -50,20 +61,42 @@ class DesiredStateOfWorldPopulator:
         """Follow `node.resources`."""
         match change:
             case Put(_, resources):
-                self._node = node_of(resources.allocatable, alone=self._alone)
+                now = node_of(resources.allocatable)
+                self._node = replace(self._node, memory=now.memory, allocatable=now.allocatable, provisional=False)
                 self.desired.read_again()
             case Freshness(complete=True):
                 self.desired.hold_until = 0.0  # podsync publishes no more than it has by now
+        self._on_change()
+
+    def on_node(self, change: Change[NodeObject]) -> None:
+        """Follow `node.object`."""
+        if isinstance(change, Put):
+            labels = {key: str(value) for key, value in objects.labels(change.value.node).items()}
+            if labels != self._node.labels:
+                self._node = replace(self._node, name=objects.name(change.value.node), labels=labels)
+                self.desired.read_again()
+                self._on_change()
+
+    def _on_claim(self, uids: Iterable[str]) -> None:
+        """What the volumes of these pods rest on was read."""
+        self.desired.read_again(uids)
         self._on_change()
 
     def _spec_of(self, pod: Object, name: str) -> VolumeSpec | Refused:
         """A programming error in a plugin refuses the one volume."""
         uid, what = objects.uid(pod), f"volume {name}"
         try:
-            spec = volume_spec(pod, name, self._node, self._plugins)
+            spec = self._read(pod, name)
         except Exception as error:
             if self._failures.failed(uid, what, error, self._clock.monotonic()):
                 log.error("%s of pod %s failed unexpectedly", what, uid, exc_info=error)
             return Refused(f"unexpected {type(error).__name__}")
         self._failures.ended(uid, what)
         return spec
+
+    def _read(self, pod: Object, name: str) -> VolumeSpec | Refused:
+        volume = volume_of(pod, name)
+        if volume is None or claim_key(pod, volume) is None:
+            return volume_spec(pod, name, self._node, self._plugins)
+        found = resolve(pod, volume, partial(self._claims.found, objects.uid(pod)))
+        return found if isinstance(found, Refused) else persistent_volume_spec(pod, found, self._node, self._plugins)

@@ -17,6 +17,7 @@ from bus.messages.sources import ChangedObject
 from bus.messages.volume import MountedVolumes
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.core.reconciler import HOLD, Reconciler
@@ -49,6 +50,7 @@ class Reconciliation:
         reconciler: Reconciler,
         executor: OperationExecutor,
         content: ClusterContent,
+        claims: ClaimReads,
         subpaths: SubpathRequests,
         mounted: OwnedStream[MountedVolumes],
         events: EventRecorder,
@@ -58,6 +60,7 @@ class Reconciliation:
     ) -> None:
         self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
         self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
+        self._claims = claims
         self._mounted, self._events, self._root_dir = mounted, events, root_dir
         self._sync_period, self._changed = sync_period, changed
         self._next_sweep = self._next_refresh = 0.0
@@ -83,11 +86,13 @@ class Reconciliation:
                 self._report()
                 due = await self._turn_or_change()
         finally:
+            await self._claims.close()
             await self._executor.close()
 
     def on_object(self, change: Change[ChangedObject]) -> None:
         """Follow `objects.changed`."""
         if isinstance(change, Put):
+            self._claims.on_object(change.key, change.value.resource_version)
             self._content.changed(change.key)
             self._reconciler.object_changed(change.key, change.value.resource_version)
             self._changed.set()

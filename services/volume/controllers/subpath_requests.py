@@ -45,7 +45,7 @@ class SubpathRequests:
         if not root:
             text = f'cannot find volume "{request.volume}" to mount into container "{request.container}"'
             return PreparedSubpath(error=text)
-        where = (request.uid, request.volume, request.container, request.index)
+        where = (request.uid, self._reconciler.spec_name(request.uid, request.volume), request.container, request.index)
         try:
             async with self._turn(request, root) as turn:
                 what = f"subPath of volume {request.volume} of pod {request.uid}"

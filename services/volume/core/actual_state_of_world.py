@@ -30,6 +30,8 @@ class ActualVolume:
     unique_name: str = ""  # of its device; "" = it has none
     capacity: int = 0  # bytes it was set up or expanded to; 0 = not known
 
+    is_persistent: bool = False  # its directory may be that of a PersistentVolume
+
     @property
     def to_tear_down(self) -> bool:
         """Return whether something of it has to be removed once no pod needs it."""
@@ -83,6 +85,10 @@ class ActualStateOfWorld:
     def is_used(self, unique_name: str) -> bool:
         """Return whether a volume of a pod is, or may be, mounted on this device."""
         return unique_name in self._users
+
+    def is_used_by_others(self, unique_name: str, uid: str) -> bool:
+        """Return whether a volume of another pod is, or may be, mounted on this device."""
+        return any(user != uid for user, _ in self._users.get(unique_name, ()))
 
     def of(self, uid: str) -> list[tuple[str, ActualVolume]]:
         """Return the volumes of one pod, with their names."""

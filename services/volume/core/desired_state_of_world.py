@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bus.messages.podsync import AdmittedPod, PodState
-from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec
 from shared.model.objects import Object
 
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredVolumes:
-    """The volumes of one admitted pod. `mounting` is False once the pod terminates: nothing new is mounted for it
-    then."""
+    """The volumes of one admitted pod, by their names in the pod. `mounting` is False once the pod terminates: nothing
+    new is mounted for it then. `mounts`: what is to be mounted, by `key`; two names of one PersistentVolume are one
+    mount."""
 
     uid: str
     name: str
@@ -19,6 +20,22 @@ class DesiredVolumes:
     mounting: bool
     finished: bool
     volumes: dict[str, VolumeSpec | Refused]
+    mounts: dict[str, VolumeSpec] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, spec in self.volumes.items():
+            if isinstance(spec, VolumeSpec):
+                self.mounts.setdefault(spec.key or name, spec)
+
+    def key(self, name: str) -> str:
+        """Return by which key the volume with this name in the pod is mounted."""
+        spec = self.volumes.get(name)
+        return spec.key or name if isinstance(spec, VolumeSpec) else name
+
+    @property
+    def has_unprocessed(self) -> bool:
+        """Return whether a claim is not resolved: a mount of a PersistentVolume may belong to it."""
+        return any(isinstance(spec, Unprocessed) for spec in self.volumes.values())
 
 
 @dataclass
@@ -46,13 +63,15 @@ class DesiredStateOfWorld:
         """Take the state of a pod that podsync publishes."""
         self.withdrawn.discard(admitted.uid)
         self._admitted[admitted.uid] = admitted
+        before = self.pods.get(admitted.uid)
+        specs = {name: self.spec_of(admitted.pod, name) for name in admitted.volumes}
         pod = DesiredVolumes(
             uid=admitted.uid,
             name=admitted.name,
             namespace=admitted.namespace,
             mounting=admitted.state is PodState.SYNC,
             finished=admitted.finished,
-            volumes={name: self.spec_of(admitted.pod, name) for name in admitted.volumes},
+            volumes={name: _kept(spec, before, name) for name, spec in specs.items()},
         )
         self._drop(admitted.uid)
         self.pods[admitted.uid] = pod
@@ -62,21 +81,22 @@ class DesiredStateOfWorld:
             self._sharing.setdefault(unique_name, {})[volume] = None
 
     def showing(self, changed: str) -> list[tuple[str, str]]:
-        """Return the volumes, by pod UID and name, that show the object with this key in `objects.changed`."""
+        """Return the volumes, by pod UID and key, that show the object with this key in `objects.changed`."""
         return list(self._showing.get(changed, ()))
 
     def sharing(self, unique_name: str) -> list[tuple[str, str]]:
-        """Return the volumes, by pod UID and name, whose device has this unique name."""
+        """Return the volumes, by pod UID and key, whose device has this unique name."""
         return list(self._sharing.get(unique_name, ()))
 
     def unique_names(self) -> list[str]:
         """Return the unique name of each device that some pod's volume has."""
         return list(self._sharing)
 
-    def read_again(self) -> None:
-        """Read every volume again: what `spec_of` uses beside the pods has changed."""
-        for admitted in list(self._admitted.values()):
-            self.admit(admitted)
+    def read_again(self, uids: Iterable[str] | None = None) -> None:
+        """Read the volumes of these pods again, None = of all: what `spec_of` uses beside the pods has changed."""
+        for uid in list(self._admitted if uids is None else uids):
+            if (admitted := self._admitted.get(uid)) is not None:
+                self.admit(admitted)
 
     def withdraw(self, uid: str) -> None:
         """podsync does not list this pod any more: it deleted it while its list was complete, or never had it."""
@@ -99,17 +119,25 @@ class DesiredStateOfWorld:
             self.withdrawn.clear()
 
 
+def _kept(spec: VolumeSpec | Refused, before: DesiredVolumes | None, name: str) -> VolumeSpec | Refused:
+    """A claim that was resolved once stays so for its pod: one that is deleted, or made again, takes no mount away."""
+    earlier = before.volumes.get(name) if before is not None else None
+    if not isinstance(earlier, VolumeSpec) or not earlier.claim:
+        return spec
+    changed = isinstance(spec, VolumeSpec) and spec.claim and spec.key != earlier.key
+    return earlier if changed or isinstance(spec, Unprocessed) else spec
+
+
 def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
     """The objects that each of its volumes shows, once for each volume."""
-    for name, spec in pod.volumes.items():
-        if isinstance(spec, VolumeSpec):
-            yield from ((str(key), (pod.uid, name)) for key in spec.objects)
+    for name, spec in pod.mounts.items():
+        yield from ((str(key), (pod.uid, name)) for key in spec.objects)
 
 
 def _shared(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:
     """The unique name of the device of each of its volumes that has one."""
-    for name, spec in pod.volumes.items():
-        if isinstance(spec, VolumeSpec) and spec.unique_name:
+    for name, spec in pod.mounts.items():
+        if spec.unique_name:
             yield spec.unique_name, (pod.uid, name)
 
 

@@ -42,7 +42,7 @@ def _waiting(desired: DesiredStateOfWorld, actual: ActualStateOfWorld, unique_na
     """The first volume that needs the device: of a pod that starts or runs, or found on disk after a restart."""
     for uid, name in desired.sharing(unique_name):
         pod = desired.pods[uid]
-        spec = pod.volumes[name]
-        if isinstance(spec, VolumeSpec) and not pod.finished and (pod.mounting or actual.get(uid, name) is not None):
+        spec, volume = pod.mounts[name], actual.get(uid, name)
+        if not pod.finished and ((volume is not None and volume.unique_name) or (pod.mounting and not spec.elsewhere)):
             return spec
     return None

@@ -22,10 +22,8 @@ def of_failure(operation: Operation, error: str, desired: DesiredStateOfWorld) -
         case MountDevice(unique_name):
             for uid, name in desired.sharing(unique_name):
                 waiting = desired.pods[uid]
-                spec_of_waiting = waiting.volumes[name]
-                if isinstance(spec_of_waiting, VolumeSpec):
-                    text = message(name, error, step=device_step(spec_of_waiting))
-                    yield warning(waiting, text, _reason(spec_of_waiting))
+                spec = waiting.mounts[name]
+                yield warning(waiting, message(name, error, step=device_step(spec)), _reason(spec))
 
 
 def warning(pod: DesiredVolumes, text: str, reason: str = "FailedMount") -> KubeEvent:

@@ -29,7 +29,14 @@ class MountWaits:
         if now - self._since.setdefault(uid, now) < TIMEOUT:
             return ""
         self._since[uid] = now
-        refused = {name: spec.reason for name, spec in pod.volumes.items() if isinstance(spec, Refused)}
+        return self.text(pod, seen)
+
+    @staticmethod
+    def text(pod: DesiredVolumes, seen: MountedVolumes | None) -> str:
+        """Return the kubelet's text about a pod that waits for its volumes."""
+        missing = _missing(pod, seen.volumes if seen is not None else {})
+        specs = pod.volumes.items()
+        refused = {name: spec.reason for name, spec in specs if isinstance(spec, Refused) and spec.reason}
         why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
         return (
             f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, unattached volumes=[], "

@@ -1,11 +1,11 @@
-"""The key of a Secret or ConfigMap that a volume shows; pure."""
+"""The key of an API object that a volume depends on; pure."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ObjectKey:
-    """A Secret or ConfigMap; `kind` is one of these two words."""
+    """`kind`: Secret, ConfigMap, PersistentVolumeClaim or PersistentVolume; the last one has no namespace."""
 
     kind: str
     namespace: str

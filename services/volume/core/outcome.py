@@ -9,9 +9,10 @@ from services.volume.core.payload import FailureKind
 
 @dataclass(frozen=True)
 class FoundVolume:
-    """A volume as its plugin found it at start. `plugin`: the plugin's name; `host_path`: absolute, "" = not known;
-    `complete`: its content has been complete once, so it is used as it is until it is set up again; `on_disk` False:
-    only subpaths of it were found; `unique_name`: of the device that it is mounted on."""
+    """A volume as its plugin found it at start. `name`: of its directory; `key`: by which the core knows it, "" = by
+    its name; `plugin`: the plugin's name; `host_path`: absolute, "" = not known; `complete`: its content has been
+    complete once, so it is used as it is until it is set up again; `on_disk` False: only subpaths of it were found;
+    `unique_name`: of the device that it is mounted on."""
 
     name: str
     plugin: str = ""
@@ -20,6 +21,7 @@ class FoundVolume:
     on_disk: bool = True
     subpaths: bool = False
     unique_name: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Outcome:
     host_path: str = ""
     error: str = ""
     kind: FailureKind = FailureKind.LASTING
+    step: str = ""  # the kubelet's name of what failed, "" = that of the operation
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
 

@@ -1,7 +1,6 @@
 """The difference between the desired and the actual state of the world, as operations and as `volumes.mounted`;
 pure."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -29,7 +28,7 @@ from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, mount_step, settling, usable, view
-from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.core.volume_spec import Refused, Unprocessed, spec_name
 
 # LAGGING and UNANSWERED failures are not reported for this long (seconds).
 QUIET = 10.0
@@ -45,20 +44,23 @@ class Reconciler:
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
-    _refusals_reported: dict[str, set[str]] = field(default_factory=dict)  # pod UID -> volumes
+    _refusals_reported: dict[str, dict[str, str]] = field(default_factory=dict)  # pod UID -> volume -> reason
+    _failed: dict[str, list[KubeEvent]] = field(default_factory=dict)  # pod UID -> of what was not begun
     _orphans: Orphans = field(default_factory=Orphans)
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
     _waits: MountWaits = field(default_factory=MountWaits)
     found_all: bool = True  # False: some pod's directory could not be read yet, so its volumes are not known
-    _preparing: Counter[Key] = field(default_factory=Counter)  # subpaths that are being bound, by volume
+    # Subpaths that are being bound: pod UID, name of the volume in the pod -> its key, for each of them.
+    _preparing: dict[Key, list[str]] = field(default_factory=dict)
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
         """At start `pods/<uid>` was found on disk, with these volumes."""
         self.actual.directories.add(uid)
         for volume in volumes:
             state = MountState.MOUNTED if volume.complete else MountState.UNCERTAIN
-            if self.actual.get(uid, volume.name) is None:
+            key = volume.key or volume.name
+            if self.actual.get(uid, key) is None:
                 found = ActualVolume(
                     state=state,
                     on_disk=volume.on_disk,
@@ -67,8 +69,9 @@ class Reconciler:
                     requires_remount=volume.complete,
                     subpaths=volume.subpaths,
                     unique_name=volume.unique_name,
+                    is_persistent="/" in key or not volume.plugin,
                 )
-                self.actual.put(uid, volume.name, found)
+                self.actual.put(uid, key, found)
 
     def found_devices(self, found: Iterable[FoundDevice]) -> None:
         """At start something of these devices was found on disk or in the mount table."""
@@ -79,19 +82,27 @@ class Reconciler:
     def begin_subpath(self, uid: str, volume: str) -> str:
         """A subpath of this volume is to be bound: return where the volume is, "" = it is not mounted for a pod that
         needs it. Until `end_subpath` it is not unmounted; from now on its subpaths are unmounted before it."""
-        pod, shown, actual = self.desired.pods.get(uid), self.view(uid), self.actual.get(uid, volume)
-        if pod is None or pod.finished or volume not in pod.volumes or shown is None or actual is None:
+        pod, shown = self.desired.pods.get(uid), self.view(uid)
+        if pod is None or pod.finished or volume not in pod.volumes or shown is None:
             return ""
-        mounted = shown.volumes[volume]
+        actual, mounted = self.actual.get(uid, pod.key(volume)), shown.volumes[volume]
+        if actual is None:
+            return ""
         if mounted.state is VolumeState.MOUNTED and mounted.host_path:
             actual.subpaths = True
-            self._preparing[uid, volume] += 1
+            self._preparing.setdefault((uid, volume), []).append(pod.key(volume))
         return mounted.host_path if mounted.state is VolumeState.MOUNTED else ""
 
     def end_subpath(self, uid: str, volume: str) -> None:
         """The subpath is bound, or could not be bound."""
-        self._preparing[uid, volume] -= 1
-        self._preparing += Counter()  # keeps what is above zero
+        self._preparing[uid, volume].pop()
+        if not self._preparing[uid, volume]:
+            del self._preparing[uid, volume]
+
+    def spec_name(self, uid: str, volume: str) -> str:
+        """Return after what the directories of a volume, by its name in the pod, are named."""
+        pod = self.desired.pods.get(uid)
+        return spec_name(pod.key(volume)) if pod is not None else volume
 
     def object_changed(self, changed: str, version: str) -> None:
         """An object has this version now; `changed` is its key in `objects.changed`."""
@@ -126,6 +137,9 @@ class Reconciler:
         for operation in self._due(uid, now):
             if self._backoff.may_start(operation, now):
                 self._backoff.start(operation)
+                if isinstance(operation, MountVolume) and (refusal := self._refusal(uid, operation)) is not None:
+                    self._refuse(operation, refusal, now)
+                    continue
                 if isinstance(operation, MountVolume):
                     self.refreshes.begin((uid, operation.volume))
                     self._use_device(operation)
@@ -154,20 +168,24 @@ class Reconciler:
         been missing for long."""
         pod = self.desired.pods.get(uid)
         wanted = pod.volumes if pod is not None else {}
-        refused = {name: spec.reason for name, spec in wanted.items() if isinstance(spec, Refused)}
-        reported = self._refusals_reported.pop(uid, set())
+        refused = {name: spec for name, spec in wanted.items() if isinstance(spec, Refused) and not _is_quiet(spec)}
+        reported = self._refusals_reported.pop(uid, {})
         if refused:
-            self._refusals_reported[uid] = set(refused)
-        messages = [message(name, reason) for name, reason in refused.items() if name not in reported]
+            self._refusals_reported[uid] = {name: spec.reason for name, spec in refused.items()}
+        new = {name: spec for name, spec in refused.items() if reported.get(name) != spec.reason}
+        failed = self._failed.pop(uid, [])
+        messages = [message(n, spec.reason, step=spec.step) for n, spec in new.items() if type(spec) is Refused]
+        if any(isinstance(spec, Unprocessed) for spec in new.values()) and pod is not None:
+            messages.append(self._waits.text(pod, self.view(uid)))
         if waited := self._waits.message(uid, pod, self.view(uid), now):
             messages.append(waited)
-        return [warning(pod, text) for text in messages] if pod is not None else []
+        return [*failed, *(warning(pod, text) for text in messages)] if pod is not None else []
 
     def host_path_returned(self, path: str) -> None:
         """A check of this path that had hung has returned: the volumes that wait for their retry need not."""
         for uid, pod in self.desired.pods.items():
-            for name, spec in pod.volumes.items():
-                if isinstance(spec, VolumeSpec) and spec.node_path == path:
+            for name, spec in pod.mounts.items():
+                if spec.node_path == path:
                     self._backoff.retry_now(uid, name)
 
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
@@ -193,6 +211,7 @@ class Reconciler:
                     volume.capacity = capacity
             case UnmountVolume(uid, name):
                 if not error:
+                    self._retry_others(uid, name)
                     self.actual.drop(uid, name)
                     self.refreshes.forget((uid, name))
                 elif volume := self.actual.get(uid, name):
@@ -217,6 +236,35 @@ class Reconciler:
                     self.actual.devices[unique_name].state = MountState.UNCERTAIN
         events = of_failure(operation, error, self.desired) if error and not quiet else ()
         return Done(retry_in=wait, events=tuple(events), quiet=quiet)
+
+    def _refusal(self, uid: str, operation: MountVolume) -> Refused | None:
+        """Why the volume may not be mounted for this pod here; one of which something is there already is mounted."""
+        spec = operation.spec
+        if _has_begun(self.actual.get(uid, operation.volume)):
+            return None
+        if spec.elsewhere:
+            step = "MapVolume" if spec.block else "MountVolume"
+            return Refused("no matching NodeSelectorTerms", f"{step}.NodeAffinity check")
+        if spec.one_pod and self.actual.is_used_by_others(spec.unique_name, uid):
+            why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+            return Refused(why, "MountVolume.SetUp")
+        return None
+
+    def _refuse(self, operation: MountVolume, refusal: Refused, now: float) -> None:
+        """The operation fails before it begins: nothing of the volume is there."""
+        key, spec = (operation.uid, operation.volume), operation.spec
+        self._backoff.failed(operation, now)
+        error = message(operation.volume, refusal.reason, step=refusal.step)
+        self.actual.put(*key, ActualVolume(MountState.UNCERTAIN, on_disk=False, spec=spec, error=error))
+        pod = self.desired.pods[operation.uid]
+        self._failed.setdefault(operation.uid, []).append(warning(pod, error))
+
+    def _retry_others(self, uid: str, key: str) -> None:
+        """A volume is unmounted: another pod may have waited for this."""
+        volume = self.actual.get(uid, key)
+        if volume is not None and volume.unique_name:
+            for other in self.desired.sharing(volume.unique_name):
+                self._backoff.retry_now(*other)
 
     def _is_quiet(self, operation: Operation, now: float, outcome: Outcome) -> bool:
         """A failure that is expected to end soon is reported only after `QUIET` seconds."""
@@ -244,6 +292,7 @@ class Reconciler:
             subpaths=before is not None and before.subpaths,
             unique_name=spec.unique_name,
             capacity=spec.capacity,
+            is_persistent="/" in operation.volume,
         )
         self.actual.put(*key, volume)
 
@@ -276,9 +325,7 @@ class Reconciler:
         uid, operations = desired.uid, list[Operation]()
         if desired.mounting and uid not in self.actual.prepared and not desired.volumes:
             operations.append(MakePodDirectories(uid))
-        for name, spec in desired.volumes.items():
-            if isinstance(spec, Refused):
-                continue
+        for name, spec in desired.mounts.items():
             volume = self.actual.get(uid, name)
             if usable(volume, spec) and not desired.mounting:
                 continue  # a pod that ends keeps what it has
@@ -287,7 +334,8 @@ class Reconciler:
             mounted = volume is not None and volume.state is MountState.MOUNTED and volume.spec == spec
             if spec.requires_remount and self.refreshes.due((uid, name), now):
                 mounted = False
-            device_path = devices.path_for(spec, self.actual, self._backoff)
+            refused = spec.elsewhere and not _has_begun(volume)
+            device_path = "" if refused else devices.path_for(spec, self.actual, self._backoff)
             if not mounted and device_path is not None and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, spec, device_path))
             elif mounted and volume is not None and 0 < volume.capacity < spec.capacity:
@@ -297,9 +345,14 @@ class Reconciler:
     def _use_device(self, operation: MountVolume) -> None:
         """From its start on, a volume may be mounted on its device, which stays until the volume is unmounted."""
         spec, key = operation.spec, (operation.uid, operation.volume)
-        if spec.unique_name and self.actual.get(*key) is None:
+        before = self.actual.get(*key)
+        if spec.unique_name and (before is None or not before.unique_name):
             volume = ActualVolume(
-                MountState.UNCERTAIN, spec.has_directory, plugin=spec.plugin, unique_name=spec.unique_name
+                MountState.UNCERTAIN,
+                spec.has_directory,
+                plugin=spec.plugin,
+                unique_name=spec.unique_name,
+                is_persistent="/" in operation.volume,
             )
             self.actual.put(*key, volume)
 
@@ -310,10 +363,9 @@ class Reconciler:
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if not self._orphans.may_unmount(uid, self.desired, now):
             return []
-        wanted = desired.volumes if desired is not None else {}
         operations: list[Operation] = []
         for name, volume in self.actual.of(uid):
-            if name in wanted or self._preparing[uid, name]:
+            if self._is_preparing(uid, name) or (desired is not None and _may_belong(name, volume, desired)):
                 continue
             if volume.to_tear_down:
                 operations.append(UnmountVolume(uid, name))
@@ -323,3 +375,22 @@ class Reconciler:
         if gone and uid in self.actual.directories and not self.actual.of(uid):
             operations.append(RemovePodDirectory(uid))
         return operations
+
+    def _is_preparing(self, uid: str, key: str) -> bool:
+        return any(key in keys for (pod, _), keys in self._preparing.items() if pod == uid)
+
+
+def _is_quiet(spec: Refused) -> bool:
+    return isinstance(spec, Unprocessed) and (spec.quiet or not spec.reason)
+
+
+def _has_begun(volume: ActualVolume | None) -> bool:
+    """Whether something of the volume is, or may be, there."""
+    return volume is not None and (volume.to_tear_down or bool(volume.unique_name))
+
+
+def _may_belong(key: str, volume: ActualVolume, desired: DesiredVolumes) -> bool:
+    """Whether the pod needs what is mounted: it has that volume, or one whose claim is not resolved yet."""
+    if key in desired.mounts or (desired.has_unprocessed and volume.is_persistent):
+        return True
+    return not volume.plugin and any(spec_name(wanted) == key for wanted in desired.mounts)  # its subpaths

@@ -5,7 +5,7 @@ from services.volume.core.actual_state_of_world import ActualStateOfWorld, Actua
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import MountDevice, MountVolume, UnmountVolume
-from services.volume.core.volume_spec import Refused, VolumeSpec
+from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec, spec_name
 
 
 def mount_step(spec: VolumeSpec) -> str:
@@ -19,8 +19,8 @@ def device_step(spec: VolumeSpec) -> str:
 
 
 def message(volume: str, error: str, *, step: str = "MountVolume.SetUp") -> str:
-    """Return the kubelet's line for a failed operation (volumes.md 5.3)."""
-    return f'{step} failed for volume "{volume}" : {error}'
+    """Return the kubelet's line for a failed operation on the volume with this key (volumes.md 5.3)."""
+    return f'{step} failed for volume "{spec_name(volume)}" : {error}'
 
 
 def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
@@ -39,21 +39,35 @@ def view(
     """Return the value of `volumes.mounted`; None = nothing of the pod is mounted or wanted."""
     pod = desired.pods.get(uid)
     wanted = pod.volumes if pod is not None else {}
-    volumes = {name: _wanted(uid, name, spec, actual, running) for name, spec in wanted.items()}
+    keys = {name: pod.key(name) for name in wanted} if pod is not None else {}
+    volumes = {
+        name: _refused(name, spec)
+        if isinstance(spec, Refused)
+        else _wanted(uid, keys[name], pod.mounts[keys[name]], actual, running)
+        for name, spec in wanted.items()
+        if pod is not None
+    }
+    mounts = set(keys.values())
     for name, volume in actual.of(uid):
-        if name not in wanted:
+        if name not in mounts:
             undecided = pod is None and uid not in desired.withdrawn  # podsync may still admit it
+            undecided = undecided or (pod is not None and pod.has_unprocessed and volume.is_persistent)
             state = VolumeState.PENDING if undecided else VolumeState.UNMOUNTING
             volumes[name] = MountedVolume(state=state, host_path=volume.host_path, error=volume.error)
     return MountedVolumes(uid=uid, volumes=volumes) if volumes else None
 
 
+def _refused(name: str, spec: Refused) -> MountedVolume:
+    if not spec.reason:
+        return MountedVolume(state=VolumeState.PENDING)
+    error = spec.reason if isinstance(spec, Unprocessed) else message(name, spec.reason, step=spec.step)
+    return MountedVolume(state=VolumeState.ERROR, error=error)
+
+
 def _wanted(
-    uid: str, name: str, spec: VolumeSpec | Refused, actual: ActualStateOfWorld, running: OperationBackoff
+    uid: str, name: str, spec: VolumeSpec, actual: ActualStateOfWorld, running: OperationBackoff
 ) -> MountedVolume:
     volume = actual.get(uid, name)
-    if isinstance(spec, Refused):
-        return MountedVolume(state=VolumeState.ERROR, error=message(name, spec.reason))
     if isinstance(running.running(uid, name), UnmountVolume):
         return MountedVolume(state=VolumeState.PENDING)  # wanted again while it is torn down
     if volume is not None and usable(volume, spec):
@@ -87,7 +101,8 @@ def settling(pod: DesiredVolumes | None, seen: MountedVolumes | None, running: O
 
 
 def _is_being_mounted(pod: DesiredVolumes, name: str, running: OperationBackoff) -> bool:
-    if isinstance(running.running(pod.uid, name), MountVolume):
+    key = pod.key(name)
+    if isinstance(running.running(pod.uid, key), MountVolume):
         return True
-    spec = pod.volumes.get(name)
+    spec = pod.mounts.get(key)
     return isinstance(spec, VolumeSpec) and isinstance(running.running("", spec.unique_name), MountDevice)

@@ -14,6 +14,9 @@ class VolumeSpec:
 
     plugin: str  # its name, as `kubernetes.io/secret`
     source: Hashable  # the plugin's own value: directories, modes, files; the core only compares it
+    # By which the core and the plugins know it among the volumes of its pod: "" = by its name in the pod, else
+    # `<plugin>/<directory>`, where the directory is that of a PersistentVolume: its name (volumes.md 8.2).
+    key: str = ""
     # How the plugin names a volume with a device layer: pods that want the same one share its device, which is mounted
     # once, below their own mounts. "" = no device layer, the volume is the pod's alone.
     volume_name: str = ""
@@ -28,6 +31,9 @@ class VolumeSpec:
     provisional: bool = field(default=False, compare=False)  # rests on a guess at what the node can allocate
     node_path: str = ""  # where the volume is, outside of the root directory: a call on it may hang
     node_check: str = ""  # the check of `node_path` that set-up makes, as an error names it; "" = none
+    claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
+    one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
+    elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
 
     @property
     def unique_name(self) -> str:
@@ -37,20 +43,38 @@ class VolumeSpec:
 
 @dataclass(frozen=True)
 class Refused:
-    """The volume can never be mounted; `reason` is the inner text of the FailedMount message."""
+    """The volume cannot be mounted as its spec is; `reason` is the inner text of the FailedMount message, `step` the
+    kubelet's name of what fails."""
 
     reason: str
+    step: str = "MountVolume.SetUp"
+
+
+@dataclass(frozen=True)
+class Unprocessed(Refused):
+    """The volume has a claim that cannot be used now; a change of the claim may end this. `reason` is the kubelet's
+    text, "" while the claim is being read; `quiet`: it is expected to end soon, and is no event at first."""
+
+    quiet: bool = False
+
+
+def spec_name(key: str) -> str:
+    """Return the name of a volume as directories, messages and plugins have it: for a PersistentVolume its name."""
+    return key.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class Node:
     """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
-    resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server."""
+    resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server; `name`, `labels`: of
+    the Node, labels None = not read yet."""
 
     memory: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
     provisional: bool = False
     alone: bool = False
+    name: str = ""
+    labels: Mapping[str, str] | None = None
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

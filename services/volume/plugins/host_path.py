@@ -4,11 +4,12 @@ import errno
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from services.volume.core.outcome import FoundVolume
 from services.volume.core.payload import Gathered
+from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model.objects import Object
@@ -44,6 +45,11 @@ class HostPathPlugin(VolumePlugin[HostPath]):
         return VolumeSpec(
             plugin=cls.name, source=host_path, has_directory=False, node_path=host_path.path, node_check=check
         )
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec:
+        """See VolumePlugin."""
+        return replace(cls.read(pod, persistent.name, source, Node()), read_only=persistent.read_only)
 
     def set_up(self, uid: str, volume: str, source: HostPath, gathered: Gathered) -> str:
         """See VolumePlugin."""

@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, TypeVar
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
+from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from shared.clock import Clock
 from shared.model.objects import Object
@@ -21,9 +22,13 @@ Source = TypeVar("Source")
 
 class VolumePlugin(ABC, Generic[Source]):
     """One type of volume; `Source` is its own frozen value, `VolumeSpec.source`. The acting methods raise OSError; its
-    text is that of the FailedMount message."""
+    text is that of the FailedMount message. Their `volume` is the name of the volume's directory: of a PersistentVolume
+    its name."""
 
     name: ClassVar[str]  # as `kubernetes.io/secret`; with `~` for `/` it is the directory of its volumes
+    # Its directories may be those of PersistentVolumes, named after them: the core knows them by `<name>/<directory>`.
+    persistent: ClassVar[bool] = False
+    mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
     def __init__(self, directories: PodDirectories, clock: Clock) -> None:
         self._directories, self._clock = directories, clock
@@ -33,6 +38,13 @@ class VolumePlugin(ABC, Generic[Source]):
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
         """Return what the volume of this name asks for. `source`: the value of the plugin's field in spec.volumes, of
         any shape inside. Never raises for what a pod holds."""
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
+        """Return what the pod's volume with this PersistentVolume asks for. `source`: the value of the plugin's field
+        in its spec, of any shape inside. Never raises for what the objects hold. The registry adds what all plugins
+        have in common: key, capacity, who may use it."""
+        return Refused("this type of PersistentVolume is not supported")
 
     @classmethod
     def needs_api_server(cls, volume: str) -> str:

@@ -17,6 +17,7 @@ from services.volume.core.operations import (
 )
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
+from services.volume.core.volume_spec import spec_name
 from services.volume.plugins.plugin import (
     BlockVolumePlugin,
     DeviceMountableVolumePlugin,
@@ -51,23 +52,31 @@ class PluginCalls:
             case MountDevice(_, spec):
                 return self._devices[spec.plugin].mount_device(spec.volume_name, spec.source, gathered)
             case MountVolume(uid, volume, spec, device_path):
-                gathered = replace(gathered, device_path=device_path)
+                gathered, name = replace(gathered, device_path=device_path), spec_name(volume)
                 if spec.block:
-                    return self._blocks[spec.plugin].map_block(uid, volume, spec.source, gathered)
-                return self._plugins[spec.plugin].set_up(uid, volume, spec.source, gathered)
+                    return self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered)
+                return self._plugins[spec.plugin].set_up(uid, name, spec.source, gathered)
             case ExpandVolume(uid, volume, spec, capacity):
-                self._expandable[spec.plugin].expand(uid, volume, spec.source, capacity)
+                self._expandable[spec.plugin].expand(uid, spec_name(volume), spec.source, capacity)
             case UnmountVolume(uid, volume):
-                self.subpaths.clean(uid, volume)
-                for plugin in self._plugins.values():  # a pod that kept its UID may have had a volume of another type
-                    plugin.tear_down(uid, volume, removed)
-                for block in self._blocks.values():
-                    block.unmap_block(uid, volume)
+                self._tear_down(uid, volume, removed)
             case UnmountDevice(_, plugin_name, volume_name):
                 self._devices[plugin_name].unmount_device(volume_name)
             case RemovePodDirectory(uid):
                 self._directories.remove(uid, removed)
         return ""
+
+    def _tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """A volume of the pod's own is torn down by each plugin that has such volumes: a pod that kept its UID may have
+        had one of another type. One with a key of its plugin is torn down by that plugin alone."""
+        of, _, name = volume.rpartition("/")
+        self.subpaths.clean(uid, name)
+        for plugin in self._plugins.values():
+            if plugin.name == of if of else not plugin.persistent:
+                plugin.tear_down(uid, name, removed)
+        for block in self._blocks.values():
+            if block.name == of if of else not block.persistent:
+                block.unmap_block(uid, name)
 
     def uids(self) -> list[str]:
         """Return the UID of every pod that has a directory, or whose directory's removal was interrupted."""
@@ -79,10 +88,15 @@ class PluginCalls:
 
     def found(self, uid: str) -> list[FoundVolume]:
         """Return every volume of the pod that has a directory, or of which a subpath is bound, after a restart."""
-        volumes = [volume for plugin in self._plugins.values() for volume in plugin.reconstruct(uid)]
-        found = {volume.name: volume for volume in volumes}
+        found = dict[str, FoundVolume]()
+        for plugin in self._plugins.values():
+            for volume in plugin.reconstruct(uid):
+                key = f"{plugin.name}/{volume.name}" if plugin.persistent else volume.name
+                found[key] = replace(volume, key=key)
         for name in self.subpaths.volumes(uid):
-            found[name] = replace(found.get(name, FoundVolume(name, on_disk=False)), subpaths=True)
+            keys = [key for key in found if spec_name(key) == name] or [name]
+            for key in keys:
+                found[key] = replace(found.get(key, FoundVolume(name, on_disk=False, key=key)), subpaths=True)
         return list(found.values())
 
     def found_devices(self) -> list[FoundDevice]:

@@ -1,12 +1,15 @@
-"""The one table of volume plugins: which field of an entry of spec.volumes belongs to which plugin.
+"""The one table of volume plugins: which field of an entry of spec.volumes, or of the spec of a PersistentVolume,
+belongs to which plugin.
 
 A new type of volume is one file beside this one and one row here.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDirPlugin
@@ -15,6 +18,7 @@ from services.volume.plugins.image import ImagePlugin
 from services.volume.plugins.plugin import VolumePlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
+from shared.model import objects
 from shared.model.objects import Object
 
 Plugins = Mapping[str, type[VolumePlugin[Any]]]
@@ -32,10 +36,9 @@ _DEFAULT = "emptyDir"  # of a volume without any source, as in the API
 
 
 def volume_spec(pod: Object, name: str, node: Node, plugins: Plugins = PLUGINS) -> VolumeSpec | Refused:
-    """Return what the pod's volume of this name asks for, or why it can never be mounted. Pure; of a volume with
-    several sources the first one in the table counts."""
-    volumes = (pod.get("spec") or {}).get("volumes") or ()
-    volume = next((volume for volume in volumes if volume.get("name") == name), None)
+    """Return what the pod's volume of this name, which has no claim, asks for, or why it can never be mounted. Pure; of
+    a volume with several sources the first one in the table counts."""
+    volume = volume_of(pod, name)
     if volume is None:
         return Refused("the pod has no volume of that name")
     sources = {field: source for field, source in volume.items() if field != "name"} or {_DEFAULT: None}
@@ -46,5 +49,41 @@ def volume_spec(pod: Object, name: str, node: Node, plugins: Plugins = PLUGINS) 
             return Refused(reason)
         source = {} if sources[field] is None and field == _DEFAULT else sources[field]
         if isinstance(source, dict):
-            return plugin.read(pod, name, source, node)
+            spec = plugin.read(pod, name, source, node)
+            key = f"{plugin.name}/{name}" if plugin.persistent else ""
+            return replace(spec, key=key) if isinstance(spec, VolumeSpec) else spec
     return Refused(f"volume type {min(sources)} is not supported yet")
+
+
+def volume_of(pod: Object, name: str) -> Object | None:
+    """Return the entry of spec.volumes with this name."""
+    volumes: tuple[Object, ...] | list[Object] = (pod.get("spec") or {}).get("volumes") or ()
+    return next((volume for volume in volumes if volume.get("name") == name), None)
+
+
+def persistent_volume_spec(
+    pod: Object, persistent: PersistentVolume, node: Node, plugins: Plugins = PLUGINS
+) -> VolumeSpec | Refused:
+    """Return what a volume of the pod with this PersistentVolume asks for, or why it cannot be mounted. Pure."""
+    for field, plugin in plugins.items():
+        source = persistent.spec.get(field)
+        if not isinstance(source, dict) or plugin.read_persistent is VolumePlugin.read_persistent:
+            continue
+        if persistent.mount_options and not plugin.mount_options:
+            step = "MountVolume.MountOptionSupport check"
+            return Refused("mount options are not supported for this volume type", step)
+        if persistent.has_affinity and node.labels is None:
+            return Unprocessed("")
+        spec = plugin.read_persistent(pod, persistent, source)
+        if isinstance(spec, Refused):
+            return spec
+        return replace(
+            spec,
+            key=f"{plugin.name}/{persistent.name}",
+            claim=f"{objects.namespace(persistent.claim)}/{objects.name(persistent.claim)}",
+            capacity=persistent.capacity,
+            one_pod=persistent.one_pod,
+            elsewhere=not persistent.is_for(node),
+        )
+    why = "err=no volume plugin matched"
+    return Unprocessed(f'failed to get Plugin from volumeSpec for volume "{persistent.name}" {why}')

@@ -13,7 +13,7 @@ from bus.memory import MemoryNetwork
 from bus.messages.podsync import AdmittedPod, PodState
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
-from bus.messages.streams import NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import NODE_OBJECT, NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolumes, VolumeState
 from services.frame.launch import Context
 from services.volume.service import build
@@ -83,7 +83,7 @@ class Cluster:
 
     async def start_sources(self) -> None:
         bus = self.network.bus("sources")
-        self.changed = bus.own(OBJECTS_CHANGED)
+        self.changed, self.node = bus.own(OBJECTS_CHANGED), bus.own(NODE_OBJECT)
         bus.answer(GetObject, self._get)
         await bus.start()
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from services.pleg.core.probe_spec import probes_of
-from services.podsync.core.admission import node_selector, sysctls
+from services.podsync.core.admission import sysctls
 from services.podsync.core.cri import env_file, hosts_file
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import wanted_subpaths
@@ -25,7 +25,7 @@ from services.sources.core.yaml_document import UnreadableManifestError, read_do
 from services.volume.core import mountinfo, payload_paths
 from shared.config.durations import parse_duration
 from shared.http_get.response import parse_head
-from shared.podspec import expansion, field_ref, hashing, image_name, names, ports, quantity
+from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports, quantity
 from shared.podspec.exec_space import LONGEST_STRING
 from shared.timestamps import parse_rfc3339
 from tests.unit.examples import examples

@@ -1,13 +1,13 @@
-"""Does the node match what a pod demands of its labels? (pods.md 3.1; the API's NodeSelector.) Pure."""
+"""Whether the node has the labels that a pod or a PersistentVolume requires (pods.md 3.1, volumes.md 5.5); pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shared.model.objects import Object
 
 
 def matches_node(pod: Object, node_name: str, labels: Mapping[str, str]) -> bool:
-    """spec.nodeSelector, and the required terms of spec.affinity.nodeAffinity: one of them is enough."""
+    """Return whether the node has what spec.nodeSelector and spec.affinity.nodeAffinity of the pod require."""
     spec = pod.get("spec") or {}
     wanted = spec.get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
@@ -16,7 +16,12 @@ def matches_node(pod: Object, node_name: str, labels: Mapping[str, str]) -> bool
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return True
-    return any(_term(term, node_name, labels) for term in required.get("nodeSelectorTerms") or ())
+    return matches_terms(required.get("nodeSelectorTerms") or (), node_name, labels)
+
+
+def matches_terms(terms: Iterable[Mapping[str, Any]], node_name: str, labels: Mapping[str, str]) -> bool:
+    """Return whether the node matches one of the terms of a NodeSelector."""
+    return any(_term(term, node_name, labels) for term in terms)
 
 
 def _term(term: Mapping[str, Any], node_name: str, labels: Mapping[str, str]) -> bool:

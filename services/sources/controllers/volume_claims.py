@@ -1,0 +1,183 @@
+"""PersistentVolumeClaims that pods name and the PersistentVolumes bound to them, read again until both are bound.
+
+A node may get single claims and volumes but not watch them (the node authorizer): a change is found by a read. A claim
+that is not bound is read again with a short back-off, a bound one each sync period.
+"""
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass, field
+
+from bus.interface import OwnedStream
+from bus.messages.sources import ChangedObject, FoundObject
+from services.sources.controllers.api_server import ApiServer
+from services.sources.controllers.live_read import live_read
+from services.sources.core.api_objects import metadata_text
+from services.sources.core.bound_claim import is_settled, volume_name
+from services.sources.core.desired_pods import MergeChange, Removed, Wanted
+from shared.backoff import Backoff
+from shared.config.effective import EffectiveConfig
+from shared.kube import paths
+from shared.podspec.references import claim_names
+
+CLAIM_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
+UNBOUND = Backoff(initial=0.25, cap=2.0)
+AT_ONCE = 8  # reads
+READS_PER_SECOND = 10.0  # of all claims together, two for each; more claims are read more rarely
+TIMEOUT = 4.0  # seconds for which a request waits for the read; the caller waits 10 s
+OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
+SPREAD = 1.0  # seconds over which claims are read after an outage
+
+Name = tuple[str, str]  # namespace, name
+
+
+@dataclass(eq=False)
+class _Claim:
+    namespace: str
+    name: str
+    pods: set[str] = field(default_factory=set)  # UIDs
+    claim: FoundObject | None = None
+    volume: FoundObject | None = None  # of the PersistentVolume that the claim names
+    is_read: asyncio.Event = field(default_factory=asyncio.Event)  # since the newest pod or request for a fresh read
+    nudged: asyncio.Event = field(default_factory=asyncio.Event)
+    following: "asyncio.Task[None] | None" = None
+
+    @property
+    def volume_name(self) -> str:
+        return volume_name(self.claim.object if self.claim is not None else None)
+
+    def nudge(self) -> None:
+        """Read it again now."""
+        self.is_read.clear()
+        self.nudged.set()
+
+
+class VolumeClaims:
+    """Follows each claim in a task of its own and publishes the versions in `objects.changed`."""
+
+    def __init__(self, config: EffectiveConfig, api: ApiServer, stream: OwnedStream[ChangedObject]) -> None:
+        self._api, self._stream, self._period = api, stream, config.sync_frequency
+        self._claims: dict[Name, _Claim] = {}
+        self._by_pod: dict[str, frozenset[Name]] = {}
+        self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    def on_pod(self, change: MergeChange) -> None:
+        """A pod of the API server is about to be published, or removed."""
+        match change:
+            case Wanted(desired):
+                namespace = str((desired.pod.get("metadata") or {}).get("namespace") or "")
+                self._name(desired.uid, frozenset((namespace, name) for name in claim_names(desired.pod)))
+            case Removed(uid):
+                self._name(uid, frozenset())
+
+    async def get(self, kind: str, namespace: str, name: str, *, fresh: bool) -> FoundObject:
+        """Return the claim, or the volume that a claim names, as it was last read, or why there is none."""
+        of_claim = kind == "PersistentVolumeClaim"
+        claim = self._claims.get((namespace, name)) if of_claim else self._by_volume.get(name)
+        if claim is None:
+            return FoundObject(object=None, error=f'object "{namespace}"/"{name}" not registered')
+        if fresh:
+            claim.nudge()
+        if not self._api.away:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TIMEOUT):
+                    await claim.is_read.wait()
+        found = claim.claim if of_claim else claim.volume
+        if found is None:
+            error = self._api.away or f"{kind.lower()} {name}: timed out waiting for the API server"
+            return FoundObject(object=None, error=error)
+        return found
+
+    async def close(self) -> None:
+        """Stop every read."""
+        following = [claim.following for claim in self._claims.values() if claim.following is not None]
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+
+    def _name(self, uid: str, names: frozenset[Name]) -> None:
+        """The pod names these claims now."""
+        before = self._by_pod.pop(uid, frozenset())
+        if names:
+            self._by_pod[uid] = names
+        for name in names - before:
+            claim = self._claims.setdefault(name, _Claim(*name))
+            claim.pods.add(uid)
+            claim.nudge()  # the pod may rely on something newer than what was read
+            if claim.following is None:
+                what = f"claim {claim.namespace}/{claim.name}"
+                claim.following = asyncio.create_task(self._follow(claim), name=what)
+        for name in before - names:
+            claim = self._claims[name]
+            claim.pods.discard(uid)
+            if not claim.pods:
+                self._forget(claim)
+
+    def _forget(self, claim: _Claim) -> None:
+        del self._claims[claim.namespace, claim.name]
+        if claim.following is not None:
+            claim.following.cancel()
+        self._stream.delete(_claim_key(claim), "no pod names it")
+        self._names_volume(claim, claim.volume_name, "")
+
+    def _names_volume(self, claim: _Claim, before: str, now: str) -> None:
+        if before and self._by_volume.get(before) is claim:
+            del self._by_volume[before]
+            self._stream.delete(_volume_key(before), "no claim names it")
+        if now:
+            self._by_volume.setdefault(now, claim)
+
+    async def _follow(self, claim: _Claim) -> None:
+        reads = 0  # that found it unbound
+        while True:
+            while self._api.away and claim.claim is not None:
+                await self._api.pause(OUTAGE_PAUSE, interruptible=True, spread=SPREAD)
+            claim.nudged.clear()
+            async with self._room:
+                await self._read(claim)
+            if not claim.nudged.is_set():
+                claim.is_read.set()
+            found = (found.object if found is not None else None for found in (claim.claim, claim.volume))
+            settled = is_settled(*found)
+            reads = 0 if settled else reads + 1
+            wait = self._period * random.uniform(1.0, 1.5) if settled else UNBOUND.delay(reads)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(wait, 2 * len(self._claims) / READS_PER_SECOND)):
+                    await claim.nudged.wait()
+
+    async def _read(self, claim: _Claim) -> None:
+        """Read the claim and its volume. What was read before stays while the API server does not answer."""
+        path = paths.persistent_volume_claim(claim.namespace, claim.name)
+        found = await live_read(self._api, self._api.clients.objects, path, may_lag=True)
+        before = claim.volume_name
+        if found.object is not None or found.not_found or _has_none(claim.claim):
+            claim.claim = found
+        if claim.volume_name != before:
+            claim.volume = None
+            self._names_volume(claim, before, claim.volume_name)
+        if name := claim.volume_name:
+            path = paths.persistent_volume(name)
+            volume = await live_read(self._api, self._api.clients.objects, path, may_lag=True)
+            if volume.object is not None or volume.not_found or _has_none(claim.volume):
+                claim.volume = volume
+                self._publish(_volume_key(name), volume)
+        self._publish(_claim_key(claim), found)
+
+    def _publish(self, key: str, found: FoundObject) -> None:
+        if found.object is not None or found.not_found:
+            version = metadata_text(found.object, "resourceVersion")
+            self._stream.put(key, ChangedObject(resource_version=version), "read from the API server")
+
+
+def _has_none(found: FoundObject | None) -> bool:
+    return found is None or found.object is None
+
+
+def _claim_key(claim: _Claim) -> str:
+    return f"PersistentVolumeClaim/{claim.namespace}/{claim.name}"
+
+
+def _volume_key(name: str) -> str:
+    return f"PersistentVolume//{name}"

@@ -1,0 +1,120 @@
+"""From a volume of a pod to its PersistentVolumeClaim and PersistentVolume, with the kubelet's texts (volumes.md 2.5);
+pure."""
+
+from collections.abc import Callable
+
+from services.volume.core.object_key import ObjectKey
+from services.volume.core.payload import FailureKind, FoundObject
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.pod_fields import dictionaries, dictionary, text
+from services.volume.core.volume_spec import Unprocessed
+from shared.model import objects
+from shared.model.objects import Object
+from shared.podspec.references import claim_name
+from shared.podspec.resources import main_containers
+
+_PROTECTION = "kubernetes.io/pvc-protection"  # a finalizer: the claim stays while pods use it
+CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+
+Found = Callable[[ObjectKey], FoundObject | None]
+
+
+class _UnusableError(Exception):
+    """`quiet`: it is expected to end soon."""
+
+    def __init__(self, text: str, *, quiet: bool = False) -> None:
+        super().__init__(text)
+        self.quiet = quiet
+
+
+class _NotOwnedError(Exception):
+    """The claim of a generic ephemeral volume is of another pod."""
+
+
+def claim_key(pod: Object, volume: Object) -> ObjectKey | None:
+    """Return the claim that an entry of spec.volumes stands for; None = it has none."""
+    if name := claim_name(pod, volume):
+        return ObjectKey(CLAIM, objects.namespace(pod), name)
+    return None
+
+
+def resolve(pod: Object, volume: Object, found: Found) -> PersistentVolume | Unprocessed:
+    """Return the PersistentVolume of a volume with a claim, or why there is none; Unprocessed("") while it is being
+    read. `found` returns an object as it was read; None = not read yet, and from then on it is being read."""
+    key = claim_key(pod, volume)
+    assert key is not None
+    try:
+        claim = _read(key, found, "failed to fetch PVC from API server: ")
+        if claim is None:
+            return Unprocessed("")
+        persistent = _volume_of(claim, found, pod if "ephemeral" in volume else None)
+        if persistent is None:
+            return Unprocessed("")
+    except _NotOwnedError as error:
+        return Unprocessed(f"PVC {key.namespace}/{key.name} {error}")
+    except _UnusableError as error:
+        return Unprocessed(f"error processing PVC {key.namespace}/{key.name}: {error}", quiet=error.quiet)
+    read_only = dictionary(volume.get("persistentVolumeClaim")).get("readOnly") is True
+    resolved = PersistentVolume(
+        name=objects.name(persistent),
+        spec=dictionary(persistent.get("spec")),
+        annotations=objects.annotations(persistent),
+        claim=claim,
+        read_only=read_only,
+    )
+    return _checked_mode(pod, text(volume.get("name")), resolved)
+
+
+def _read(key: ObjectKey, found: Found, prefix: str) -> Object | None:
+    """The object; None = it is being read."""
+    answer = found(key)
+    if answer is None:
+        return None
+    if answer.object is None:
+        problem = answer.problem
+        quiet = problem is not None and problem.kind is not FailureKind.LASTING
+        raise _UnusableError(prefix + (problem.text if problem is not None else "not found"), quiet=quiet)
+    return answer.object
+
+
+def _volume_of(claim: Object, found: Found, owner: Object | None) -> Object | None:
+    """The PersistentVolume of the claim; None = it is being read. `owner`: the pod that must control the claim."""
+    metadata, spec = dictionary(claim.get("metadata")), dictionary(claim.get("spec"))
+    if metadata.get("deletionTimestamp") and _PROTECTION not in (metadata.get("finalizers") or ()):
+        raise _UnusableError("PVC is being deleted")
+    if dictionary(claim.get("status")).get("phase") != "Bound":
+        raise _UnusableError("PVC is not bound")
+    name = text(spec.get("volumeName"))
+    if not name:
+        raise _UnusableError("PVC has empty pvc.Spec.VolumeName")
+    if owner is not None and not _is_controlled(metadata, owner):
+        pod = f"{objects.namespace(owner)}/{objects.name(owner)}"
+        raise _NotOwnedError(f"was not created for pod {pod} (pod is not owner)")
+    volume = _read(ObjectKey(VOLUME, "", name), found, f"failed to fetch PV {name} from API server: ")
+    if volume is None:
+        return None
+    reference = dictionary(volume.get("spec")).get("claimRef")
+    if not isinstance(reference, dict):
+        why = "but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
+        raise _UnusableError(f"found PV object {name} {why}")
+    if reference.get("uid") != objects.uid(claim):
+        its, ours = text(reference.get("uid")), objects.uid(claim)
+        raise _UnusableError(
+            f"found PV object {name} but its pv.Spec.ClaimRef.UID {its} does not point to claim.UID {ours}"
+        )
+    return volume
+
+
+def _is_controlled(metadata: Object, pod: Object) -> bool:
+    owners = dictionaries(metadata.get("ownerReferences"))
+    return any(owner.get("controller") is True and owner.get("uid") == objects.uid(pod) for owner in owners)
+
+
+def _checked_mode(pod: Object, volume: str, resolved: PersistentVolume) -> PersistentVolume | Unprocessed:
+    """Containers use a block device by volumeDevices and a file system by volumeMounts."""
+    field, mode = ("volumeMounts", "Block") if resolved.block else ("volumeDevices", "Filesystem")
+    spec = dictionary(pod.get("spec"))
+    for container in [*main_containers(pod), *dictionaries(spec.get("ephemeralContainers"))]:
+        if any(use.get("name") == volume for use in dictionaries(container.get(field))):
+            return Unprocessed(f"volume {volume} has volumeMode {mode}, but is specified in {field}")
+    return resolved

@@ -1,0 +1,95 @@
+"""PersistentVolumeClaims and their PersistentVolumes on a node in a cluster: who may read them, how changes show."""
+
+from pathlib import Path
+
+from services.sources.controllers import volume_claims
+from shared.model.objects import Object
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, ClusterNode, cluster_node, pod
+
+CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
+KEY, VOLUME_KEY = "PersistentVolumeClaim/default/data", "PersistentVolume//pv-1"
+
+
+def using(name: str, claim: str = "data") -> Object:
+    return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
+
+
+def put(node: ClusterNode, *, bound: bool) -> None:
+    """The claim `data`; bound to `pv-1` where asked for."""
+    metadata = {"name": "data", "namespace": "default"}
+    status = {"phase": "Bound" if bound else "Pending"}
+    made = node.api.put(f"{CLAIMS}/data", {"metadata": metadata, "spec": {"volumeName": "pv-1"} if bound else {}})
+    node.api.put(f"{CLAIMS}/data", {**made, "status": status})
+    if bound:
+        reference = {"claimRef": {"name": "data", "namespace": "default", "uid": made["metadata"]["uid"]}}
+        node.api.put(f"{VOLUMES}/pv-1", {"metadata": {"name": "pv-1"}, "spec": reference})
+
+
+@on_virtual_time
+async def test_a_claim_and_its_volume_are_read_for_pods_that_name_them_only(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put(node, bound=True)
+        await node.start()
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is None
+        assert (await node.ask("PersistentVolume", "pv-1", namespace="")).object is None
+        node.api.bind(using("web"), NODE)
+        await node.until(lambda: KEY in node.changed.state, within=2.0)
+        claim = await node.ask("PersistentVolumeClaim", "data")
+        volume = await node.ask("PersistentVolume", "pv-1", namespace="")
+        assert claim.object is not None
+        assert volume.object is not None
+        assert claim.object["spec"]["volumeName"] == volume.object["metadata"]["name"]
+        assert node.changed.state[KEY].resource_version == claim.object["metadata"]["resourceVersion"]
+        node.api.delete("/api/v1/namespaces/default/pods/web", grace=0)
+        await node.until(lambda: not {KEY, VOLUME_KEY} & node.changed.state.keys(), within=2.0)
+
+
+@on_virtual_time
+async def test_a_claim_that_is_bound_later_shows_within_seconds_and_is_then_read_rarely(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        missing = await node.ask("PersistentVolumeClaim", "data")
+        assert (missing.not_found, missing.error) == (True, 'persistentvolumeclaims "data" not found')
+        put(node, bound=False)
+        await node.pass_time(10)
+        found = await node.ask("PersistentVolumeClaim", "data")
+        assert found.object is not None
+        assert found.object["status"]["phase"] == "Pending"
+        put(node, bound=True)
+        await node.until(lambda: VOLUME_KEY in node.changed.state, within=volume_claims.UNBOUND.cap + 1)
+        before = node.asked("GET", "/data")
+        await node.pass_time(100)
+        assert node.asked("GET", "/data") - before <= 3
+
+
+@on_virtual_time
+async def test_a_new_pod_gets_the_claim_as_it_is_now(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put(node, bound=True)
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+        node.api.delete(f"{CLAIMS}/data")
+        node.api.bind(using("next"), NODE)
+        await node.settle()
+        assert (await node.ask("PersistentVolumeClaim", "data")).not_found
+
+
+@on_virtual_time
+async def test_an_outage_leaves_what_was_read(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        put(node, bound=True)
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+        node.api.down()
+        await node.pass_time(200)
+        assert (await node.ask("PersistentVolumeClaim", "data")).object is not None
+        assert (await node.ask("PersistentVolume", "pv-1", namespace="")).object is not None
+        before = node.changed.state[KEY].resource_version
+        claim = node.api.get(f"{CLAIMS}/data") or {}
+        node.api.put(f"{CLAIMS}/data", {**claim, "metadata": {**claim["metadata"], "labels": {"new": "label"}}})
+        node.api.up()
+        await node.until(lambda: node.changed.state[KEY].resource_version != before, within=150)
