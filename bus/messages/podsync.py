@@ -1,6 +1,6 @@
 """Messages of which podsync is the owner."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -16,19 +16,12 @@ class PodState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AdmittedPod:
-    """Stream `pods.admitted`, key: pod UID. What podsync has taken on, and how far it is with it.
-
-    `volumes` names the spec volumes the pod needs mounted now; it is empty from state terminated on, and `finished`
-    says that containers, volumes and cgroup are gone, so that `pods/<uid>` may be removed.
-    `pod` is empty for a pod known only from the runtime.
-    """
+    """Stream `pods.admitted`, key: pod UID. The verdict on a pod and its lifecycle state, without the pod itself."""
 
     uid: str
     name: str
     namespace: str
     state: PodState
-    pod: dict[str, Any]
-    volumes: tuple[str, ...] = ()
     source: str = ""  # file | http | api, "" = known only from the runtime
     rejected: str = ""  # admission reason, "" = admitted
     grace_seconds: int | None = None  # effective grace once terminating
@@ -37,6 +30,43 @@ class AdmittedPod:
     def finished(self) -> bool:
         """Containers, volumes and cgroup are gone."""
         return self.state is PodState.FINISHED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodVolumes:
+    """Stream `pods.volumes`, key: pod UID. Which volumes each pod of `pods.admitted` needs mounted now.
+
+    `volumes` names volumes of the spec; it is empty from state terminated on. `finished`: `pods/<uid>` may be removed.
+    `pod` is what volumes are made from: name, namespace, UID, labels, annotations and the spec, whose containers have
+    only their name, resources, restart policy, security context and mounts. Empty when the pod needs no volume.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    state: PodState
+    pod: dict[str, Any] = field(default_factory=dict)
+    volumes: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Containers, volumes and cgroup are gone."""
+        return self.state is PodState.FINISHED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodProbes:
+    """Stream `pods.probes`, key: pod UID. The probes of each admitted pod that has any, until its containers are gone.
+
+    `spec` has the pod's containers and sidecars (`containers`, `initContainers`), each with its name, restart policy,
+    ports, probes and the environment variables whose value the spec contains.
+    """
+
+    name: str
+    namespace: str
+    spec: dict[str, Any]
+    terminating: bool = False
+    deletion_requested: bool = False  # metadata.deletionTimestamp is set
 
 
 @dataclass(frozen=True, kw_only=True)

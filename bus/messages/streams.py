@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 from bus.messages.bootstrap import CertificateState
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
-from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodStatus
+from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.usage import NodeUsage, PodUsage
 from bus.messages.volume import MountedVolumes, RegisteredPlugin
@@ -32,6 +32,8 @@ PODS_MIRRORS = Stream("pods.mirrors", "sources", MirrorPod)
 NODE_OBJECT = Stream("node.object", "sources", NodeObject)
 OBJECTS_CHANGED = Stream("objects.changed", "sources", ChangedObject)
 PODS_ADMITTED = Stream("pods.admitted", "podsync", AdmittedPod)
+PODS_VOLUMES = Stream("pods.volumes", "podsync", PodVolumes)
+PODS_PROBES = Stream("pods.probes", "podsync", PodProbes)
 PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
 NODE_PRESSURE = Stream("node.pressure", "podsync", NodePressure)
 NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
@@ -58,6 +60,8 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_OBJECT,
     OBJECTS_CHANGED,
     PODS_ADMITTED,
+    PODS_VOLUMES,
+    PODS_PROBES,
     PODS_STATUS,
     NODE_PRESSURE,
     NODE_RESOURCES,

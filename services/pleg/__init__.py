@@ -11,9 +11,9 @@ Owns
     `pods.usage` (complete once read after the first full relist) and `events/pleg`.
 
 Follows
-    `pods.admitted`: the probes in the spec, and how far the pod is with its end. `pods.status`: which instance to
-    probe and whether it has started; a container id named there that was not seen yet means a container was just
-    started. Outside the bus: GetContainerEvents where the runtime has it, pidfds of the first process of every
+    `pods.probes`: the probes in the spec, and whether the pod terminates. `pods.status`: which instance to probe and
+    whether it has started; a container id named there that was not seen yet means a container was just started. Outside
+    the bus: GetContainerEvents where the runtime has it, pidfds of the first process of every
     container and sandbox, and full relists. All but a relist are hints to look at one pod now; a late or repeated hint
     costs one look.
 

@@ -3,8 +3,9 @@
 Purpose: brings every desired pod to run and every other pod to an end; the only process that creates, starts, stops
 or removes containers and sandboxes, and that writes cgroups.
 
-Owns: streams `pods.admitted`, `pods.status`, `node.pressure`, `node.resources`, `events/podsync`; the cgroups below
-kubepods; `pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log directories.
+Owns: streams `pods.admitted`, `pods.volumes`, `pods.probes`, `pods.status`, `node.pressure`, `node.resources`,
+`events/podsync`; the cgroups below kubepods; `pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log
+directories.
 
 Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.observed` and `probes.results` (pleg),
 `volumes.mounted` (volume).

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.messages.streams import NODE_PRESSURE, NODE_RESOURCES, PODS_ADMITTED, PODS_STATUS, events_of
+from bus.messages.streams import NODE_PRESSURE, NODE_RESOURCES, events_of
 from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
@@ -20,6 +20,7 @@ from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.node_signals import NodeSignals
 from services.podsync.controllers.pod_loop import PodLoop
+from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.node.pressure import Pressure, read_transitions
 from shared.checkpoint import Checkpoint
@@ -86,8 +87,7 @@ class PodSyncService:
             self.calls,
             events,
             self.housekeeping,
-            bus.own(PODS_ADMITTED),
-            bus.own(PODS_STATUS),
+            PodStreams(bus),
         )
         pressure = Pressure(
             thresholds=config.eviction_hard,

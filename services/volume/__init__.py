@@ -14,7 +14,7 @@ Owns
     `volume-subpaths/`; the shared mount propagation of the root directory.
 
 Follows
-    `pods.admitted`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
+    `pods.volumes`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
     that a PersistentVolume may require; `node.resources`, for the size of a tmpfs and for files that show a resource.
 
 Answers
@@ -28,7 +28,7 @@ Persists
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
     world. What an admitted pod needs is set up again: each step finds its own work done, so nothing changes for running
-    containers. What no pod needs is torn down, but only once `pods.admitted` is complete and not stale. Killed between
+    containers. What no pod needs is torn down, but only once `pods.volumes` is complete and not stale. Killed between
     mkdir, mount and marker: the marker is made last, so all steps run again. Killed in a teardown: the marker was
     removed first, so the teardown runs again. A volume of files that has been complete once is published as mounted at
     once: its content stays in use, and is brought up to date when sources and status answer; a token is requested

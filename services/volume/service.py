@@ -10,7 +10,7 @@ from bus.messages.streams import (
     NODE_RESOURCES,
     OBJECTS_CHANGED,
     PLUGINS_REGISTERED,
-    PODS_ADMITTED,
+    PODS_VOLUMES,
     VOLUMES_MOUNTED,
     events_of,
 )
@@ -69,7 +69,7 @@ class Volume:
         sockets = PluginSockets(Path(root) / "plugins_registry")
         self._registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
         executor.on_end = self._reconciliation.on_operation_end
-        bus.follow(PODS_ADMITTED, populator.on_admitted)
+        bus.follow(PODS_VOLUMES, populator.on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)
         bus.follow(NODE_OBJECT, populator.on_node)

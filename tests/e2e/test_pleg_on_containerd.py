@@ -16,8 +16,8 @@ import uvloop
 
 from bus.interface import FollowedStream
 from bus.memory import MemoryBus, MemoryNetwork
-from bus.messages.podsync import AdmittedPod, PodState, PodStatus
-from bus.messages.streams import NODE_IMAGES, PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
+from bus.messages.podsync import PodProbes, PodStatus
+from bus.messages.streams import NODE_IMAGES, PODS_PROBES, PODS_STATUS, PROBES_RESULTS, RUNTIME_PODS, events_of
 from services.frame.launch import Context
 from services.pleg.service import build
 from shared.clock import SystemClock
@@ -58,7 +58,7 @@ class PlegOnContainerd(World):
         self.changed = asyncio.Event()
         self.pods: FollowedStream[RuntimePod] = self.podsync.follow(RUNTIME_PODS, lambda change: self.changed.set())
         self.statuses = self.podsync.own(PODS_STATUS)
-        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.probed = self.podsync.own(PODS_PROBES)
         self.probes = self.podsync.follow(PROBES_RESULTS, lambda change: self.changed.set())
         self.images = self.podsync.follow(NODE_IMAGES, lambda change: self.changed.set())
         self.events = self.podsync.follow(events_of("pleg"), lambda change: self.changed.set())
@@ -92,8 +92,7 @@ class PlegOnContainerd(World):
         """Publish the spec of a pod whose container `c` has these probes."""
         uid = pod["metadata"]["uid"]
         spec = {"containers": [{"name": "c", "ports": [{"name": "web", "containerPort": 8080}], **probes}]}
-        raw = {"metadata": {"name": "pod", "namespace": "rec", "uid": uid}, "spec": spec}
-        self.admitted.put(uid, AdmittedPod(uid=uid, name="pod", namespace="rec", state=PodState.SYNC, pod=raw))
+        self.probed.put(uid, PodProbes(name="pod", namespace="rec", spec=spec))
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from bus.manifest import new_manifest, prepare_run_dir, write_manifest
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
-from bus.messages.streams import OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED
+from bus.messages.streams import OBJECTS_CHANGED, PODS_VOLUMES, VOLUMES_MOUNTED
 from bus.messages.volume import MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.volume.adapters.mounts import mount_table, unmount
@@ -66,7 +66,7 @@ class Arena:
         manifest = new_manifest(self.run_dir)
         write_manifest(manifest)
         buses = {name: ProcessBus(name, manifest) for name in ("podsync", "sources", "status")}
-        self.admitted = buses["podsync"].own(PODS_ADMITTED)
+        self.admitted = buses["podsync"].own(PODS_VOLUMES)
         self.mounted: Heard[MountedVolumes] = Heard(buses["podsync"], VOLUMES_MOUNTED)
         self.changed = buses["sources"].own(OBJECTS_CHANGED)
         buses["sources"].answer(GetObject, self._get)
@@ -99,7 +99,7 @@ class Arena:
     def admit(self, state: PodState, *volumes: str) -> None:
         pod = {"metadata": {"name": "web", "namespace": "default", "uid": UID}, "spec": SPEC}
         self.admitted.put(
-            UID, AdmittedPod(uid=UID, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+            UID, PodVolumes(uid=UID, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
         )
 
     def change(self) -> dict[str, str]:

@@ -12,6 +12,8 @@ STREAMS = (
     ("sources", "node.object"),
     ("sources", "objects.changed"),
     ("podsync", "pods.admitted"),
+    ("podsync", "pods.volumes"),
+    ("podsync", "pods.probes"),
     ("podsync", "pods.status"),
     ("pleg", "runtime.pods"),
     ("pleg", "node.observed"),

@@ -10,8 +10,8 @@ from pathlib import Path
 from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.event import KubeEvent
-from bus.messages.podsync import AdmittedPod, PodStatus
-from bus.messages.streams import PODS_ADMITTED, PODS_STATUS, PROBES_RESULTS, events_of
+from bus.messages.podsync import PodProbes, PodStatus
+from bus.messages.streams import PODS_PROBES, PODS_STATUS, PROBES_RESULTS, events_of
 from services.frame.launch import Context
 from services.pleg.adapters.probe_files import ProbeFiles
 from services.pleg.core.probe_memory import ProbeMemory
@@ -36,7 +36,7 @@ class Prober:
         self._clock, self._try = context.clock, attempt
         self._results = context.bus.own(PROBES_RESULTS)
         self._events = EventRecorder(context.bus.own(events_of("pleg")), context.clock)
-        self._admitted = context.bus.follow(PODS_ADMITTED, self._on_admitted)
+        self._probes = context.bus.follow(PODS_PROBES, self._on_probes)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
         self._jitter = jitter or iter(random.random, 2.0)
         self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
@@ -74,14 +74,14 @@ class Prober:
 
     # -- what podsync publishes -----------------------------------------------------------------------------------
 
-    def _on_admitted(self, change: Change[AdmittedPod]) -> None:
+    def _on_probes(self, change: Change[PodProbes]) -> None:
         match change:
             case Freshness():
                 self._consider_complete()
-            case Put(uid, admitted):
-                self._turned(uid, self._set.admitted(uid, admitted))
+            case Put(uid, probes):
+                self._turned(uid, self._set.probed(uid, probes))
             case Deleted(uid):
-                self._turned(uid, self._set.admitted(uid, None))
+                self._turned(uid, self._set.probed(uid, None))
 
     def _on_status(self, change: Change[PodStatus]) -> None:
         match change:
@@ -196,7 +196,7 @@ class Prober:
 
     def _consider_complete(self) -> None:
         """What ran before us and has no result yet would look as if it had lost it: wait for it, but not for long."""
-        known = self._admitted.complete and self._statuses.complete
+        known = self._probes.complete and self._statuses.complete
         if not self._complete and known and (self._waited or self._set.all_answered):
             self._complete = True
             self._results.mark_complete()

@@ -10,11 +10,10 @@ from math import inf
 from typing import Any, NamedTuple
 
 from bus.messages.pleg import ProbeResults
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_spec import ProbeKind, probes_of
 from services.pleg.core.probe_worker import Instance, ProbeWorker
-from shared.model import objects
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 
@@ -49,7 +48,7 @@ class _Seen:
 @dataclass
 class _Pod:
     uid: str
-    admitted: AdmittedPod | None = None
+    probes: PodProbes | None = None
     status: dict[str, Any] = field(default_factory=dict)
     observation: RuntimePod | None = None
     seen: dict[str, _Seen] = field(default_factory=dict)  # container id -> its start
@@ -104,24 +103,23 @@ class ProbeSet:
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
-    def admitted(self, uid: str, admitted: AdmittedPod | None) -> set[WorkerKey]:
-        """Take an update of `pods.admitted`; None = deleted. Return the workers that were created or ended."""
+    def probed(self, uid: str, probes: PodProbes | None) -> set[WorkerKey]:
+        """Take an update of `pods.probes`; None = deleted. Return the workers that were created or ended."""
         pod = self._pods.setdefault(uid, _Pod(uid))
-        pod.admitted = admitted
+        pod.probes = probes
         before = set(pod.workers)
-        if admitted is None or admitted.rejected or not admitted.pod or _is_over(admitted.state):
+        if probes is None:
             pod.workers.clear()
             pod.made = False  # a static pod may come again under its UID
         else:
             if not pod.made:
                 pod.made = True
-                deleted = bool((admitted.pod.get("metadata") or {}).get("deletionTimestamp"))
                 memories = {(m.container, m.kind): m for m in self._handed_over.pop(uid, ())}
-                for spec in probes_of(admitted.pod):
+                for spec in probes_of({"spec": probes.spec}):
                     key = WorkerKey(uid, spec.container, spec.kind)
                     own = memories.get((spec.container, spec.kind.value))
-                    pod.workers[key] = ProbeWorker(spec, deletion_requested=deleted, handed_over=own)
-            if admitted.state is PodState.TERMINATING:  # 8.1: readiness goes on, and so do all of a sidecar's
+                    pod.workers[key] = ProbeWorker(spec, deletion_requested=probes.deletion_requested, handed_over=own)
+            if probes.terminating:  # 8.1: readiness goes on, and so do all of a sidecar's
                 for key, worker in list(pod.workers.items()):
                     if key.kind is not ProbeKind.READINESS and not worker.spec.sidecar:
                         del pod.workers[key]
@@ -210,9 +208,9 @@ class ProbeSet:
     def pod_reference(self, uid: str) -> tuple[str, str]:
         """(namespace, name)."""
         pod = self._pods.get(uid)
-        if pod is None or pod.admitted is None:
+        if pod is None or pod.probes is None:
             return "", ""
-        return objects.namespace(pod.admitted.pod), objects.name(pod.admitted.pod)
+        return pod.probes.namespace, pod.probes.name
 
     def _begin(self, container: Container, before: RuntimePod | None, now: Moment) -> _Seen:
         """The start of an instance observed running for the first time. If an earlier observation did not have it, it
@@ -247,12 +245,8 @@ class ProbeSet:
         return worker is not None and worker.container_id == container_id and worker.result is ProbeResult.SUCCESS
 
     def _forget_if_empty(self, pod: _Pod) -> None:
-        if pod.admitted is None and not pod.status and pod.observation is None:
+        if pod.probes is None and not pod.status and pod.observation is None:
             self._pods.pop(pod.uid, None)
-
-
-def _is_over(state: PodState) -> bool:
-    return state in (PodState.TERMINATED, PodState.FINISHED)
 
 
 def _dicts(value: object) -> Iterable[dict[str, Any]]:

@@ -86,7 +86,7 @@ class ProbeSpec:
 
 
 def probes_of(pod: Object) -> Iterator[ProbeSpec]:
-    """The probes of regular containers and sidecars; what cannot be read as a probe is none."""
+    """Return the probes of regular containers and sidecars; what cannot be read as a probe is none."""
     spec = _mapping(pod.get("spec"))
     regular = [(container, False) for container in _mappings(spec.get("containers"))]
     space = ExecSpace()  # the commands of all probes are kept as long as the pod is

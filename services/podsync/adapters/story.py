@@ -158,7 +158,7 @@ def uid_of(what: Event | Instruction) -> str:
     if isinstance(what, PodObserved):
         return what.observation.uid
     if isinstance(what, PublishAdmitted):
-        return what.admitted.uid
+        return what.published.admitted.uid
     if isinstance(what, RecordEvent):
         return what.event.uid
     status = getattr(what, "status", None)

@@ -8,14 +8,13 @@ import logging
 from dataclasses import replace
 
 from bus.event_recorder import EventRecorder
-from bus.interface import OwnedStream
-from bus.messages.podsync import AdmittedPod, PodStatus
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
 from services.podsync.controllers.housekeeping import Housekeeping
+from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, TimePassed
@@ -48,21 +47,18 @@ class PodLoop:
         calls: RuntimeCalls,
         events: EventRecorder,
         housekeeping: Housekeeping,
-        admitted: OwnedStream[AdmittedPod],
-        statuses: OwnedStream[PodStatus],
+        streams: PodStreams,
     ) -> None:
         self.core = core
         self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
-        self._events, self._housekeeping = events, housekeeping
-        self._admitted, self._statuses = admitted, statuses
+        self._events, self._housekeeping, self._streams = events, housekeeping, streams
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: list[PodRecord] | None = None  # None = not all is listed, or every status is published
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self.workers = PodWorkers(
             checkpoint=checkpoint,
-            admitted=admitted,
-            statuses=statuses,
+            streams=streams,
             perform=self._perform,
             finished=self.handle,
             trouble=context.bus.trouble,
@@ -75,9 +71,9 @@ class PodLoop:
         self._dispatch(self.core.start(self._now()))
 
     def complete(self) -> None:
-        """Sources and runtime have listed all they have: mark `pods.admitted` complete. Any earlier, after a lost
-        checkpoint, volume would remove the volumes of running pods."""
-        self.workers.when_done(self._admitted.mark_complete)
+        """Sources and runtime have listed all they have: mark the streams of admitted pods complete. Any earlier, after
+        a lost checkpoint, volume would remove the volumes of running pods."""
+        self.workers.when_done(self._streams.complete_admitted)
         self._housekeeping.all_known = True
         self._unshown = list(self.core.records.values())
         self._complete_statuses()
@@ -112,7 +108,7 @@ class PodLoop:
         of_pods = (record for record in self._unshown if record.saved.pod and not record.may_be_shown)
         self._unshown = [record for record in of_pods if self.core.records.get(record.uid) is record] or None
         if self._unshown is None:
-            self.workers.when_done(self._statuses.mark_complete)
+            self.workers.when_done(self._streams.complete_statuses)
 
     def _now(self) -> float:
         now = self._steady.now()

@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bus.interface import OwnedStream
-from bus.messages.podsync import AdmittedPod, PodStatus
 from services.podsync.adapters.saver import Saver
+from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instruction_queue import InstructionQueue, Queued
 from services.podsync.core.pod.instructions import (
@@ -86,8 +85,7 @@ class PodWorkers:
         self,
         *,
         checkpoint: Checkpoint,
-        admitted: OwnedStream[AdmittedPod],
-        statuses: OwnedStream[PodStatus],
+        streams: PodStreams,
         perform: Callable[[Call], Awaitable[Event]],
         finished: Callable[[Event], None],
         trouble: Callable[[str, str | None], None],
@@ -95,7 +93,7 @@ class PodWorkers:
         deadlines: Deadlines,
     ) -> None:
         self._deadlines = deadlines
-        self._checkpoint, self._admitted, self._statuses = checkpoint, admitted, statuses
+        self._checkpoint, self._streams = checkpoint, streams
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
         self._saver = Saver(checkpoint)
         self._workers: dict[str, PodWorker] = {}
@@ -216,13 +214,12 @@ class PodWorkers:
                 try:
                     await asyncio.to_thread(self._checkpoint.delete, uid)
                 finally:  # a record that stays is read and forgotten again by the next process
-                    self._statuses.delete(uid, instruction.cause)
-                    self._admitted.delete(uid, instruction.cause)
-            case PublishAdmitted(admitted=admitted):
-                self._admitted.put(uid, admitted, instruction.cause)
+                    self._streams.delete(uid, instruction.cause)
+            case PublishAdmitted(published=published):
+                self._streams.put(uid, published, instruction.cause)
                 _pass(worker, "published")
             case PublishStatus(status=status):
-                self._statuses.put(uid, status, instruction.cause)
+                self._streams.put_status(uid, status, instruction.cause)
                 _pass(worker, "published")
             case InterruptCall():
                 worker.interrupted = True

@@ -37,6 +37,7 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from services.podsync.core.pod.observed import outdated
+from services.podsync.core.pod.published import published
 from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
 from services.podsync.core.pod.situation import Step, World
@@ -157,7 +158,7 @@ class PodSync:
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
             record.observed = outdated(record.observed)
-        if record.saved.rejected and record.admitted is None:
+        if record.saved.rejected and record.published is None:
             events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
         self._refresh_status(record, now)
         shown_from = _shown_from(record)
@@ -275,11 +276,12 @@ class PodSync:
             urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
             record.last_saved = record.saved, record.attempts
             out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-        if record.admitted_from is not record.saved:
-            record.admitted_from, admitted = record.saved, record.as_admitted()
-            if admitted != record.admitted and record.saved.admission_decided:
-                record.admitted = admitted
-                out.append(PublishAdmitted(cause=cause, admitted=admitted))
+        if record.published_from is not record.saved and record.saved.admission_decided:
+            record.published_from = record.saved
+            shown = published(record.uid, record.name, record.namespace, record.saved)
+            if shown != record.published:
+                record.published = shown
+                out.append(PublishAdmitted(cause=cause, published=shown))
         running = container_ids(record)
         if (changed or running != record.published_ids) and record.saved.pod and record.may_be_shown:
             record.published_status, record.published_ids = record.status, running

@@ -140,8 +140,8 @@ class Teller:
                 return [{"what": Kind.FAILED, **_subject(call), **outcome}]
             case Call() if not isinstance(what, _QUIET):
                 return [{"what": Kind.BEGUN, **_subject(what)}]
-            case PublishAdmitted(admitted=admitted):
-                return _admitted(told, admitted)
+            case PublishAdmitted(published=published):
+                return _admitted(told, published.admitted)
             case PublishStatus(status=status):
                 return _status(told, status.status)
             case RecordEvent(event=event):

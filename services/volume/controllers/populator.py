@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from bus.interface import Change, Deleted, Freshness, Put
-from bus.messages.podsync import AdmittedPod, NodeResources
+from bus.messages.podsync import NodeResources, PodVolumes
 from bus.messages.sources import NodeObject
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
@@ -43,8 +43,8 @@ class DesiredStateOfWorldPopulator:
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = self._on_claim
 
-    def on_admitted(self, change: Change[AdmittedPod]) -> None:
-        """Follow `pods.admitted`."""
+    def on_volumes(self, change: Change[PodVolumes]) -> None:
+        """Follow `pods.volumes`."""
         match change:
             case Put(_, admitted):
                 if not admitted.volumes:

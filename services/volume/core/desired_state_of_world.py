@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec
 from shared.model.objects import Object
 
@@ -50,7 +50,7 @@ class DesiredStateOfWorld:
     complete: bool = False
     stale: bool = True
     hold_until: float = 0.0  # monotonic seconds: a provisional volume is not set up before
-    _admitted: dict[str, AdmittedPod] = field(default_factory=dict)
+    _admitted: dict[str, PodVolumes] = field(default_factory=dict)
     _showing: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)  # see `showing`; none empty
     _sharing: dict[str, dict[tuple[str, str], None]] = field(default_factory=dict)  # see `sharing`; none empty
 
@@ -59,7 +59,7 @@ class DesiredStateOfWorld:
         """Return whether something may be unmounted: every pod is listed, in its present state."""
         return self.complete and not self.stale
 
-    def admit(self, admitted: AdmittedPod) -> None:
+    def admit(self, admitted: PodVolumes) -> None:
         """Take the state of a pod that podsync publishes."""
         self.withdrawn.discard(admitted.uid)
         self._admitted[admitted.uid] = admitted
@@ -113,7 +113,7 @@ class DesiredStateOfWorld:
         return pod is not None
 
     def set_freshness(self, *, complete: bool, stale: bool) -> None:
-        """The list of `pods.admitted` is complete, or is not; what we have of it is stale, or is not."""
+        """The list of `pods.volumes` is complete, or is not; what we have of it is stale, or is not."""
         self.complete, self.stale = complete, stale
         if not complete:
             self.withdrawn.clear()

@@ -190,7 +190,7 @@ class TestStreams:
         topic = topic_of("pods.desired")
         for message in (
             (topic, b"\xff", b""),
-            (topic, b'{"v":"1.0"}', b"{}"),
+            (topic, b'{"v":"2.0"}', b"{}"),
             (topic,),
             (BEATS_TOPIC, b"[]"),
             (BEATS_TOPIC, b"{}", b"{}"),
@@ -232,15 +232,15 @@ class TestStreams:
         owner, pods, follower = await self.joined(world)
         pods.put("a", pod("a"))
         await world.until(lambda: "a" in follower.stream.state)
-        world.publish_raw(owner, follower.bus, (topic_of("pods.desired"), b'{"v":"2.0"}', b"{}"))
+        world.publish_raw(owner, follower.bus, (topic_of("pods.desired"), b'{"v":"3.0"}', b"{}"))
         await world.until(lambda: follower.stream.stale)
         assert "a" in follower.stream.state
         await world.until(lambda: not follower.stream.stale)  # its next beat is one that we speak
-        foreign = codec.encode(Beat(service="sources", incarnation="x", protocol="2.0", pid=1, sent_at=0.0))
+        foreign = codec.encode(Beat(service="sources", incarnation="x", protocol="3.0", pid=1, sent_at=0.0))
         world.publish_raw(owner, follower.bus, (BEATS_TOPIC, foreign))
         await world.until(lambda: follower.stream.stale)
         troubles = follower.bus._present_beat().troubles
-        assert troubles == ("sources speaks bus protocol 2.0 and podsync 1.3: restart the older one",)
+        assert troubles == ("sources speaks bus protocol 3.0 and podsync 2.0: restart the older one",)
 
     async def test_only_the_owner_owns_and_only_once(self, world: Harness) -> None:
         bus = world.bus("sources")

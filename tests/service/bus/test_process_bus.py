@@ -136,7 +136,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     for _ in range(2):
         routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 5)
         assert frames.read_request(reminder) == (head, None)
-    unknown = frames.write_answer(frames.AnswerHead(v="1.3", id=head.id, unknown=True), b"")
+    unknown = frames.write_answer(frames.AnswerHead(v="2.0", id=head.id, unknown=True), b"")
     for _ in range(5):  # as many as reminders waited for a restarted process
         await router.send_multipart([routing, *unknown])
     routing, *again = await asyncio.wait_for(router.recv_multipart(), 5)
@@ -144,7 +144,7 @@ async def test_a_request_that_was_swallowed_is_sent_again_once_the_next_process_
     routing, *reminder = await asyncio.wait_for(router.recv_multipart(), 5)
     assert frames.read_request(reminder) == (head, None)
     snapshot = codec.encode(Snapshot(stream="pods.desired", incarnation="i", number=0, complete=True, entries={}))
-    answer = frames.write_answer(frames.AnswerHead(v="1.3", id=head.id, type="Snapshot"), snapshot)
+    answer = frames.write_answer(frames.AnswerHead(v="2.0", id=head.id, type="Snapshot"), snapshot)
     await router.send_multipart([routing, b"no head"])
     await router.send_multipart([routing, *answer])
     await router.send_multipart([routing, *answer])
@@ -162,8 +162,8 @@ async def test_requests_that_do_not_decode_or_are_overdue_are_not_answered(
     dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.LINGER, 0)
     dealer.connect(manifest.addresses["sources"]["req"])
-    overdue = frames.RequestHead(v="1.0", client="x/i", id=1, type="GetSnapshot", deadline=time.monotonic() - 1)
-    good = frames.RequestHead(v="1.0", client="x/i", id=2, type="GetSnapshot", deadline=time.monotonic() + 5)
+    overdue = frames.RequestHead(v="2.0", client="x/i", id=1, type="GetSnapshot", deadline=time.monotonic() - 1)
+    good = frames.RequestHead(v="2.0", client="x/i", id=2, type="GetSnapshot", deadline=time.monotonic() + 5)
     await dealer.send_multipart([b"\xff", b"{}"])
     await dealer.send_multipart([b"alone"])
     await dealer.send_multipart(frames.write_request(overdue, codec.encode(DESIRED)))

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bus.messages.podsync import PodState
 from services.pleg.adapters.probe_try import TRIES
 from shared.cri.interface import ExecResult, HandlerFeatures, RuntimeCallError, RuntimeFeatures
 from tests.fakes.virtual_time import on_virtual_time
@@ -144,12 +143,12 @@ async def test_a_probe_that_hangs_holds_up_no_other_pod() -> None:
 async def test_while_terminating_readiness_goes_on_and_liveness_ends() -> None:
     async with PlegWorld() as world:
         container = await running(world, readinessProbe=probe(1), livenessProbe=probe(1))
-        world.admit("a", PodState.TERMINATING, readinessProbe=probe(1), livenessProbe=probe(1))
+        world.admit("a", terminating=True, readinessProbe=probe(1), livenessProbe=probe(1))
         await world.network.settle()
         before = executed(world)
         await world.pass_time(5)
         assert executed(world) == before + 5
-        world.admit("a", PodState.TERMINATED)
+        world.end("a")
         await world.pass_time(5)
         assert executed(world) == before + 5 and container in world.probes.state
 
@@ -169,7 +168,7 @@ async def test_after_a_kill_nothing_flaps_and_the_tries_stay_in_step() -> None:
     async with world:
         container = await running(world, readinessProbe=probe(), livenessProbe=probe())
         await world.pass_time(63)
-        world.admitted.mark_complete()
+        world.probed.mark_complete()
         world.statuses.mark_complete()
         await world.kill_pleg()
         await world.start_pleg()
@@ -211,7 +210,7 @@ async def test_without_what_was_handed_over_nothing_is_said_before_it_was_probed
     async with world:
         container = await running(world, readinessProbe=probe(), livenessProbe=probe())
         await world.pass_time(60)
-        world.admitted.mark_complete()
+        world.probed.mark_complete()
         world.statuses.mark_complete()
         await world.kill_pleg()
         lose_files(world)
@@ -234,7 +233,7 @@ async def test_files_are_written_when_a_result_says_something_new_and_go_with_th
         written = file.stat().st_ino
         await world.pass_time(60)
         assert file.stat().st_ino == written
-        world.admit("a", PodState.TERMINATED)
+        world.end("a")
         await world.network.settle()
         assert files(world) == []
 

@@ -10,12 +10,12 @@ from bus.interface import Change, Deleted, Put
 from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, PodState, PodStatus
+from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import (
     NODE_IMAGES,
     NODE_OBSERVED,
     NODE_USAGE,
-    PODS_ADMITTED,
+    PODS_PROBES,
     PODS_STATUS,
     PODS_USAGE,
     PROBES_RESULTS,
@@ -115,7 +115,7 @@ class PlegWorld:
         self.usage = StillUsage(self.clock)
         self.podsync = self.network.bus("podsync")
         self.statuses = self.podsync.own(PODS_STATUS)
-        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.probed = self.podsync.own(PODS_PROBES)
         self.probes = self.podsync.follow(PROBES_RESULTS)
         self.images = self.podsync.follow(NODE_IMAGES)
         self.node_usage, self.pods_usage = self.podsync.follow(NODE_USAGE), self.podsync.follow(PODS_USAGE)
@@ -223,13 +223,14 @@ class PlegWorld:
         )
         self.statuses.put(uid, published)
 
-    def admit(self, uid: str, state: PodState = PodState.SYNC, **container: Any) -> None:
-        """podsync has taken on a pod of one container `c`, with these probes."""
-        pod = {
-            "metadata": {"name": uid, "namespace": "default", "uid": uid},
-            "spec": {"containers": [{"name": "c", **container}]},
-        }
-        self.admitted.put(uid, AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod))
+    def admit(self, uid: str, *, terminating: bool = False, **container: Any) -> None:
+        """podsync publishes these probes of the container `c` of an admitted pod."""
+        spec = {"containers": [{"name": "c", **container}]}
+        self.probed.put(uid, PodProbes(name=uid, namespace="default", spec=spec, terminating=terminating))
+
+    def end(self, uid: str) -> None:
+        """The containers of the pod are gone."""
+        self.probed.delete(uid)
 
     def show(self, uid: str, container_id: str, *, started: bool = True) -> None:
         """podsync's status speaks of this instance."""

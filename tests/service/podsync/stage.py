@@ -9,7 +9,7 @@ from typing import Any
 from bus.interface import Change
 from bus.memory import MemoryNetwork
 from bus.messages.pleg import NodeObserved
-from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.podsync import PodStatus
 from bus.messages.sources import DesiredPod
 from bus.messages.streams import (
     NODE_OBJECT,
@@ -17,6 +17,7 @@ from bus.messages.streams import (
     PODS_ADMITTED,
     PODS_DESIRED,
     PODS_STATUS,
+    PODS_VOLUMES,
     PROBES_RESULTS,
     RUNTIME_PODS,
     VOLUMES_MOUNTED,
@@ -37,7 +38,7 @@ class Stage:
         self,
         directory: Path,
         runtime: FakeRuntime,
-        on_admitted: Callable[[Change[AdmittedPod]], None] | None = None,
+        on_change: Callable[[Change[Any]], None] | None = None,
         **config: Any,
     ) -> None:
         self.network, self.runtime = MemoryNetwork(), runtime
@@ -57,7 +58,8 @@ class Stage:
         self.probed = self.buses["pleg"].own(PROBES_RESULTS)
         self.node = self.buses["pleg"].own(NODE_OBSERVED)
         self.mounted = self.buses["volume"].own(VOLUMES_MOUNTED)
-        self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_admitted)
+        self.admitted = self.buses["server"].follow(PODS_ADMITTED, on_change)
+        self.volumes = self.buses["server"].follow(PODS_VOLUMES, on_change)
         self.statuses = self.buses["server"].follow(PODS_STATUS)
         self.events = self.buses["server"].follow(events_of("podsync"))
         self.service: PodSyncService | None = None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus.interface import Change, Deleted, Put
-from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.podsync import PodStatus
 from bus.messages.streams import PODS_STATUS
 from shared.checkpoint import Checkpoint, Kept
 from tests.fakes.runtime import FakeRuntime
@@ -30,8 +30,8 @@ def poke(stage: Stage, pod: dict[str, Any], seconds: float) -> None:
 async def test_a_lost_record_never_makes_a_running_pod_look_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[Change[AdmittedPod]] = []
-    async with on_stage(tmp_path, on_admitted=heard.append) as stage:
+    heard: list[Change[Any]] = []
+    async with on_stage(tmp_path, on_change=heard.append) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid) and record_file(tmp_path, uid).exists())
         await stage.kill()
@@ -44,8 +44,8 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
 
         monkeypatch.setattr(Checkpoint, "save", save_slowly)
         await stage.start()
-        await stage.until(lambda: stage.admitted.complete)
-        assert uid in stage.admitted.state
+        await stage.until(lambda: stage.admitted.complete and stage.volumes.complete)
+        assert uid in stage.admitted.state and uid in stage.volumes.state
         assert not [change for change in heard if isinstance(change, Deleted)]
         assert stage.runtime.methods().count("CreateContainer") == 1
 

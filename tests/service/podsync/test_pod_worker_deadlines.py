@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bus.memory import MemoryNetwork
-from bus.messages.podsync import AdmittedPod, PodState
-from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
+from bus.messages.podsync import PodState
+from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import Event
 from services.podsync.core.pod.instructions import (
@@ -20,6 +20,8 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     SavePod,
 )
+from services.podsync.core.pod.published import published
+from services.podsync.core.pod.saved import Saved
 from shared.checkpoint import Checkpoint, Kept
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
@@ -38,12 +40,11 @@ class Stage:
         self.performer = Performer(directory, a_pod(a_container(lifecycle=hooks)), network.clock)
         self.checkpoint = Checkpoint(directory / "pods", directory / "spare")
         self.deadlines = Deadlines()
-        self.admitted = bus.own(PODS_ADMITTED)
+        self.streams = PodStreams(bus)
         self.outcomes: list[Event] = []
         self.workers = PodWorkers(
             checkpoint=self.checkpoint,
-            admitted=self.admitted,
-            statuses=bus.own(PODS_STATUS),
+            streams=self.streams,
             perform=self.performer.perform,
             finished=self.outcomes.append,
             trouble=lambda what, line: None,
@@ -110,9 +111,9 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
         return dict.fromkeys(records, Kept.ON_DISK)
 
     monkeypatch.setattr(stage.checkpoint, "save_all", hang)
-    admitted = AdmittedPod(uid="u2", name="web", namespace="shop", state=PodState.SYNC, pod={})
+    shown = published("u2", "web", "shop", Saved(state=PodState.SYNC))
     stage.workers.add("u2", SavePod(uid="u2", record={}, urgent=True))
-    stage.workers.add("u2", PublishAdmitted(admitted=admitted))
+    stage.workers.add("u2", PublishAdmitted(published=shown))
     assert await asyncio.to_thread(entered.wait, 10)
     stage.pass_time(BLOCKED_SECONDS)
     assert stage.deadlines.blocked() is None
@@ -122,7 +123,7 @@ async def test_a_disk_that_takes_no_record_is_a_trouble_that_names_it_and_not_a_
     assert stage.deadlines.blocked() == f"the worker of pod u2 waits for a write to {where} that does not return"
     released.set()
     async with asyncio.timeout(10):
-        while not stage.admitted.keys():
+        while not stage.streams.admitted.keys():
             await asyncio.sleep(0)
     await stage.workers.close()
     assert stage.deadlines.overdue() is stage.deadlines.blocked() is None

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from bus.memory import MemoryNetwork
-from bus.messages.streams import PODS_ADMITTED, PODS_STATUS
+from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instructions import Call, InterruptCall, PullImage
@@ -23,8 +23,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
 
     workers = PodWorkers(
         checkpoint=Checkpoint(tmp_path / "pods", tmp_path / "spare"),
-        admitted=bus.own(PODS_ADMITTED),
-        statuses=bus.own(PODS_STATUS),
+        streams=PodStreams(bus),
         perform=never,
         finished=outcome.set_result,
         trouble=lambda what, line: None,

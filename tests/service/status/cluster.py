@@ -152,9 +152,7 @@ class Cluster:
 
     def admit(self, uid: str, state: PodState = PodState.SYNC, *, name: str = "web", source: str = "api") -> None:
         """podsync says how far it is."""
-        self.admitted_by_uid[uid] = AdmittedPod(
-            uid=uid, name=name, namespace="default", state=state, pod={}, source=source
-        )
+        self.admitted_by_uid[uid] = AdmittedPod(uid=uid, name=name, namespace="default", state=state, source=source)
         self.admitted.put(uid, self.admitted_by_uid[uid])
 
     def forget(self, uid: str) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bus.memory import MemoryNetwork
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, FoundObject, GetObject
 from bus.messages.status import IssuedToken, RequestToken
-from bus.messages.streams import NODE_OBJECT, NODE_RESOURCES, OBJECTS_CHANGED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.streams import NODE_OBJECT, NODE_RESOURCES, OBJECTS_CHANGED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from bus.messages.volume import MountedVolumes, VolumeState
 from services.frame.launch import Context
 from services.volume.service import build
@@ -71,7 +71,7 @@ class Cluster:
         self.silent: set[str] = set()
         self.asked: Counter[str] = Counter()
         self.podsync = self.network.bus("podsync")
-        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.admitted = self.podsync.own(PODS_VOLUMES)
         self.resources = self.podsync.own(NODE_RESOURCES)
         self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
         self.events = Heard(self.podsync, events_of("volume"))
@@ -113,7 +113,7 @@ class Cluster:
             "serviceAccountName": "builder",
         }
         pod = {"metadata": metadata, "spec": spec}
-        admitted = AdmittedPod(uid=uid, name=f"web-{uid}", namespace="shop", state=state, pod=pod, volumes=volumes)
+        admitted = PodVolumes(uid=uid, name=f"web-{uid}", namespace="shop", state=state, pod=pod, volumes=volumes)
         self.admitted.put(uid, admitted)
 
     @contextlib.asynccontextmanager

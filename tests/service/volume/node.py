@@ -10,8 +10,8 @@ import pytest
 
 from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
-from bus.messages.podsync import AdmittedPod, PodState
-from bus.messages.streams import PLUGINS_REGISTERED, PODS_ADMITTED, VOLUMES_MOUNTED, events_of
+from bus.messages.podsync import PodState, PodVolumes
+from bus.messages.streams import PLUGINS_REGISTERED, PODS_VOLUMES, VOLUMES_MOUNTED, events_of
 from services.frame.launch import Context
 from services.volume.adapters import root_dir
 from services.volume.core import orphans
@@ -45,7 +45,7 @@ class Node:
 
     def _next_podsync(self) -> None:
         self.podsync = self.network.bus("podsync")
-        self.admitted = self.podsync.own(PODS_ADMITTED)
+        self.admitted = self.podsync.own(PODS_VOLUMES)
         self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
         self.events = Heard(self.podsync, events_of("volume"))
         self.registered = Heard(self.podsync, PLUGINS_REGISTERED)
@@ -75,7 +75,7 @@ class Node:
 
     def admit(self, uid: str, *volumes: str, state: PodState = PodState.SYNC) -> None:
         pod = {"spec": {"volumes": self.volumes}}
-        admitted = AdmittedPod(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+        admitted = PodVolumes(uid=uid, name="web", namespace="default", state=state, pod=pod, volumes=volumes)
         self.admitted.put(uid, admitted)
 
     def directory(self, uid: str) -> Path:

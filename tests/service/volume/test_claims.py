@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject, NodeObject
 from bus.messages.volume import VolumeState
 from services.volume.adapters import root_dir
@@ -37,7 +37,7 @@ class ClaimCluster(Cluster):
         made = pod()
         made["metadata"]["uid"] = uid
         needs = state in (PodState.SYNC, PodState.TERMINATING)
-        admitted = AdmittedPod(
+        admitted = PodVolumes(
             uid=uid, name="web", namespace="shop", state=state, pod=made, volumes=("v",) if needs else ()
         )
         self.admitted.put(uid, admitted)

@@ -53,7 +53,7 @@ class Follower:
         del self.delivered[:]
         self.following.beat(
             Beat(
-                service="sources", incarnation=incarnation, protocol="1.0", pid=1, sent_at=0.0,
+                service="sources", incarnation=incarnation, protocol="2.0", pid=1, sent_at=0.0,
                 streams={PODS_DESIRED.name: self.number + 1},
             ),
             0.0,

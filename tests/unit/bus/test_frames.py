@@ -12,9 +12,9 @@ from bus.frames import AnswerHead, RequestHead, Update, UpdateKind
 from bus.messages.beat import Beat
 
 UPDATE = Update(stream="pods.desired", incarnation="i", number=7, kind=UpdateKind.PUT, key="k", value=b"{}", cause="c")
-BEAT = Beat(service="sources", incarnation="i", protocol="1.3", pid=1, sent_at=2.5, streams={"pods.desired": 7})
-REQUEST = RequestHead(v="1.3", client="podsync/i", id=3, type="GetSnapshot", deadline=9.5)
-ANSWER = AnswerHead(v="1.3", id=3, type="Beat")
+BEAT = Beat(service="sources", incarnation="i", protocol="2.0", pid=1, sent_at=2.5, streams={"pods.desired": 7})
+REQUEST = RequestHead(v="2.0", client="podsync/i", id=3, type="GetSnapshot", deadline=9.5)
+ANSWER = AnswerHead(v="2.0", id=3, type="Beat")
 READERS: list[Callable[[Sequence[bytes]], Any]] = [
     frames.read_update,
     frames.read_beat,
@@ -49,8 +49,8 @@ def test_a_head_of_another_major_version_is_foreign_whatever_else_it_holds(
     read: Callable[[Sequence[bytes]], Any],
 ) -> None:
     count = 3 if read is frames.read_update else 2
-    arrived = [b"pods.desired\0", b'{"v":"2.0"}', b""] if count == 3 else [b'{"v":"2.0"}', b""]
-    with pytest.raises(codec.ForeignProtocolError, match=r"^protocol '2\.0' is not 1\.3$"):
+    arrived = [b"pods.desired\0", b'{"v":"3.0"}', b""] if count == 3 else [b'{"v":"3.0"}', b""]
+    with pytest.raises(codec.ForeignProtocolError, match=r"^protocol '3\.0' is not 2\.0$"):
         read(arrived)
 
 

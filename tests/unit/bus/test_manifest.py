@@ -112,8 +112,8 @@ class TestFile:
     def test_of_another_major_version_is_an_operator_error(self, tmp_path: Path) -> None:
         written = manifest.new_manifest(tmp_path)
         (tmp_path / "manifest.json").write_text(
-            f'{{"protocol":"2.0","run_dir":"{tmp_path}","addresses":{{}},'
+            f'{{"protocol":"3.0","run_dir":"{tmp_path}","addresses":{{}},'
             f'"config_file":"{written.config_file}","embedded_containerd":false}}'
         )
-        with pytest.raises(OperatorError, match=r"is of bus protocol 2\.0, this is 1\.3"):
+        with pytest.raises(OperatorError, match=r"is of bus protocol 3\.0, this is 2\.0"):
             manifest.read_manifest(tmp_path)

@@ -29,7 +29,7 @@ def complete(number: int, incarnation: str = "first") -> Update:
     return Update(stream=STREAM, incarnation=incarnation, number=number, kind=UpdateKind.COMPLETE)
 
 
-def beat(number: int, incarnation: str = "first", protocol: str = "1.0", stream: str = STREAM) -> Beat:
+def beat(number: int, incarnation: str = "first", protocol: str = "2.0", stream: str = STREAM) -> Beat:
     return Beat(
         service="sources", incarnation=incarnation, protocol=protocol, pid=1, sent_at=0.0, streams={stream: number}
     )
@@ -269,7 +269,7 @@ class TestSilence:
 
 class TestProtocol:
     def test_another_major_version_makes_it_stale_at_once(self, replica: Replica) -> None:
-        assert replica.beat(beat(5, protocol="2.0"), 1.0) == Outcome((STALE,))
+        assert replica.beat(beat(5, protocol="3.0"), 1.0) == Outcome((STALE,))
 
     def test_another_minor_version_is_understood(self, replica: Replica) -> None:
-        assert replica.beat(beat(5, protocol="1.7"), 1.0) == NOTHING
+        assert replica.beat(beat(5, protocol="2.7"), 1.0) == NOTHING

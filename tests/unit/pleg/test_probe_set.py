@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
 from services.pleg.core.probe_spec import ProbeKind, TcpHandler
 from services.pleg.core.probe_worker import Verdict
@@ -13,18 +13,15 @@ from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox,
 PROBE: dict[str, Any] = {"tcpSocket": {"port": "up"}, "periodSeconds": 10, "failureThreshold": 3}
 ALL = {f"{kind}Probe": PROBE for kind in ProbeKind}
 PORTS = [{"name": "up", "containerPort": 99}]
-POD = {
-    "metadata": {"name": "p", "namespace": "default", "uid": "u"},
-    "spec": {
-        "initContainers": [
-            {"name": "plain", **ALL},
-            {"name": "side", "restartPolicy": "Always", "ports": PORTS, **ALL},
-        ],
-        "containers": [{"name": "c", **ALL}],
-        "ephemeralContainers": [{"name": "debug", **ALL}],
-    },
+SPEC = {
+    "initContainers": [
+        {"name": "plain", **ALL},
+        {"name": "side", "restartPolicy": "Always", "ports": PORTS, **ALL},
+    ],
+    "containers": [{"name": "c", **ALL}],
+    "ephemeralContainers": [{"name": "debug", **ALL}],
 }
-ADMITTED = AdmittedPod(uid="u", name="p", namespace="default", state=PodState.SYNC, pod=POD)
+PROBES = PodProbes(name="p", namespace="default", spec=SPEC)
 NOW = Moment(1000.0, 5000.0)
 
 
@@ -59,7 +56,7 @@ def settled(probes: ProbeSet, *, listed: bool = True) -> ProbeSet:
     """All containers run and the status speaks of them."""
     if listed:
         probes.listed()
-    probes.admitted("u", ADMITTED)
+    probes.probed("u", PROBES)
     probes.status("u", status("plain", "side", "c"))
     running = ContainerState.RUNNING
     probes.observed("u", observation(plain=running, side=running, c=running), NOW)
@@ -68,7 +65,7 @@ def settled(probes: ProbeSet, *, listed: bool = True) -> ProbeSet:
 
 
 def test_regular_containers_and_sidecars_are_probed_and_no_others() -> None:
-    made = ProbeSet().admitted("u", ADMITTED)
+    made = ProbeSet().probed("u", PROBES)
     assert made == {key(container, kind) for container in ("c", "side") for kind in ProbeKind}
 
 
@@ -81,9 +78,9 @@ def test_the_named_port_of_a_sidecar_is_its_own() -> None:
 
 def test_a_sidecar_is_probed_to_the_end_and_a_regular_container_for_readiness_only() -> None:
     probes = settled(ProbeSet())
-    ended = probes.admitted("u", replace(ADMITTED, state=PodState.TERMINATING))
+    ended = probes.probed("u", replace(PROBES, terminating=True))
     assert ended == {key("c", ProbeKind.LIVENESS), key("c", ProbeKind.STARTUP)}
-    ended = probes.admitted("u", replace(ADMITTED, state=PodState.TERMINATED))
+    ended = probes.probed("u", None)
     assert ended == {key("c", ProbeKind.READINESS), *(key("side", kind) for kind in ProbeKind)}
 
 
@@ -113,7 +110,7 @@ def test_before_a_pod_is_taken_up_what_was_counted_is_kept() -> None:
     assert probes.memories("u") == memories
     probes.observed("u", observation(c=ContainerState.RUNNING), NOW)
     assert probes.memories("u") == memories and probes.not_taken_up() == []
-    probes.admitted("u", ADMITTED)
+    probes.probed("u", PROBES)
     assert {memory.container_id for memory in probes.memories("u")} == {"c-1", "side-1"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
-from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.podsync import PodStatus
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.machine import PodSync, Settings
@@ -52,6 +52,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
     WakeAt,
 )
+from services.podsync.core.pod.published import Published
 from shared.cri.interface import ImageStatus
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
@@ -107,7 +108,7 @@ class Play:
     calls: list[Call] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     statuses: dict[str, PodStatus] = field(default_factory=dict)
-    admitted: dict[str, AdmittedPod] = field(default_factory=dict)
+    published: dict[str, Published] = field(default_factory=dict)
     volumes: dict[str, MountedVolumes] = field(default_factory=dict)
     wanted: dict[str, Pod] = field(default_factory=dict)
     source: str = "file"
@@ -256,10 +257,10 @@ class Play:
                     self.disk[uid] = record
             case ForgetPod(uid=uid):
                 self.disk.pop(uid, None)
-                self.admitted.pop(uid, None)
+                self.published.pop(uid, None)
                 self.statuses.pop(uid, None)
-            case PublishAdmitted(admitted=admitted):
-                self.admitted[admitted.uid] = admitted
+            case PublishAdmitted(published=published):
+                self.published[published.admitted.uid] = published
             case PublishStatus(status=status):
                 self.statuses[status.uid] = status
             case RecordEvent(event=event):

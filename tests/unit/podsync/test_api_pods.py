@@ -82,10 +82,10 @@ class TestDeletion:
         play.want(changed(pod, **DELETION))
         assert play.stops == [7]
         assert play.core.records["u1"].saved.state is PodState.FINISHED
-        assert play.admitted["u1"].finished
+        assert play.published["u1"].admitted.finished
         assert status_of(play)["phase"] == "Succeeded"  # its process ended with 0
         play.later(600)
-        assert play.admitted["u1"].finished, "its end must be known until the API object is deleted"
+        assert play.published["u1"].admitted.finished, "its end must be known until the API object is deleted"
         assert play.sandboxes["u1"] == []
         play.drop("u1")
         assert "u1" not in play.core.records
@@ -103,14 +103,14 @@ class TestDeletion:
         play = a_play()
         play.want(changed(an_api_pod(), **DELETION))
         assert play.made == []
-        assert play.admitted["u1"].finished
+        assert play.published["u1"].admitted.finished
 
     def test_a_rejected_pod_that_is_deleted_stays_finished_until_its_object_is_gone(self) -> None:
         play = a_play()
         pod = an_api_pod(os={"name": "windows"})
         play.want(pod)
         play.want(changed(pod, **DELETION))
-        assert play.admitted["u1"].finished
+        assert play.published["u1"].admitted.finished
         play.drop("u1")
         assert "u1" not in play.core.records
 
@@ -123,12 +123,12 @@ class TestTerminalPhase:
         for call in ("KillPod", "ReleasePod"):
             play.fail_always[call] = ("Unavailable", "away")
         play.exit("u1", 0)
-        seen.append((play.admitted["u1"].state, status_of(play)["phase"]))
+        seen.append((play.published["u1"].admitted.state, status_of(play)["phase"]))
         assert "terminated" in status_of(play)["containerStatuses"][0]["state"]
         assert condition(play, "Ready")["reason"] == "PodCompleted"
         play.fail_always.clear()
         play.later(60)
-        seen.append((play.admitted["u1"].state, status_of(play)["phase"]))
+        seen.append((play.published["u1"].admitted.state, status_of(play)["phase"]))
         assert seen == [("terminating", "Running"), ("finished", "Succeeded")]
 
     def test_it_is_remembered_over_a_crash_in_between(self) -> None:

@@ -23,7 +23,7 @@ class TestJudgement:
         play = a_play(joins_cluster=True)
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.statuses == {}
-        assert play.admitted == {}
+        assert play.published == {}
         play.tell(NodeChanged(node=node(disk="ssd")))
         play.run()
         assert play.running("u1") == [("c", 0)]

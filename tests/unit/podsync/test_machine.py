@@ -131,7 +131,7 @@ def test_a_pod_with_restart_policy_never_that_exits_zero_has_succeeded_and_keeps
     play.want(a_pod(restartPolicy="Never"))
     play.exit("u1", 0)
     assert status_of(play)["phase"] == "Succeeded"
-    assert play.admitted["u1"].state is PodState.FINISHED
+    assert play.published["u1"].admitted.state is PodState.FINISHED
     assert len(play.containers["u1"]) == 1
     assert play.sandboxes["u1"][0].state is SandboxState.NOTREADY
 
@@ -157,7 +157,7 @@ def test_a_dropped_pod_is_stopped_with_its_grace_and_everything_of_it_goes() -> 
     assert play.log == ["KillPod", "ReleasePod", "RemoveContainers"]
     play.later(61)
     assert play.log[3:] == ["RemoveSandboxes", "RemovePodLogs"]
-    assert play.disk == {} and play.admitted == {} and play.statuses == {}
+    assert play.disk == {} and play.published == {} and play.statuses == {}
 
 
 def test_a_restart_in_the_middle_of_the_grace_goes_on_with_what_is_left() -> None:
@@ -180,19 +180,19 @@ def test_volumes_hold_the_start_back_and_are_released_before_the_pod_is_finished
     pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
     play.want(pod)
     assert play.log == ["LookAtPod", "PreparePod"]
-    assert play.admitted["u1"].volumes == ("v",)
+    assert play.published["u1"].volumes.volumes == ("v",)
     mounted = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED, host_path="/x")})
     play.tell(VolumesChanged(uid="u1", volumes=mounted))
     play.run()
     assert play.running("u1") == [("c", 0)]
     play.drop("u1")
-    held = play.admitted["u1"]
+    held = play.published["u1"].volumes
     assert (held.state, held.volumes) == (PodState.TERMINATED, ())
     play.tell(VolumesChanged(uid="u1", volumes=None))
     play.run()
     play.tell(VolumesHeard(complete=True, stale=False))
     play.run()
-    assert play.admitted["u1"].state is PodState.FINISHED
+    assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
 def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sources_are_complete() -> None:

@@ -191,7 +191,7 @@ def test_an_observation_from_before_the_removal_brings_no_forgotten_pod_back() -
     assert play.disk == {}
     play.tell(PodObserved(observation=old))
     play.run()
-    assert play.admitted == {}
+    assert play.published == {}
 
 
 def test_a_removal_that_fails_does_not_hold_a_restart_up() -> None:

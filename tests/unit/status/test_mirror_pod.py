@@ -24,9 +24,7 @@ def desired(uid: str = "h1") -> DesiredPod:
 
 
 def taken(uid: str = "h1", state: PodState = PodState.SYNC, **fields: Any) -> AdmittedPod:
-    return AdmittedPod(
-        uid=uid, name="web-n1", namespace="default", state=state, pod=static(uid), source="file", **fields
-    )
+    return AdmittedPod(uid=uid, name="web-n1", namespace="default", state=state, source="file", **fields)
 
 
 def mirror(config_hash: str = "h1", phase: str = "Running", **metadata: Any) -> MirrorPod:

@@ -13,7 +13,7 @@ def pod(phase: Any = "Failed", **metadata: Any) -> Any:
 
 
 def admitted(state: PodState) -> AdmittedPod:
-    return AdmittedPod(uid="u", name="web", namespace="default", state=state, pod={}, source="api")
+    return AdmittedPod(uid="u", name="web", namespace="default", state=state, source="api")
 
 
 FINISHED = admitted(PodState.FINISHED)

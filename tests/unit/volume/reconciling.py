@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operations import Operation
@@ -37,7 +37,7 @@ class World:
         metadata = {"name": "web", "namespace": "default", "uid": "u"}
         pod = {"metadata": metadata, "spec": {"volumes": VOLUMES if spec is None else spec}}
         self.reconciler.desired.admit(
-            AdmittedPod(uid="u", name="web", namespace="default", state=state, pod=pod, volumes=volumes)
+            PodVolumes(uid="u", name="web", namespace="default", state=state, pod=pod, volumes=volumes)
         )
 
     def operations(self) -> list[Operation]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
@@ -48,7 +48,7 @@ class Process:
         spec = {"volumes": [*VOLUMES, {"name": "large", "disk": {"name": "data", "bytes": capacity}}]}
         pod = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": spec}
         self.reconciler.desired.admit(
-            AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
+            PodVolumes(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
         )
 
     def started(self) -> list[Operation]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState, PodVolumes
 from services.volume.core import desired_state_of_world
 from services.volume.core.desired_state_of_world import DesiredVolumes
 from services.volume.core.operations import MountVolume
@@ -38,7 +38,7 @@ def admit(world: World, uid: str, *, state: PodState = PodState.SYNC) -> None:
     pod = {"metadata": {"name": uid, "namespace": "default", "uid": uid}, "spec": {"volumes": spec}}
     volumes = () if state is PodState.FINISHED else ("own", "all", "cache")
     world.reconciler.desired.admit(
-        AdmittedPod(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
+        PodVolumes(uid=uid, name=uid, namespace="default", state=state, pod=pod, volumes=volumes)
     )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.event import KubeEvent
-from bus.messages.podsync import AdmittedPod, PodStatus
+from bus.messages.podsync import PodStatus
+from services.podsync.core.pod.published import Published
 from shared.cri.interface import ImageStatus
 
 
@@ -37,9 +38,9 @@ class ForgetPod(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishAdmitted(Instruction):
-    """Put on `pods.admitted`."""
+    """Put on `pods.admitted`, `pods.volumes` and, if it has probes, `pods.probes`."""
 
-    admitted: AdmittedPod = field(repr=False)
+    published: Published = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

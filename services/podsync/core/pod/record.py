@@ -3,7 +3,7 @@ observed again after a restart.
 
 Moments are "steady seconds": the wall clock's as podsync first began since the machine started, not moved by anybody
 who sets it since.
-Knows what of it the admitted stream shows, and decides nothing.
+Decides nothing.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
-from bus.messages.podsync import AdmittedPod, PodState
+from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.pod.api_baseline import sound_status
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed import Observed, observe
+from services.podsync.core.pod.published import Published
 from services.podsync.core.pod.retry import Retry, container_now
 from services.podsync.core.pod.saved import Attempts, Pod, Saved
 from shared.cri.interface import ImageStatus
@@ -81,8 +82,8 @@ class PodRecord:
     last_saved: tuple[Saved, Attempts] | None = None  # what the newest SavePod holds
     published_status: Status = field(default_factory=dict)
     published_ids: tuple[str, ...] = ()  # of the running instances, published with it: one may not be shown yet
-    admitted: AdmittedPod | None = None  # published last
-    admitted_from: Saved | None = None  # the value that was compared with it last
+    published: Published | None = None  # newest values on the streams of admitted pods
+    published_from: Saved | None = None  # the value that was compared with it last
 
     @property
     def full_name(self) -> str:
@@ -160,34 +161,6 @@ class PodRecord:
     def ready_sandboxes(self) -> list[Sandbox]:
         """Sandboxes that hold a network and a pause process."""
         return [s for s in self.sandboxes if s.state is SandboxState.READY]
-
-    def wanted_volumes(self) -> tuple[str, ...]:
-        """Volumes some container mounts; none once the containers are gone (pods.md 5.1.10)."""
-        if (
-            self.saved.rejected
-            or not self.saved.admission_decided
-            or self.saved.state not in (PodState.SYNC, PodState.TERMINATING)
-        ):
-            return ()
-        every = [spec for _, spec in every_container(self.saved.pod)]
-        mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
-        mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
-        volumes = [v for v in self.spec.get("volumes") or [] if not v.get("image")]  # the runtime mounts images itself
-        return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted)
-
-    def as_admitted(self) -> AdmittedPod:
-        """The record as `pods.admitted` shows it."""
-        return AdmittedPod(
-            uid=self.uid,
-            name=self.name,
-            namespace=self.namespace,
-            state=self.saved.state,
-            pod=self.saved.pod,
-            volumes=self.wanted_volumes(),
-            source=self.saved.source,
-            rejected=self.saved.rejected,
-            grace_seconds=None if self.saved.state is PodState.SYNC else self.saved.grace_seconds,
-        )
 
     def wanted_as(self, source: str, pod: Pod) -> bool:
         """Take over what the source says of the pod; whether that says anything new. What changes with every write of

@@ -11,6 +11,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed import start_mark
+from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
@@ -172,6 +173,6 @@ def unmounted_volumes(record: PodRecord) -> tuple[str, ...]:
     mounted = record.volumes.volumes if record.volumes else {}
     return tuple(
         name
-        for name in record.wanted_volumes()
+        for name in mounted_volumes(record.saved)
         if name not in mounted or mounted[name].state is not VolumeState.MOUNTED
     )

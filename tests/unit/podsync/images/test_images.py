@@ -55,7 +55,7 @@ def test_a_volumes_image_is_there_before_the_first_container_is_made() -> None:
     ]
     created = [call for call in play.calls if isinstance(call, CreateContainer)]
     assert [call.image_volumes for call in created] == [(("data", "sha256:data:1"),), ()]
-    assert play.admitted["u1"].volumes == (), "the runtime mounts it, not volume"
+    assert play.published["u1"].volumes.volumes == (), "the runtime mounts it, not volume"
 
 
 def test_policy_always_pulls_it_without_looking() -> None:

@@ -70,7 +70,6 @@ def test_the_next_instance_and_what_the_node_counts_have_what_was_allocated() ->
     play.exit("u1", 1)
     assert play.made == [("u1", "c", 0), ("u1", "c", 1)]
     assert play.core.records["u1"].containers[0]["resources"] == SMALL
-    assert play.admitted["u1"].pod["spec"]["containers"][0]["resources"] == SMALL
 
 
 def test_taken_back_it_is_pending_no_more() -> None:

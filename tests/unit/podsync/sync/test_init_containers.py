@@ -234,7 +234,7 @@ def test_the_first_failure_of_the_last_one_under_never_ends_the_pod() -> None:
     play.want(with_init("a", "b", restartPolicy="Never"))
     play.exit("u1", 0, "a")
     play.exit("u1", 2, "b")
-    assert play.admitted["u1"].state is PodState.FINISHED
+    assert play.published["u1"].admitted.state is PodState.FINISHED
     assert play.statuses["u1"].status["phase"] == "Failed"
     assert [name for _, name, _ in play.made] == ["a", "b"]
     assert play.log.count("KillPod") == 1 and play.stops == [], "nothing runs: the sandbox alone is stopped"

@@ -65,7 +65,7 @@ def test_a_pod_that_never_restarts_ends_and_no_cgroup_is_made_for_it() -> None:
     outside(play)
     assert play.log.count("PreparePod") == 1 and play.outside == {"u1"}
     assert play.running("u1") == []
-    assert play.admitted["u1"].state is PodState.FINISHED
+    assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
 def test_a_kill_that_fails_is_tried_again_before_anything_is_made() -> None:

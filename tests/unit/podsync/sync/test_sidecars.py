@@ -118,7 +118,7 @@ def test_sidecars_do_not_keep_a_finished_pod_alive(policy: str, code: int, phase
     play.want(with_sidecars(sidecar("s"), restartPolicy=policy))
     play.exit("u1", code)
     assert play.running("u1") == []
-    assert play.admitted["u1"].state is PodState.FINISHED
+    assert play.published["u1"].admitted.state is PodState.FINISHED
     assert play.statuses["u1"].status["phase"] == phase
     assert [made for made in play.made if made[1] == "s"] == [("u1", "s", 0)], "not restarted once all is over"
     assert play.stops == [30]

@@ -1,0 +1,108 @@
+"""What the streams `pods.admitted`, `pods.volumes` and `pods.probes` show of a pod: each follower gets what it uses.
+
+Decides nothing about the pod; does not know what was published before.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from bus.messages.podsync import AdmittedPod, PodProbes, PodState, PodVolumes
+from services.podsync.core.pod.saved import Pod, Saved
+from shared.podspec.containers import every_container
+from shared.podspec.resources import is_sidecar
+
+_METADATA = ("annotations", "labels", "name", "namespace", "uid")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_FOR_VOLUMES = ("name", "resources", "restartPolicy", "securityContext", "volumeDevices", "volumeMounts")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The values of one pod. `probes` is None when there is nothing to probe."""
+
+    admitted: AdmittedPod
+    volumes: PodVolumes
+    probes: PodProbes | None
+
+
+def published(uid: str, name: str, namespace: str, saved: Saved) -> Published:
+    """Return what the streams show of a pod whose admission is decided."""
+    volumes, probed = mounted_volumes(saved), _probed_containers(saved)
+    return Published(
+        admitted=AdmittedPod(
+            uid=uid,
+            name=name,
+            namespace=namespace,
+            state=saved.state,
+            source=saved.source,
+            rejected=saved.rejected,
+            grace_seconds=None if saved.state is PodState.SYNC else saved.grace_seconds,
+        ),
+        volumes=PodVolumes(
+            uid=uid,
+            name=name,
+            namespace=namespace,
+            state=saved.state,
+            pod=_for_volumes(saved.pod) if volumes else {},
+            volumes=volumes,
+        ),
+        probes=PodProbes(
+            name=name,
+            namespace=namespace,
+            spec=probed,
+            terminating=saved.state is PodState.TERMINATING,
+            deletion_requested=bool((saved.pod.get("metadata") or {}).get("deletionTimestamp")),
+        )
+        if probed
+        else None,
+    )
+
+
+def mounted_volumes(saved: Saved) -> tuple[str, ...]:
+    """Return the names of the volumes that containers mount; none once the containers are gone (pods.md 5.1.10)."""
+    if not _may_run(saved):
+        return ()
+    every = [spec for _, spec in every_container(saved.pod)]
+    mounted = {m.get("name") for c in every for m in c.get("volumeMounts") or []}
+    mounted |= {d.get("name") for c in every for d in c.get("volumeDevices") or []}
+    volumes = (saved.pod.get("spec") or {}).get("volumes") or []
+    # The runtime mounts images itself.
+    return tuple(str(v["name"]) for v in volumes if v.get("name") in mounted and not v.get("image"))
+
+
+def _may_run(saved: Saved) -> bool:
+    return saved.admission_decided and not saved.rejected and saved.state in (PodState.SYNC, PodState.TERMINATING)
+
+
+def _for_volumes(pod: Pod) -> Pod:
+    """The pod without what no volume is made from."""
+    spec = dict(pod.get("spec") or {})
+    for kind in _CONTAINERS:
+        if spec.get(kind):
+            spec[kind] = [_only(container, _FOR_VOLUMES) for container in spec[kind]]
+    return {"metadata": _only(pod.get("metadata") or {}, _METADATA), "spec": spec}
+
+
+def _probed_containers(saved: Saved) -> dict[str, Any]:
+    """The containers and sidecars that have probes, by field of the spec, with what their probes are made from."""
+    if not _may_run(saved):
+        return {}
+    spec = saved.pod.get("spec") or {}
+    regular = spec.get("containers") or []
+    sidecars = [container for container in spec.get("initContainers") or [] if is_sidecar(container)]
+    listed = {"initContainers": sidecars, "containers": regular}
+    probed = {kind: [_for_probes(c) for c in every if _only(c, _PROBES)] for kind, every in listed.items()}
+    return {kind: containers for kind, containers in probed.items() if containers}
+
+
+def _for_probes(container: dict[str, Any]) -> dict[str, Any]:
+    """The container with the names of all its environment variables, and the values that the spec contains."""
+    environment = [_only(variable, ("name", "value")) for variable in container.get("env") or []]
+    return _only(container, ("name", "ports", "restartPolicy", *_PROBES)) | (
+        {"env": environment} if environment else {}
+    )
+
+
+def _only(fields: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: fields[name] for name in names if name in fields}

@@ -1,0 +1,115 @@
+"""What the streams of admitted pods show: volume gets what volumes are made from, pleg the probes, status neither."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bus import codec
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.published import Published, published
+from services.podsync.core.pod.saved import Saved
+
+PROBE = {"exec": {"command": ["test", "$(GIVEN)", "$(READ)"]}, "periodSeconds": 3}
+CONTAINER: dict[str, Any] = {
+    "name": "c",
+    "image": "busybox:1",
+    "command": ["sleep", "1000"],
+    "env": [
+        {"name": "GIVEN", "value": "1"},
+        {"name": "READ", "valueFrom": {"secretKeyRef": {"name": "secret", "key": "k"}}},
+    ],
+    "resources": {"limits": {"memory": "64Mi"}},
+    "ports": [{"name": "web", "containerPort": 80}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "livenessProbe": PROBE,
+}
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "web",
+        "namespace": "shop",
+        "uid": "u1",
+        "labels": {"app": "web"},
+        "generation": 1,
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web"}],
+    },
+    "spec": {
+        "serviceAccountName": "default",
+        "initContainers": [
+            {"name": "setup", "image": "busybox:1", "readinessProbe": PROBE},
+            {"name": "side", "restartPolicy": "Always", "readinessProbe": PROBE},
+        ],
+        "containers": [CONTAINER, {"name": "plain", "image": "busybox:1"}],
+        "volumes": [{"name": "data", "emptyDir": {}}, {"name": "unused", "emptyDir": {}}],
+    },
+}
+RUNNING = Saved(source="api", pod=POD)
+
+
+def shown(saved: Saved) -> Published:
+    return published("u1", "web", "shop", saved)
+
+
+def test_volume_gets_the_spec_without_what_no_volume_is_made_from() -> None:
+    volumes = shown(RUNNING).volumes
+    assert volumes.volumes == ("data",)
+    assert volumes.pod["metadata"] == {"labels": {"app": "web"}, "name": "web", "namespace": "shop", "uid": "u1"}
+    spec = volumes.pod["spec"]
+    assert (spec["serviceAccountName"], spec["volumes"]) == ("default", POD["spec"]["volumes"])
+    assert spec["containers"] == [
+        {key: CONTAINER[key] for key in ("name", "resources", "volumeMounts")},
+        {"name": "plain"},
+    ]
+    assert spec["initContainers"][1] == {"name": "side", "restartPolicy": "Always"}
+
+
+def test_pleg_gets_the_containers_with_probes_and_of_their_environment_no_reference() -> None:
+    probes = shown(RUNNING).probes
+    assert probes is not None
+    assert probes.spec == {
+        "initContainers": [{"name": "side", "restartPolicy": "Always", "readinessProbe": PROBE}],
+        "containers": [
+            {
+                "name": "c",
+                "ports": CONTAINER["ports"],
+                "livenessProbe": PROBE,
+                "env": [{"name": "GIVEN", "value": "1"}, {"name": "READ"}],
+            }
+        ],
+    }
+
+
+def test_a_pod_without_probes_is_not_on_the_stream_of_probes() -> None:
+    spec = {**POD["spec"], "initContainers": [], "containers": [{"name": "plain", "image": "busybox:1"}]}
+    assert shown(replace(RUNNING, pod={**POD, "spec": spec})).probes is None
+
+
+@pytest.mark.parametrize("state", [PodState.TERMINATED, PodState.FINISHED])
+def test_once_the_containers_are_gone_only_the_state_is_left(state: PodState) -> None:
+    ended = shown(replace(RUNNING, state=state, grace_seconds=30))
+    assert (ended.volumes.pod, ended.volumes.volumes, ended.probes) == ({}, (), None)
+    assert (ended.volumes.finished, ended.admitted.finished) == (state is PodState.FINISHED,) * 2
+
+
+def test_a_rejected_pod_has_no_volumes_and_no_probes() -> None:
+    rejected = shown(replace(RUNNING, rejected="OutOfcpu"))
+    assert rejected.admitted.rejected == "OutOfcpu"
+    assert (rejected.volumes.pod, rejected.volumes.volumes, rejected.probes) == ({}, (), None)
+
+
+def test_the_probes_of_a_pod_that_is_deleted_show_that_it_terminates() -> None:
+    pod = {**POD, "metadata": {**POD["metadata"], "deletionTimestamp": "2030-01-01T00:00:00Z"}}
+    ending = shown(replace(RUNNING, pod=pod, state=PodState.TERMINATING, grace_seconds=5))
+    assert ending.probes is not None and ending.probes.terminating and ending.probes.deletion_requested
+    assert ending.admitted.grace_seconds == 5 and ending.volumes.volumes == ("data",)
+
+
+def test_a_new_generation_alone_changes_no_stream() -> None:
+    pod = {**POD, "metadata": {**POD["metadata"], "generation": 2, "finalizers": ["example.com/wait"]}}
+    assert shown(replace(RUNNING, pod=pod)) == shown(RUNNING)
+
+
+def test_the_state_of_a_pod_takes_a_few_hundred_bytes_whatever_its_spec() -> None:
+    containers = [{**CONTAINER, "name": f"c{number}"} for number in range(50)]
+    many = replace(RUNNING, pod={**POD, "spec": {**POD["spec"], "containers": containers}})
+    assert codec.encode(shown(many).admitted) == codec.encode(shown(RUNNING).admitted)
