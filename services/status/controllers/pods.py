@@ -20,6 +20,7 @@ from services.status.controllers.mirror_pods import MirrorPods
 from services.status.controllers.pod_statuses import PodStatuses
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import RequestWorkers
+from services.status.core.mirror_pod import STATIC_SOURCES
 
 COMPARE_SECONDS = 10.0  # everything is compared again; what is equal costs no request
 
@@ -88,12 +89,17 @@ class Pods:
     def _on_desired(self, change: Change[DesiredPod]) -> None:
         self._on_pod(change)
 
-    def _on_pod(self, change: Change[Any]) -> None:
-        if isinstance(change, Put | Deleted):
-            self._status_workers.add(change.key)
-            self._compare_mirrors()
-        else:
-            self._compare_all()
+    def _on_pod(self, change: Change[AdmittedPod] | Change[DesiredPod]) -> None:
+        match change:
+            case Put(uid, pod):
+                self._status_workers.add(uid)
+                if pod.source in STATIC_SOURCES:
+                    self._compare_mirrors()
+            case Deleted(uid):
+                self._status_workers.add(uid)
+                self._compare_mirrors()
+            case _:
+                self._compare_all()
 
     def _on_mirror(self, change: Change[MirrorPod]) -> None:
         match change:
