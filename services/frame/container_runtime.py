@@ -14,4 +14,5 @@ def container_runtime(context: Context, *, pids: bool) -> CriRuntime:
         config.runtime_request_timeout,
         pids=pids,
         monotonic=context.clock.monotonic,
+        metrics=context.metrics,
     )

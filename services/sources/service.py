@@ -35,7 +35,14 @@ def build(context: Context) -> "Sources":
     qps, burst = config.kube_api_qps, config.kube_api_burst
     # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
     node = kube_client(
-        config.run_dir, qps=qps, burst=burst, timeout=API_TIMEOUT, clock=context.clock, attempts=0, refused=refused
+        config.run_dir,
+        qps=qps,
+        burst=burst,
+        timeout=API_TIMEOUT,
+        clock=context.clock,
+        attempts=0,
+        refused=refused,
+        metrics=context.metrics,
     )
     return Sources(context, Clients(node=node, objects=node.beside(qps=qps, burst=burst)))
 

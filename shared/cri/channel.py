@@ -10,9 +10,11 @@ import grpc
 import grpc.aio
 from cri_api.v1 import api_pb2_grpc
 
+from shared.cri.call_metrics import CallMetrics
 from shared.cri.interface import RuntimeCallError
 from shared.deadlines import waiting_for
 from shared.grpc_codes import code_name
+from shared.metrics.registry import Registry
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
 _OPTIONS = (
@@ -65,8 +67,9 @@ def explain(endpoint: str, code: str, details: str, *, core_call: bool = True) -
 class CriChannel:
     """A lazily opened channel; `call` and `stream` raise RuntimeCallError and nothing else of gRPC's."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, metrics: Registry | None = None) -> None:
         self.endpoint = endpoint
+        self.metrics = CallMetrics(metrics or Registry())
         self._channel: Any = None
         self._runtime: Any = None
         self._image: Any = None
@@ -87,7 +90,7 @@ class CriChannel:
         """One unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no connection."""
         limit = None if timeout is None else timeout + _LATE_SECONDS
         try:
-            with waiting_for(f"the answer to {method}", limit):
+            with self.metrics.call(method), waiting_for(f"the answer to {method}", limit):
                 return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from None
@@ -98,8 +101,9 @@ class CriChannel:
         """The messages of a server stream, until it ends or fails."""
         call = getattr(stub, method)(request, wait_for_ready=False)
         try:
-            async for message in call:
-                yield decode(message)
+            with self.metrics.call(method):
+                async for message in call:
+                    yield decode(message)
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error, core_call=False) from None
         finally:

@@ -32,6 +32,7 @@ from shared.cri.interface import (
     StreamOptions,
 )
 from shared.cri.observe import Observer
+from shared.metrics.registry import Registry
 from shared.model.runtime import Container, RuntimePod, Sandbox
 
 KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (pods.md 0.1)
@@ -42,7 +43,7 @@ class CriRuntime:
 
     `request_timeout` is runtimeRequestTimeout in seconds: doubled for RunPodSandbox, added to the grace of
     StopContainer, not applied to PullImage. `pids`: whether observations name processes, which costs the runtime a
-    verbose answer. Connects on the first call; may be built before a loop runs.
+    verbose answer. `metrics` count the calls. Connects on the first call; may be built before a loop runs.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class CriRuntime:
         *,
         pids: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
+        metrics: Registry | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._timeout = request_timeout
-        self._channel = CriChannel(endpoint)
+        self._channel = CriChannel(endpoint, metrics)
         same = image_endpoint in ("", endpoint)
-        self._image_channel = self._channel if same else CriChannel(image_endpoint)
+        self._image_channel = self._channel if same else CriChannel(image_endpoint, metrics)
         self._observer = Observer(self._channel, request_timeout, monotonic, pids=pids)
 
     async def version(self) -> RuntimeVersion:
@@ -111,7 +113,8 @@ class CriRuntime:
         """RunPodSandbox: the id of the new sandbox."""
         request = api_pb2.RunPodSandboxRequest(runtime_handler=runtime_handler)
         fill("RunPodSandbox", request.config, config)
-        answer = await self._channel.call(self._channel.runtime, "RunPodSandbox", request, 2 * self._timeout)
+        with self._channel.metrics.sandbox(runtime_handler):
+            answer = await self._channel.call(self._channel.runtime, "RunPodSandbox", request, 2 * self._timeout)
         return str(answer.pod_sandbox_id)
 
     async def stop_pod_sandbox(self, sandbox_id: str) -> None:

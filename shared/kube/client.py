@@ -4,6 +4,7 @@ Implements `shared.kube.interface.ApiClient`; config.md 6.1, 6.2. Owns its conne
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -22,8 +23,10 @@ from shared.kube.connection import Connection, HttpAnswer, Way
 from shared.kube.current_connection import CurrentConnection
 from shared.kube.failures import BrokenStreamError, unreachable
 from shared.kube.interface import ApiMalformedError, ApiStatusError, PatchType, WatchEvent
+from shared.kube.request_metrics import NO_ANSWER, RequestMetrics
 from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.version import KUBERNETES_RELEASE
 
@@ -43,15 +46,22 @@ def kube_client(
     clock: Clock | None = None,
     attempts: int = ATTEMPTS,
     refused: Refused | None = None,
+    metrics: Registry | None = None,
 ) -> "KubeClient":
     """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds;
     `attempts`: how often a request that the server put off is tried again; `refused`: called with the version of
-    credentials that got a 401 while no others were there.
+    credentials that got a 401 while no others were there; `metrics` count the requests.
 
     Needs nothing to be there yet: while bootstrap has written no credentials, requests raise ApiUnreachableError.
     """
     client = KubeClient(
-        Path(run_dir), qps=qps, burst=burst, timeout=timeout, clock=clock or SystemClock(), attempts=attempts
+        Path(run_dir),
+        qps=qps,
+        burst=burst,
+        timeout=timeout,
+        clock=clock or SystemClock(),
+        attempts=attempts,
+        metrics=RequestMetrics(metrics or Registry()),
     )
     client.refused = refused
     return client
@@ -79,31 +89,46 @@ class KubeClient:
     it."""
 
     def __init__(
-        self, run_dir: Path, *, qps: float, burst: int, timeout: float, clock: Clock, attempts: int = ATTEMPTS
+        self,
+        run_dir: Path,
+        *,
+        qps: float,
+        burst: int,
+        timeout: float,
+        clock: Clock,
+        metrics: RequestMetrics,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self._run_dir, self._timeout, self._clock, self._attempts = run_dir, timeout, clock, attempts
         self._queue = RequestQueue(qps, burst, clock)
-        self._urgency = Urgency.FIRST
+        self._metrics, self._urgency = metrics, Urgency.FIRST
         self.refused: Refused | None = None
         self._current = CurrentConnection(run_dir, user_agent())
 
     def behind(self) -> "KubeClient":
         """Another client with the same rate limit and time limit and its own connections, whose requests pass the
         rate limit after those of this one (`shared.kube.request_queue`)."""
-        other = KubeClient(
-            self._run_dir, qps=-1, burst=0, timeout=self._timeout, clock=self._clock, attempts=self._attempts
-        )
+        other = self._like(qps=-1, burst=0)
         other._queue, other._urgency, other.refused = self._queue, Urgency.LATER, self.refused
         return other
 
     def beside(self, *, qps: float, burst: int) -> "KubeClient":
         """Another client with a rate limit of its own and the connections of this one, so that the watches of both
         share one. Closing either closes both."""
-        other = KubeClient(
-            self._run_dir, qps=qps, burst=burst, timeout=self._timeout, clock=self._clock, attempts=self._attempts
-        )
+        other = self._like(qps=qps, burst=burst)
         other._current, other.refused = self._current, self.refused
         return other
+
+    def _like(self, *, qps: float, burst: int) -> "KubeClient":
+        return KubeClient(
+            self._run_dir,
+            qps=qps,
+            burst=burst,
+            timeout=self._timeout,
+            clock=self._clock,
+            metrics=self._metrics,
+            attempts=self._attempts,
+        )
 
     @property
     def shares_watches(self) -> bool:
@@ -200,7 +225,7 @@ class KubeClient:
             connection = await self._current.get()
             connection.enter()
             try:
-                answer = await _send(connection, request, deadline)
+                answer = await self._send(connection, request, deadline)
                 try:
                     if answer.status < 300:
                         yield answer, connection.peer
@@ -219,9 +244,21 @@ class KubeClient:
             if wait is None or put_off >= self._attempts or asyncio.get_running_loop().time() + wait > deadline:
                 raise error
             put_off += 1
+            self._metrics.retried(request.method, connection.peer, str(error.code))
             await asyncio.sleep(wait)
             if not await self._take_token(deadline):
                 raise error
+
+    async def _send(self, connection: Connection, request: Request, deadline: float) -> Answer:
+        """Send a request and count it by its answer."""
+        began, code = time.monotonic(), NO_ANSWER
+        try:
+            answer = await _send(connection, request, deadline)
+            code = str(answer.status)
+            return answer
+        finally:
+            seconds = None if request.is_watch else time.monotonic() - began
+            self._metrics.sent(request.method, connection.peer, code, seconds)
 
 
 async def _send(connection: Connection, request: Request, deadline: float) -> Answer:

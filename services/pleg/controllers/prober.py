@@ -14,6 +14,7 @@ from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import PODS_PROBES, PODS_STATUS, PROBES_RESULTS, events_of
 from services.frame.launch import Context
 from services.pleg.adapters.probe_files import ProbeFiles
+from services.pleg.controllers.probe_metrics import ProbeMetrics
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_outcome import Outcome, event_of
 from services.pleg.core.probe_set import Moment, ProbeSet, WorkerKey
@@ -38,6 +39,7 @@ class Prober:
         self._events = EventRecorder(context.bus.own(events_of("pleg")), context.clock)
         self._probes = context.bus.follow(PODS_PROBES, self._on_probes)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
+        self._metrics = ProbeMetrics(context.metrics)
         self._jitter = jitter or iter(random.random, 2.0)
         self._files = ProbeFiles(Path(context.config.run_dir) / "probes")
         handed_over = self._files.load()
@@ -99,6 +101,7 @@ class Prober:
         for key in sorted(keys):
             if self._set.worker(key) is None:
                 self._stop(key)
+                self._metrics.ended(key)
         self._settle(uid)
 
     # -- tries ---------------------------------------------------------------------------------------------------
@@ -150,11 +153,13 @@ class Prober:
         self._tasks[key] = asyncio.get_running_loop().create_task(self._attempt(key, worker))
 
     async def _attempt(self, key: WorkerKey, worker: ProbeWorker) -> None:
-        container_id = worker.container_id
+        container_id, began = worker.container_id, self._clock.monotonic()
         outcome = await self._try(worker.spec, container_id, self._set.address(key.pod_uid))
         if self._tasks.get(key) is not asyncio.current_task():
             return  # abandoned in the very moment it ended
         del self._tasks[key]
+        seconds = self._clock.monotonic() - began
+        self._metrics.tried(key, *self._set.pod_reference(key.pod_uid), outcome.verdict, seconds)
         self._record(key, worker.spec, outcome)
         before, answered = worker.result, worker.has_answered
         worker.finished(container_id, outcome.verdict)

@@ -14,8 +14,13 @@ from services.pleg.core.observation import Observation
 from services.pleg.core.retry_delay import RetryDelay
 from services.pleg.core.runtime_trouble import RuntimeTrouble
 from shared.cri.interface import PartialObservationError, Runtime, RuntimeCallError
+from shared.metrics.family import gauge, histogram
 
 log = logging.getLogger(__name__)
+
+DURATION = histogram("kubelet_pleg_relist_duration_seconds", "Duration of a list of all pods of the runtime.")
+INTERVAL = histogram("kubelet_pleg_relist_interval_seconds", "Time between the begins of two such lists.")
+LAST_SEEN = gauge("kubelet_pleg_last_seen_seconds", "Time of the last such list, in seconds since the epoch.")
 
 LOOP = "relist"  # its progress is the time of the last successful full list
 
@@ -49,6 +54,9 @@ class Relists:
     ) -> None:
         self._clock, self._bus, self._runtime, self._report = context.clock, context.bus, runtime, report
         self._facts, self._node, self._stream = facts, node, stream
+        metrics = context.metrics
+        self._duration, self._interval = metrics.histogram(DURATION), metrics.histogram(INTERVAL)
+        self._last_seen = metrics.gauge(LAST_SEEN)
         self._wanted = False
         self._reconsider = asyncio.Event()  # set when the next list may be due earlier than calculated
 
@@ -63,10 +71,13 @@ class Relists:
 
     async def run(self, observation: Observation, apply: Callable[[events.Event], None]) -> None:
         """List until cancelled."""
-        retry = RetryDelay()
+        retry, last_began = RetryDelay(), None
         while True:
             self._wanted = False
             began_at = self._clock.monotonic()
+            if last_began is not None:
+                self._interval.observe(began_at - last_began)
+            last_began = began_at
             try:
                 apply(await self._list(began_at))
             except RuntimeCallError as error:
@@ -81,6 +92,7 @@ class Relists:
                 self._stream.runtime_back()
             self._bus.progress(LOOP)
             self._facts.relisted(self._clock.monotonic())
+            self._last_seen.set(self._clock.wall())
             self._stream.listed(began_at)
             await self._until_next(observation, self._clock.monotonic())
 
@@ -92,6 +104,7 @@ class Relists:
             self._report.note("list", partial)
         else:
             self._report.note("list", None)
+        self._duration.observe(self._clock.monotonic() - began_at)
         return events.Relisted(pods, began_at, unseen)
 
     async def _until_next(self, observation: Observation, listed_at: float) -> None:

@@ -29,6 +29,7 @@ from services.pleg.service import Pleg
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Message
+from shared.metrics.registry import Registry, Series
 from shared.model.runtime import Container, RuntimePod
 from tests.fakes.runtime import FakeRuntime
 from tests.fakes.virtual_time import ended, pass_time, until, virtual_clock
@@ -104,6 +105,11 @@ class FakePidfds:
             asyncio.get_running_loop().call_soon(self._on_exit, key)
 
 
+def counted(metrics: Registry, name: str, path: str = "/metrics") -> Series:
+    """The series of a metric."""
+    return next(series for family, series in metrics.collect(path) if family.name == name)
+
+
 class PlegWorld:
     """Everything around one pleg."""
 
@@ -146,7 +152,8 @@ class PlegWorld:
             cert_dir="/pki",
             container_runtime_endpoint="unix:///run/fake.sock",
         )
-        context = Context("pleg", config, bus, self.clock, asyncio.Event())
+        self.metrics = Registry("pleg")
+        context = Context("pleg", config, bus, self.clock, asyncio.Event(), metrics=self.metrics)
 
         def new_watches(on_exit: Callable[[str], None]) -> FakePidfds:
             self.pidfds = FakePidfds(self.runtime, on_exit)

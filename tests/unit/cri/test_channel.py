@@ -8,10 +8,13 @@ import pytest
 import uvloop
 from cri_api.v1 import api_pb2
 
+from shared.cri.call_metrics import operation_type
 from shared.cri.channel import explain, socket_path, target
 from shared.cri.client import CriRuntime
 from shared.cri.decode import decode_cgroup_driver
 from shared.cri.interface import RuntimeCallError
+from shared.metrics.registry import Registry
+from tests.architecture.checkout import CHECKOUT
 
 
 async def refusal(endpoint: str) -> RuntimeCallError:
@@ -77,3 +80,29 @@ def test_the_cgroup_driver_has_its_name_of_the_configuration(number: int, driver
     assert decode_cgroup_driver(answer) is None
     answer.linux.cgroup_driver = cast(Any, number)
     assert decode_cgroup_driver(answer) == driver
+
+
+async def test_calls_and_their_errors_are_counted_by_the_kubelets_operation_types(tmp_path: Path) -> None:
+    metrics = Registry()
+    runtime = CriRuntime(f"unix://{tmp_path}/missing.sock", request_timeout=5, metrics=metrics)
+    for call in (runtime.version(), runtime.stop_pod_sandbox("s"), runtime.run_pod_sandbox({}, "gvisor")):
+        with pytest.raises(RuntimeCallError):
+            await call
+    with pytest.raises(RuntimeCallError):
+        await anext(runtime.events())
+    await runtime.close()
+    counted = {family.name: series for family, series in metrics.collect()}
+    operations = {("version",), ("stop_podsandbox",), ("run_podsandbox",), ("get_container_events",)}
+    for name in ("kubelet_runtime_operations_total", "kubelet_runtime_operations_errors_total"):
+        assert counted[name] == {operation: [1.0] for operation in operations}
+    assert set(counted["kubelet_runtime_operations_duration_seconds"]) == operations
+    assert counted["kubelet_run_podsandbox_errors_total"] == {("gvisor",): [1.0]}
+
+
+def test_operation_types_are_those_of_the_reference() -> None:
+    text = (CHECKOUT / "docs/reference/node.md").read_text().partition("### 9.2 ")[2].partition("Total + duration")[0]
+    listed = set(text.partition("\n")[2].strip().rstrip(".").split(", "))
+    services_ = api_pb2.DESCRIPTOR.services_by_name
+    methods = {method.name for name in ("RuntimeService", "ImageService") for method in services_[name].methods}
+    assert {operation_type(method) for method in methods} <= listed
+    assert operation_type("UpdateContainerResources") == "update_container"

@@ -15,6 +15,7 @@ from shared.clock import SystemClock
 from shared.files import write_atomically
 from shared.kube.client import KubeClient, kube_client
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
+from shared.metrics.registry import Registry
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -71,10 +72,10 @@ def put_credentials(run_dir: Path, version: int, server: str, **fields: Any) -> 
 
 @asynccontextmanager
 async def client_of(
-    run_dir: Path, *, timeout: float = 20, qps: float = -1, burst: int = 10
+    run_dir: Path, *, timeout: float = 20, qps: float = -1, burst: int = 10, metrics: Registry | None = None
 ) -> AsyncIterator[KubeClient]:
     """A client that is closed at the end."""
-    client = kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, clock=SystemClock())
+    client = kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, clock=SystemClock(), metrics=metrics)
     try:
         yield client
     finally:

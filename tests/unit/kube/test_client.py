@@ -10,6 +10,7 @@ from aiohttp import web
 
 from shared.kube.client import kube_client
 from shared.kube.interface import ApiStatusError, ApiUnreachableError, PatchType
+from shared.metrics.registry import Registry
 from tests.unit.kube.stand_in import client_of, put_credentials, serving, status
 
 
@@ -317,3 +318,33 @@ async def test_requests_of_the_client_behind_wait_for_those_of_the_one_before(tm
         await asyncio.gather(*tokens, return_exceptions=True)
         await behind.close()
     assert before <= 3
+
+
+async def test_requests_are_counted_by_code_and_timed(tmp_path: Path) -> None:
+    metrics = Registry()
+    async with serving() as server, client_of(tmp_path, metrics=metrics) as client:
+        put_credentials(tmp_path, 1, server.url)
+        codes = iter((429, 200, 404))
+
+        async def answer(_: web.Request) -> web.Response:
+            code = next(codes)
+            return web.Response(status=code, body=b"{}", headers={"Retry-After": "0"} if code == 429 else {})
+
+        server.handler = answer
+        await client.get("/x")
+        with pytest.raises(ApiStatusError):
+            await client.beside(qps=-1, burst=0).delete("/x")
+        host = server.url.partition("//")[2]
+        put_credentials(tmp_path, 2, "https://127.0.0.1:1")
+        with pytest.raises(ApiUnreachableError):
+            await client.get("/x")
+    counted = {family.name: series for family, series in metrics.collect()}
+    assert counted["rest_client_requests_total"] == {
+        ("429", "GET", host): [1.0],
+        ("200", "GET", host): [1.0],
+        ("404", "DELETE", host): [1.0],
+        ("<error>", "GET", "127.0.0.1:1"): [1.0],
+    }
+    assert counted["rest_client_request_retries_total"] == {("429", "GET", host): [1.0]}
+    durations = counted["rest_client_request_duration_seconds"]
+    assert sum(durations["GET", host][:-1]) == 2

@@ -1,0 +1,35 @@
+"""Counts and times requests to the API server as rest_client_* (node.md 9.3)."""
+
+from shared.metrics.family import counter, histogram
+from shared.metrics.registry import Registry
+
+REQUESTS = counter("rest_client_requests_total", "Requests to the API server by status code.", "code", "method", "host")
+DURATION = histogram(
+    "rest_client_request_duration_seconds",
+    "Time from sending a request to the head of its answer, watches aside.",
+    "verb",
+    "host",
+    buckets=(0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+)
+RETRIES = counter(
+    "rest_client_request_retries_total", "Requests repeated after an answer that asks for it.", "code", "verb", "host"
+)
+NO_ANSWER = "<error>"  # the code where there is no answer
+
+
+class RequestMetrics:
+    """The instruments of one process, shared by its clients."""
+
+    def __init__(self, metrics: Registry) -> None:
+        self._requests, self._retries = metrics.counter(REQUESTS), metrics.counter(RETRIES)
+        self._duration = metrics.histogram(DURATION)
+
+    def sent(self, method: str, host: str, code: str, seconds: float | None) -> None:
+        """A request was answered with this code, or not at all; `seconds` None = a watch."""
+        self._requests.inc(code, method, host)
+        if seconds is not None:
+            self._duration.observe(seconds, method, host)
+
+    def retried(self, method: str, host: str, code: str) -> None:
+        """The request is sent again."""
+        self._retries.inc(code, method, host)
