@@ -1,10 +1,10 @@
 """What the node and its pods are reported to be; the one process that writes to the API server.
 
 Purpose
-    Judges the node's Ready condition from what pleg observed and from the beats of the processes that pods need
-    (bootstrap's silence is a trouble in the beat and no condition), joins it with the pressure conditions podsync
-    judges, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status and
-    its lease, and writes pod statuses, mirror pods and Events.
+    Decides the node's Ready condition from the observations of pleg and the beats of the processes that pods need
+    (a bootstrap without beats is a trouble in the beat and no condition), joins it with the pressure conditions of
+    podsync, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status
+    and its lease, and writes pod statuses, mirror pods and Events.
 
 Owns
     `events/status`.
@@ -14,7 +14,7 @@ Follows
     `node.observed`, `node.object`, `node.resources`, `node.images`, every `events/<service>`, and all beats.
 
 Answers
-    ReviewToken, ReviewAccess, RequestToken: what the API server says to them.
+    ReviewToken, ReviewAccess, RequestToken: with the answer of the API server.
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their

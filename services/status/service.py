@@ -40,7 +40,7 @@ def build(context: Context) -> "Status":
 def clients_of(config: EffectiveConfig, refused: Callable[[int], None], metrics: Registry) -> Clients:
     """The clients of a cluster member, none of them connected yet. `refused` takes the version of credentials that got
     a 401."""
-    run_dir, patience = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
+    run_dir, timeout = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
 
     def client(qps: float, burst: int, timeout: float = REQUEST_TIMEOUT_SECONDS) -> KubeClient:
         return kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused, metrics=metrics)
@@ -48,7 +48,7 @@ def clients_of(config: EffectiveConfig, refused: Callable[[int], None], metrics:
     kube = client(config.kube_api_qps, config.kube_api_burst)
     reviews = client(config.kube_api_qps, config.kube_api_burst)
     return Clients(
-        heartbeat=client(NO_LIMIT, 0, patience),
+        heartbeat=client(NO_LIMIT, 0, timeout),
         kube=kube,
         tokens=kube.behind(),
         reviews=reviews,

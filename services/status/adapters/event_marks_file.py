@@ -1,4 +1,4 @@
-"""The file in the run directory that says which events were recorded, and how often: on a tmpfs, no loss when lost."""
+"""The file in the run directory with the events that were recorded, and how often: on a tmpfs, it may be lost."""
 
 import logging
 from pathlib import Path
@@ -37,7 +37,8 @@ class EventMarksFile:
         return record.get("recorded"), record.get("counted")
 
     def write(self, recorded: dict[str, list[str]], counted: list[list[str | int | float]]) -> None:
-        """Replace it, whole: the counts are those of what is marked. A failure is logged once; it costs requests."""
+        """Replace the file atomically, so that counts and marks agree. A failure is logged once; without the file some
+        events are written once more after a restart."""
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomically(self._path, json_bytes({"version": _VERSION, "recorded": recorded, "counted": counted}))

@@ -1,4 +1,4 @@
-"""Reads what the Node tells of its machine and its network: files, the resolver, the routing table. Sends nothing."""
+"""Reads the facts of machine and network for the Node: files, the resolver, the routing table. Sends nothing."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ class Host(Protocol):
     """The machine as the Node shows it."""
 
     async def machine(self) -> MachineFacts:
-        """What stays while the process lives."""
+        """Return the facts that do not change while the process runs."""
         ...
 
     async def network(self, name: str) -> HostNetwork:

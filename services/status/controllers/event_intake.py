@@ -34,11 +34,11 @@ class EventIntake:
     def record_node_event(self, reason: str, message: str, kind: str = "Normal") -> None:
         """Record an Event of our Node."""
         event = KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=self._node_name)
-        self._take("status", reason, self._recorder.record(event), is_news=True)
+        self._take("status", reason, self._recorder.record(event), is_new=True)
 
-    def _take(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
-        line = self._log.line(writer, key, event, is_news=is_news)
+    def _take(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None:
+        line = self._log.line(writer, key, event, is_new=is_new)
         if line is not None:
             log.log(logging.INFO if event.type == "Normal" else logging.WARNING, "Event occurred: %s", line)
         if self._sink is not None:
-            self._sink.offer(writer, key, event, is_news=is_news)
+            self._sink.offer(writer, key, event, is_new=is_new)

@@ -48,7 +48,7 @@ class _Offered:
     writer: str
     key: str
     event: KubeEvent
-    is_news: bool
+    is_new: bool
 
 
 class EventSink:
@@ -74,15 +74,15 @@ class EventSink:
         self._away = False
         self._refused_with: tuple[int, str] | None = None
 
-    def offer(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None:
+    def offer(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None:
         """An event of this writer; one that was recorded before is recognized by (writer, key, event).
 
-        `is_news`: it came after the start of this process and is not old, whatever its time is since a clock was set.
+        `is_new`: it came after the start of this process and is not old, whatever its time is since a clock was set.
         """
         if len(self._intake) >= INTAKE:
             self._overflows()
             return
-        self._intake.append(_Offered(writer, key, event, is_news))
+        self._intake.append(_Offered(writer, key, event, is_new))
         self._came.set()
 
     async def run(self) -> None:
@@ -128,7 +128,7 @@ class EventSink:
             occurrences=((writer, identity),),
             correlated=correlated,
         )
-        if correlated.is_spam or (not offered.is_news and now - when > OLDEST):
+        if correlated.is_spam or (not offered.is_new and now - when > OLDEST):
             self._done(write)
         elif self._queue.add(write):
             self._queued.set()

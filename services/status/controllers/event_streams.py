@@ -8,21 +8,21 @@ from bus.messages.streams import events_of
 
 
 class Take(Protocol):
-    """Takes an Event of `writer`. `is_news`: it came after this process was first in step with the stream."""
+    """Takes an Event of `writer`. `is_new`: it came after this process was first in sync with the stream."""
 
-    def __call__(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> None: ...
+    def __call__(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> None: ...
 
 
 def follow_events(bus: Bus, writer: str, take: Take) -> None:
     """Call before the bus is started."""
-    is_news = False  # all of the first snapshot comes before the first word that we are in step
+    is_new = False  # the first snapshot comes before the first notice that we are in sync
 
     def on_change(change: Change[KubeEvent]) -> None:
-        nonlocal is_news
+        nonlocal is_new
         match change:
             case Put(key, event):
-                take(writer, key, event, is_news=is_news)
+                take(writer, key, event, is_new=is_new)
             case Freshness(stale=False):
-                is_news = True
+                is_new = True
 
     bus.follow(events_of(writer), on_change)

@@ -23,12 +23,12 @@ from services.status.core.node_conditions import (
 )
 from services.status.core.ready import (
     STOPPED,
+    LastBeat,
     NotReady,
     ReadyInputs,
-    Sign,
-    may_be_said,
     message,
     not_ready_reasons,
+    reportable,
     silence,
     turned_at,
 )
@@ -42,7 +42,7 @@ TURN = 1.0  # seconds: silence is noticed at this interval when not even a beat 
 NODE = "node"
 BOOTSTRAP = "bootstrap"
 BOOTSTRAP_IS_SILENT = (
-    "bootstrap has given no sign for 30 s: configuration, certificates and API credentials are not renewed meanwhile "
+    "bootstrap has sent no beat for 30 s: configuration, certificates and API credentials are not renewed meanwhile "
     "(see bootstrap.log)"
 )
 
@@ -59,7 +59,7 @@ class NodeConditionEvaluator:
         self._bus.on_beat(self._on_beat)
         expected = {"sources", "podsync", "volume"} | ({"server"} if self._config.enable_server else set())
         self._processes = tuple(service for service in SERVICES if service in expected)
-        self._signs: dict[str, Sign] = {}
+        self._last_beats: dict[str, LastBeat] = {}
         self._pleg_active_at: float | None = None
         self._runtime_good_at: float | None = None
         self._awake_since = self._ran_at = self._clock.monotonic()
@@ -105,7 +105,7 @@ class NodeConditionEvaluator:
 
     def _on_beat(self, beat: Beat) -> None:
         turned = turned_at(beat.service, beat.progress)
-        self._signs[beat.service] = Sign(heard_at=self._ran_now(), turned_at=turned)
+        self._last_beats[beat.service] = LastBeat(received_at=self._ran_now(), turned_at=turned)
         if beat.service == "pleg" and turned is not None:
             self._note_relist(turned)
         if not self._is_ready or self._ran_at - self._evaluated_at >= TURN:  # a beat makes no condition worse
@@ -146,7 +146,7 @@ class NodeConditionEvaluator:
             observed=observed,
             runtime_good_at=self._runtime_good_at,
             pleg_active_at=self._pleg_active_at,
-            signs=self._signs,
+            last_beats=self._last_beats,
             processes=self._processes,
             max_pods=self._config.max_pods,
         )
@@ -154,7 +154,7 @@ class NodeConditionEvaluator:
         self._is_ready, self._evaluated_at = not reasons, now
         self.verdict = self._with_ready(reasons)
         self._report_bootstrap(silent=silence(given, BOOTSTRAP))
-        reported = may_be_said(reasons)
+        reported = reportable(reasons)
         if reported is not None:
             await self._publish(self._with_ready(reported), now)
 

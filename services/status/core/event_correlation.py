@@ -1,8 +1,8 @@
 """Which Event object an event becomes: combined with similar ones, counted with equal ones, dropped as spam.
 
-Pure; pods.md 13.1. The same events in the same order with the same times give the same objects again: that is
-how a restarted status finds out what the life before had written. What is no longer on a stream it knows from that
-life's counts. `now` is wall seconds, the event's own time.
+Pure; pods.md 13.1. The same events in the same order with the same times give the same objects again: so a restarted
+status finds out what the earlier process had written. What is no longer on a stream it takes from the saved counts.
+`now` is wall seconds, the event's own time.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ class Correlated:
     first_time: float  # wall seconds
     last_time: float
     is_spam: bool  # counted, and not to be written
-    key: str = ""  # of its kind, the same in every life
-    counted_before: bool = False  # the counts of the life before have this occurrence in them
+    key: str = ""  # of its kind, the same in every process
+    counted_before: bool = False  # the saved counts contain this occurrence
 
     @property
     def recorded(self) -> Recorded:
-        """What the next life has to know."""
+        """What the next process needs."""
         return Recorded(self.name, self.count, self.first_time)
 
 
 class EventCorrelator:
     """Remembers the newest 4096 keys of each kind. Our source is the same in all of them and in no key.
 
-    `earlier`: the counts of the life before, by key.
+    `earlier`: the counts of the earlier process, by key.
     """
 
     def __init__(self, earlier: Mapping[str, Recorded] | None = None) -> None:
@@ -56,7 +56,7 @@ class EventCorrelator:
             self._observed.put(key, recorded)
 
     def correlate(self, event: KubeEvent, name: str, now: float, *, done_before: bool = False) -> Correlated:
-        """`name`: of the Event object, should this be the first of its kind. `done_before`: by the life before."""
+        """`name`: of the Event object, if this is the first of its kind. `done_before`: by the earlier process."""
         about = (event.kind, event.namespace, event.name, event.uid)
         message = event.message
         similar_key = _digest(*about, event.type, event.reason)

@@ -1,7 +1,7 @@
-"""How often each kind of event was recorded and as which object: the next life of status counts on from there. Pure.
+"""How often each kind of event was recorded and as which object, so that a restarted status continues the counts. Pure.
 
-Counts only what is done with, so that what a life left unsent is counted when the next one takes it in. What is
-forgotten here begins anew, as all of it does with a Go kubelet's restart. pods.md 13.1.
+Counts only events that are done, so that one which a process left unsent is counted by the next process. A kind that is
+forgotten here is counted from 1 again, as every kind is when a Go kubelet restarts. pods.md 13.1.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,7 @@ class Recorded:
 
 
 class EventCounts:
-    """`saved`: what `to_save` gave in the life before; what of it makes no sense is left out."""
+    """`saved`: what `to_save` returned in the earlier process; invalid entries are left out."""
 
     def __init__(self, saved: Any = None) -> None:
         self._known: OrderedDict[str, Recorded] = OrderedDict()
@@ -36,13 +36,13 @@ class EventCounts:
         self.earlier: Mapping[str, Recorded] = dict(self._known)
 
     def add(self, key: str, recorded: Recorded, number: int) -> None:
-        """`number` more are done with; the first ones of their kind are what `recorded` says, but for its count."""
+        """`number` more are done. `recorded`: name and first time, for the first ones of their kind."""
         known = self._known.get(key)
         count = number + (known.count if known is not None and known.name == recorded.name else 0)
         self._remember(key, Recorded(recorded.name, count, recorded.first_time))
 
     def to_save(self) -> list[list[str | int | float]]:
-        """The longest unheard first: some 250 KiB at the most."""
+        """Return the counts, those without an event for the longest time first: at most some 250 KiB."""
         return [[key, known.name, known.count, known.first_time] for key, known in self._known.items()]
 
     def _remember(self, key: str, recorded: Recorded) -> None:

@@ -10,23 +10,24 @@ REMEMBERED = 2000
 
 @dataclass
 class EventLog:
-    """`since`: RFC3339 with microseconds; what is older was logged by the life before.
+    """`since`: RFC3339 with microseconds; older events were logged by the earlier process.
 
-    Only what a stream held when this life first saw it is judged by its time. What came later is news whatever its
-    time says: clocks are set back and forth.
+    Only the events of a stream's first snapshot are compared with it. Those that came later are new whatever their time
+    is: clocks are set back and forth.
     """
 
     since: str
-    _said: OrderedDict[tuple[str, str, KubeEvent], None] = field(default_factory=OrderedDict)
+    _logged: OrderedDict[tuple[str, str, KubeEvent], None] = field(default_factory=OrderedDict)
 
-    def line(self, writer: str, key: str, event: KubeEvent, *, is_news: bool) -> str | None:
-        """The line for an event of this writer; None when it was logged before. `is_news`: it came in this life."""
+    def line(self, writer: str, key: str, event: KubeEvent, *, is_new: bool) -> str | None:
+        """Return the line for an event of this writer, None if it was logged before. `is_new`: it came after the first
+        snapshot."""
         identity = (writer, key, event)
-        if identity in self._said or (not is_news and event.time and event.time < self.since):
+        if identity in self._logged or (not is_new and event.time and event.time < self.since):
             return None
-        self._said[identity] = None
-        while len(self._said) > REMEMBERED:
-            self._said.popitem(last=False)
+        self._logged[identity] = None
+        while len(self._logged) > REMEMBERED:
+            self._logged.popitem(last=False)
         name = f"{event.namespace}/{event.name}" if event.namespace else event.name
         parts = [f"type={event.type} reason={event.reason} object={event.kind}/{name or '-'}"]
         if event.uid:

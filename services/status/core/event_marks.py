@@ -1,6 +1,6 @@
-"""Which events have been dealt with, so that a restarted status goes on where the life before stopped. Pure.
+"""Which events are done, so that a restarted status continues where the earlier process stopped. Pure.
 
-Per writer twice as many as it keeps on its stream: what is forgotten here is gone there.
+Keeps for each writer twice as many as its stream has: what is forgotten here is no longer there.
 """
 
 from collections import OrderedDict
@@ -18,8 +18,8 @@ class Standing(Enum):
     """What is to be done with an event that comes from a stream."""
 
     NEW = "write it"
-    DONE_BEFORE = "a life before has dealt with it"
-    KNOWN = "it was here in this life"
+    DONE_BEFORE = "an earlier process did it"
+    KNOWN = "this process took it before"
 
 
 class EventMarks:

@@ -1,4 +1,4 @@
-"""The core/v1 Event as the API server gets it, and its name, the same for the same event in every life of status.
+"""The core/v1 Event as the API server gets it, and its name, the same for the same event after every restart of status.
 
 Pure; pods.md 13.1, node.md 1.8.
 """
@@ -21,7 +21,7 @@ _NODE_NAMESPACE = "default"
 
 
 def identity_of(writer: str, key: str, event: KubeEvent) -> str:
-    """Sixteen hex digits that tell this occurrence from every other one, in every life of status and of the writer."""
+    """Return sixteen hex digits that identify this occurrence, also after restarts of status and of the writer."""
     parts = (
         writer, key, event.time, event.type, event.reason, event.message, event.kind, event.namespace, event.name,
         event.uid, event.field_path,
@@ -36,7 +36,7 @@ def is_recorded(event: KubeEvent) -> bool:
 
 
 def time_of(event: KubeEvent, otherwise: float) -> float:
-    """When it happened, in wall seconds; `otherwise` where the writer does not say, or says nonsense."""
+    """Return when it happened, in wall seconds; `otherwise` where the event has no valid time."""
     when = parse_rfc3339(event.time)
     return when if when is not None and 0 <= when < _END_OF_TIME else otherwise
 

@@ -1,4 +1,4 @@
-"""Whether a refused Event is nobody's loss: its namespace is being deleted, or gone. Pure."""
+"""Decides whether a refused Event can be dropped silently: its namespace is being deleted, or gone. Pure."""
 
 from shared.kube.interface import ApiStatusError
 

@@ -37,12 +37,12 @@ def renewed(lease: Object, node_name: str, duration: float, now: str, owner_uid:
 
 
 def has_owner(lease: Object) -> bool:
-    """Somebody owns the Lease, so that it is collected with its owner."""
+    """Whether the Lease has an owner, so that it is garbage collected with it."""
     return bool(_owners(lease))
 
 
 def needs_owner(lease: Object, node_name: str, owner_uid: str) -> bool:
-    """It has no owner, or one that is our Node in an earlier life: the Lease would be collected with that."""
+    """Whether it has no owner, or an earlier Node object of our name: the Lease would be collected with it."""
     owners = _owners(lease)
     earlier = [o for o in owners if o.get("kind") == "Node" and o.get("name") == node_name]
     return not owners or any(owner.get("uid") != owner_uid for owner in earlier)

@@ -28,7 +28,7 @@ class StaticPods:
 
     wanted: Object | None = None  # the one to be mirrored now
     hash: str = ""  # its UID
-    kept: bool = False  # a mirror of this name is nobody's orphan
+    kept: bool = False  # a mirror of this name is no orphan
 
 
 def static_pods(
@@ -77,7 +77,7 @@ def _pictures(mirror: MirrorPod, static: StaticPods, owner: str, status: Object)
     return (
         mirror.config_hash == static.hash
         and not metadata.get("deletionTimestamp")
-        and owners in ([owner], [])  # none: made by an older kubelet, and nobody's to collect
+        and owners in ([owner], [])  # none: created by an older kubelet, never garbage collected
         and not revived
     )
 

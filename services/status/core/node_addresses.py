@@ -1,4 +1,4 @@
-"""Which addresses the Node has (node.md 1.6 "Addresses"): those given, or what name and routes tell."""
+"""Which addresses the Node has (node.md 1.6 "Addresses"): the configured ones, or those of its name and routes."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ Addresses = list[dict[str, str]]
 
 
 class AddressError(ValueError):
-    """The addresses cannot be told; those the Node has stay. The text is the kubelet's."""
+    """The addresses cannot be determined; the Node keeps those it has. The text is the kubelet's."""
 
 
 def node_addresses(identity: NodeIdentity, host: HostNetwork, existing: Addresses) -> Addresses:
@@ -37,7 +37,7 @@ def node_addresses(identity: NodeIdentity, host: HostNetwork, existing: Addresse
 
 
 def provided_node_ip(identity: NodeIdentity) -> str:
-    """The value of the annotation that tells a cloud provider the addresses we were given; "" = no annotation."""
+    """Return the annotation's value that gives a cloud provider the configured addresses; "" = no annotation."""
     return ",".join(str(ip) for ip in _parsed(identity.node_ips) if not ip.is_unspecified)
 
 

@@ -65,8 +65,8 @@ def same_but_for(before: Iterable[Condition], after: Iterable[Condition], *ignor
 
 
 def adopted(ours: Iterable[Condition], theirs: object) -> tuple[Condition, ...]:
-    """Ours on the baseline of the API server's list: a condition that we have not judged yet is taken over from it,
-    one of the same status takes its transition time. `theirs` may be anything; what is no condition is left out."""
+    """Ours on the baseline of the API server's list: a condition that we have not decided yet is copied from it, one of
+    the same status takes its transition time. `theirs` may be any value; entries that are no condition are left out."""
     known = {c["type"]: c for c in theirs if is_condition(c)} if isinstance(theirs, list) else {}
     places = {kind: place for place, kind in enumerate(NODE_CONDITIONS)}
     kept = []

@@ -1,6 +1,6 @@
-"""What this node is at one moment, as far as its Node object says it: plain data, read or followed beforehand.
+"""The facts of this node that its Node object contains, at one moment: plain data.
 
-Knows nothing of how a fact is read. None = not known (yet): what the Node already says then stays.
+Does not know how a fact is read. None = not known (yet): the Node then keeps its value.
 """
 
 from dataclasses import dataclass, field
@@ -14,15 +14,14 @@ from shared.version import KUBERNETES_RELEASE
 def kubelet_version(own: str) -> str:
     """The `kubeletVersion` of version `own` of this agent: `v1.36.0-bulkhead.0.1.0`."""
     # Clients parse kubeletVersion as a semantic version and compare it with the API server's: it has to begin with the
-    # Kubernetes release whose behaviour we keep. Our own version goes behind the dash, where an order of releases that
-    # anybody would act on is not looked for.
+    # Kubernetes release whose behaviour we keep. Our own version follows the dash, where no client compares releases.
     kept = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in own)
     return f"{KUBERNETES_RELEASE}-bulkhead.{kept.strip('.-') or '0'}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """What stays while the process lives (node.md 1.6, nodeInfo sources)."""
+    """The facts that do not change while the process runs (node.md 1.6, nodeInfo sources)."""
 
     machine_id: str = ""
     system_uuid: str = ""
@@ -45,7 +44,7 @@ class HostNetwork:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeIdentity:
-    """What the configuration says of the node; the same for the whole life of the process."""
+    """The configured facts of the node; they do not change while the process runs."""
 
     name: str
     kubelet_version: str

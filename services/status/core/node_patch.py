@@ -14,7 +14,7 @@ def node_patch(old: Object, new: Object) -> Object:
     patch = two_way_patch(before, after, NODE)
     status = _map(patch, "status")
     if "addresses" in status or _ADDRESSES_ORDER in status:
-        # Two addresses may share a type, which is the merge key: only the whole list says what is meant.
+        # Two addresses may share a type, which is the merge key: only the complete list is unambiguous.
         wanted, had = existing_addresses(after["status"]), existing_addresses(before["status"])
         status.pop(_ADDRESSES_ORDER, None)
         status["addresses"] = [*wanted, {"$patch": "replace"}] if had else wanted
@@ -40,7 +40,7 @@ def metadata_differs(old: Object, new: Object) -> bool:
 
 
 def is_newer(one: Object, other: Object) -> bool:
-    """Whether `one` is a later version of the same Node than `other`; False where that cannot be told."""
+    """Whether `one` is a later version of the same Node than `other`; False where they cannot be compared."""
     mine, theirs = _map(one, "metadata"), _map(other, "metadata")
     if mine.get("uid") != theirs.get("uid"):
         return False

@@ -44,7 +44,7 @@ def part(obj: Object, key: str) -> Object:
 
 
 def rebooted(node: Object, facts: NodeFacts) -> str:
-    """The message of the event Rebooted when the Node tells another boot id than the machine; "" otherwise."""
+    """Return the message of the event Rebooted if the Node has another boot id than the machine, else ""."""
     status = node.get("status")
     info = status.get("nodeInfo") if isinstance(status, dict) else None
     before, now = info.get("bootID") if isinstance(info, dict) else "", facts.machine.boot_id

@@ -17,13 +17,15 @@ class Baseline:
 
 
 def newest(watched: Object | None, answered: Object | None, *, in_step: bool) -> Baseline:
-    """`in_step`: the watch is followed without a gap. Versions that cannot be compared leave a doubt."""
+    """`in_step`: the watch is followed without a gap. Versions that cannot be compared give `certain` False."""
     if watched is None or answered is None:
         return Baseline(watched or answered, certain=answered is not None or (watched is not None and in_step))
-    shown, told = version(watched), version(answered)
-    if shown is None or told is None:
+    seen, written = version(watched), version(answered)
+    if seen is None or written is None:
         return Baseline(watched, certain=False)
-    return Baseline(answered, certain=True) if told > shown else Baseline(watched, certain=in_step or told == shown)
+    if written > seen:
+        return Baseline(answered, certain=True)
+    return Baseline(watched, certain=in_step or written == seen)
 
 
 def version(pod: Object) -> int | None:

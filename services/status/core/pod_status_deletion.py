@@ -8,7 +8,7 @@ from shared.podspec.pod_source import MIRROR
 
 
 def may_be_deleted(pod: Object, admitted: AdmittedPod | None, *, admitted_is_all: bool) -> bool:
-    """`pod` as the API server last had it, `admitted` what podsync says of it, None = nothing.
+    """`pod` as the API server last had it, `admitted` what podsync publishes of it, None = nothing.
 
     `admitted_is_all`: podsync's word is fresh and complete. Without that nothing is deleted, whatever else is known.
     """

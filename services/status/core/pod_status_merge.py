@@ -48,7 +48,7 @@ def is_terminal(status: Object) -> bool:
 
 
 def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
-    """The status to be written over `api` when podsync says `wanted`; `now` is RFC3339.
+    """Return the status to write over `api` when podsync publishes `wanted`; `now` is RFC3339.
 
     Fields and conditions that are not the node's stay. A terminal phase is never left again, and makes the pod unready.
     """
@@ -100,15 +100,15 @@ def _merged_conditions(api: Object, wanted: Object, *, now: str) -> list[Object]
 
 
 def _scheduled(condition: Object, before: dict[str, Object]) -> Object:
-    """The scheduler said PodScheduled first; repeating it moves no transition time."""
-    said = before.get(POD_SCHEDULED, {})
-    if condition["type"] != POD_SCHEDULED or said.get("status") != condition.get("status"):
+    """The scheduler wrote PodScheduled first; repeating it changes no transition time."""
+    scheduled = before.get(POD_SCHEDULED, {})
+    if condition["type"] != POD_SCHEDULED or scheduled.get("status") != condition.get("status"):
         return condition
-    return condition | {key: said[key] for key in ("lastTransitionTime",) if key in said}
+    return condition | {key: scheduled[key] for key in ("lastTransitionTime",) if key in scheduled}
 
 
 def _unready(condition: Object, phase: str, before: Object, *, now: str) -> Object:
-    """A Ready that podsync still says, made False; since when is the moment the API has (`before`), if it has one."""
+    """Return a Ready that podsync still publishes as False, with the transition time of the API (`before`), if any."""
     if condition["type"] not in ("Ready", "ContainersReady") or condition.get("status") == "False":
         return condition
     kept = {key: value for key, value in condition.items() if key != "message"}

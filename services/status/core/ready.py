@@ -1,13 +1,13 @@
-"""Is the node Ready, and if not, why: the kubelet's texts in the kubelet's order (node.md 1.7), and one more
+"""Decides whether the node is Ready, with the kubelet's reasons in the kubelet's order (node.md 1.7), and one more
 for each process that the pods need and that has ended or hangs. All times are seconds of CLOCK_MONOTONIC.
 
 A process hangs when the one loop named for it in `MAIN_LOOPS` does not turn; that loop turns also when there is nothing
-to do. Other loops may rest for as long as they have no work, so what is not named there is never a reason. For pleg the
-relists count, with a threshold of their own. status, which decides, is no reason; nor is bootstrap, which the pods need
-only for the next certificate or configuration. A bootstrap that does not report is a trouble in status' beat.
+to do. Other loops rest while they have no work, so they are never a reason. For pleg the relists count, with a
+threshold of their own. status, which decides, is no reason; nor is bootstrap, which the pods need only for the next
+certificate or configuration. A bootstrap without beats is a trouble in status' beat.
 
-Silence counts only as long as we listened: after our own start, or a time in which we were stopped, others get their
-whole threshold again. What is known as a fact (the runtime or the network says that it is not ready) counts at once.
+Missing beats count only for the time in which we could receive them: after our own start, or a time in which we were
+stopped, others get their complete threshold again. A reported fact (runtime or network are not ready) counts at once.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from bus.messages.pleg import NodeObserved
 from shared.timestamps import go_duration
 
-RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last well
+RUNTIME_THRESHOLD = 30.0  # seconds since the runtime was last ready
 PLEG_THRESHOLD = 180.0  # seconds since the last relist
-PROCESS_THRESHOLD = 30.0  # seconds since a process was last heard of, or its loop last turned
-STOPPED = 5.0  # seconds without a beat heard or a judgement, due every second, and we take it that we did not run
+PROCESS_THRESHOLD = 30.0  # seconds since the last beat of a process, or since its loop last turned
+STOPPED = 5.0  # seconds without a beat received or an evaluation, both due every second: we did not run
 UNKNOWN_NETWORK = "network state unknown"
 MAIN_LOOPS = {
     "bootstrap": "reload",
@@ -33,10 +33,10 @@ MAIN_LOOPS = {
 
 
 @dataclass(frozen=True)
-class Sign:
-    """The last sign of life of a process: its newest beat, and the turn of its main loop that the beat told of."""
+class LastBeat:
+    """The newest beat of a process, and the last turn of its main loop that the beat reports."""
 
-    heard_at: float
+    received_at: float
     turned_at: float | None = None
 
 
@@ -46,17 +46,17 @@ class ReadyInputs:
 
     now: float
     awake_since: float  # our start, or the end of a time in which we were stopped
-    observed: NodeObserved | None  # None = pleg has not spoken yet
+    observed: NodeObserved | None  # None = pleg has published none yet
     runtime_good_at: float | None  # when the runtime was last reachable and ready, None = never
     pleg_active_at: float | None  # last relist, None = never
-    signs: Mapping[str, Sign] = field(default_factory=dict)
-    processes: tuple[str, ...] = ()  # those that must live; pleg has a rule of its own
+    last_beats: Mapping[str, LastBeat] = field(default_factory=dict)
+    processes: tuple[str, ...] = ()  # those that must run; pleg has a rule of its own
     max_pods: int = 0
 
 
 @dataclass(frozen=True)
 class NotReady:
-    """One reason. `presumed`: it rests on silence or on not knowing, and we have not listened for long enough yet."""
+    """One reason. `presumed`: it rests on a missing report, and we have not run for long enough to receive one."""
 
     text: str
     presumed: bool = False
@@ -82,19 +82,19 @@ def message(reasons: list[NotReady]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def may_be_said(reasons: list[NotReady]) -> list[NotReady] | None:
-    """The reasons to be given now, empty = Ready; None = all rest on presumption: what was said before stays."""
+def reportable(reasons: list[NotReady]) -> list[NotReady] | None:
+    """Return the reasons to report now, empty = Ready; None = all are presumed: the last reported ones stay."""
     facts = [reason for reason in reasons if not reason.presumed]
     return facts if facts or not reasons else None
 
 
 def silence(given: ReadyInputs, process: str) -> bool:
-    """Whether a process that Ready does not rest on has given no sign for longer than PROCESS_THRESHOLD seconds."""
+    """Whether a process that Ready does not depend on has sent no beat for longer than PROCESS_THRESHOLD seconds."""
     return any(not reason.presumed for reason in _process(given, process))
 
 
 def turned_at(service: str, progress: Mapping[str, float]) -> float | None:
-    """When the main loop of a service last turned, by the progress its beat tells; None = it does not say."""
+    """Return when the main loop of a service last turned, from the progress in its beat; None = not in it."""
     return progress.get(MAIN_LOOPS[service]) if service in MAIN_LOOPS else None
 
 
@@ -156,11 +156,11 @@ def _processes(given: ReadyInputs) -> list[NotReady]:
 
 
 def _process(given: ReadyInputs, process: str) -> list[NotReady]:
-    sign = given.signs.get(process)
-    if sign is None:
+    last = given.last_beats.get(process)
+    if last is None:
         unreported = NotReady(f"{process} is not healthy: {process} has yet to report")
         return [] if _presumed(given) else [unreported]
-    active_at = sign.heard_at if sign.turned_at is None else min(sign.heard_at, sign.turned_at)
+    active_at = last.received_at if last.turned_at is None else min(last.received_at, last.turned_at)
     return _inactive(process, process, given, active_at, PROCESS_THRESHOLD)
 
 

@@ -1,6 +1,6 @@
 """The strategic merge patch between two objects, as small as it can be (pods.md B.3, node.md 2). Pure.
 
-Only what the server has to change is said, so that what others write to the same object meanwhile stays.
+It contains only what the server has to change, so that what others write to the same object meanwhile stays.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from shared.model.objects import Object
 
 Schema = Mapping[str, str]
 """Dotted path of a list that is merged element by element -> the field that names an element. Every other list is one
-value and replaced whole."""
+value and replaced."""
 
-REPLACED = ""  # in a schema: the list is a merged one for the server, but always said whole
+REPLACED = ""  # in a schema: the server merges the list, but the patch always contains all of it
 POD: Schema = {"status.conditions": "type", "status.podIPs": "ip", "status.hostIPs": "ip"}
 NODE: Schema = {"status.conditions": "type", "status.addresses": REPLACED}  # two addresses may share a type
 
@@ -24,8 +24,8 @@ _ORDER = "$setElementOrder/"
 def two_way_patch(old: Object, new: Object, schema: Schema) -> Object:
     """What makes `new` of `old`; {} when nothing does. A null in either is the same as no field.
 
-    An element that is only in `old` is named for deletion; the order of a merged list that changes is said in full.
-    A merged list that names an element twice, or not at all, cannot be said by element and is replaced.
+    An element that is only in `old` is named for deletion; a merged list that changes is given with its full order.
+    A merged list that names an element twice, or has an element without a name, is replaced.
     """
     return _maps(without_nulls(old), without_nulls(new), "", schema)
 

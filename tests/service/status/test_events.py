@@ -367,7 +367,7 @@ async def test_odd_events_disturb_no_others(tmp_path: Path) -> None:
         stage.say("x" * 2**20, name="No Name", time="nonsense", field_path="\n")
         stage.say("fine", time="2262-12-31T00:00:00+14:00")
         stage.sink.offer(
-            "status", "²", KubeEvent(type="Normal", reason="R", message="own", kind="Node", name="n1"), is_news=True
+            "status", "²", KubeEvent(type="Normal", reason="R", message="own", kind="Node", name="n1"), is_new=True
         )
         await stage.pass_time(2)
         assert {"x" * 2**20, "fine", "own"} <= stage.counts().keys()

@@ -58,22 +58,22 @@ def test_an_event_is_logged_once_with_type_reason_object_and_message() -> None:
         field_path="spec.containers{c}",
         time="2026-01-01T00:00:01.000000Z",
     )
-    assert log.line("volume", "1", event, is_news=False) == (
+    assert log.line("volume", "1", event, is_new=False) == (
         "type=Warning reason=FailedMount object=Pod/default/web uid=u fieldPath=spec.containers{c} "
         'message="MountVolume.SetUp failed for a reason" from=volume at=2026-01-01T00:00:01.000000Z'
     )
-    assert log.line("volume", "1", event, is_news=False) is None
-    assert log.line("podsync", "1", event, is_news=False) is not None
+    assert log.line("volume", "1", event, is_new=False) is None
+    assert log.line("podsync", "1", event, is_new=False) is not None
 
 
 def test_an_event_of_before_our_time_was_logged_by_the_life_before() -> None:
     log = EventLog(since="2026-01-01T00:00:00.000000Z")
     old = KubeEvent(type="Normal", reason="R", message="m", time="2025-12-31T23:59:59.999999Z")
-    assert log.line("podsync", "1", old, is_news=False) is None
-    assert log.line("podsync", "1", old, is_news=True) is not None  # a clock was set back
+    assert log.line("podsync", "1", old, is_new=False) is None
+    assert log.line("podsync", "1", old, is_new=True) is not None  # a clock was set back
     undated = KubeEvent(type="Normal", reason="R", message="m", kind="Node", name="n")
     assert (
-        log.line("podsync", "2", undated, is_news=False)
+        log.line("podsync", "2", undated, is_new=False)
         == 'type=Normal reason=R object=Node/n message="m" from=podsync at=-'
     )
 

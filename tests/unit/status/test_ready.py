@@ -10,12 +10,12 @@ import pytest
 from bus.messages.pleg import NodeObserved
 from services.status.core.ready import (
     MAIN_LOOPS,
+    LastBeat,
     NotReady,
     ReadyInputs,
-    Sign,
-    may_be_said,
     message,
     not_ready_reasons,
+    reportable,
     turned_at,
 )
 
@@ -36,7 +36,7 @@ GIVEN = ReadyInputs(
     observed=WELL,
     runtime_good_at=NOW,
     pleg_active_at=NOW - 1,
-    signs={"podsync": Sign(NOW - 1, NOW - 1), "volume": Sign(NOW)},
+    last_beats={"podsync": LastBeat(NOW - 1, NOW - 1), "volume": LastBeat(NOW)},
     processes=("podsync", "volume"),
     max_pods=110,
 )
@@ -108,20 +108,22 @@ def test_missing_capacities_are_listed() -> None:
 
 @pytest.mark.parametrize(("ago", "absent"), [(30.0, False), (31.0, True)])
 def test_a_process_not_heard_of_is_named_after_thirty_seconds(ago: float, absent: bool) -> None:
-    signs = {**GIVEN.signs, "podsync": Sign(NOW - ago)}
+    last_beats = {**GIVEN.last_beats, "podsync": LastBeat(NOW - ago)}
     expected = "podsync is not healthy: podsync was last seen active 31s ago; threshold is 30s"
-    assert texts(signs=signs) == ([expected] if absent else [])
+    assert texts(last_beats=last_beats) == ([expected] if absent else [])
 
 
 def test_a_process_that_beats_but_stands_still_is_named() -> None:
-    signs = {**GIVEN.signs, "volume": Sign(NOW, turned_at=NOW - 60)}
-    assert texts(signs=signs) == ["volume is not healthy: volume was last seen active 1m0s ago; threshold is 30s"]
+    last_beats = {**GIVEN.last_beats, "volume": LastBeat(NOW, turned_at=NOW - 60)}
+    assert texts(last_beats=last_beats) == [
+        "volume is not healthy: volume was last seen active 1m0s ago; threshold is 30s"
+    ]
 
 
 def test_a_process_never_heard_of_is_named_thirty_seconds_after_our_own_start() -> None:
-    signs = {"volume": Sign(NOW)}
-    assert texts(signs=signs, awake_since=NOW - 29) == []
-    assert texts(signs=signs) == ["podsync is not healthy: podsync has yet to report"]
+    last_beats = {"volume": LastBeat(NOW)}
+    assert texts(last_beats=last_beats, awake_since=NOW - 29) == []
+    assert texts(last_beats=last_beats) == ["podsync is not healthy: podsync has yet to report"]
 
 
 def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
@@ -149,16 +151,16 @@ def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
 )
 def test_ignorance_is_not_said_in_the_first_thirty_seconds(changed: dict[str, Any]) -> None:
     young = replace(GIVEN, awake_since=NOW - 30, **changed)
-    assert may_be_said(not_ready_reasons(young)) is None
+    assert reportable(not_ready_reasons(young)) is None
     old = replace(young, awake_since=NOW - 31)
-    assert may_be_said(not_ready_reasons(old)) == not_ready_reasons(old) != []
+    assert reportable(not_ready_reasons(old)) == not_ready_reasons(old) != []
 
 
 @pytest.mark.parametrize(
     ("threshold", "changed"),
     [
-        (30, {"signs": {**GIVEN.signs, "volume": Sign(NOW - 1000)}}),
-        (30, {"signs": {**GIVEN.signs, "volume": Sign(NOW, turned_at=NOW - 1000)}}),
+        (30, {"last_beats": {**GIVEN.last_beats, "volume": LastBeat(NOW - 1000)}}),
+        (30, {"last_beats": {**GIVEN.last_beats, "volume": LastBeat(NOW, turned_at=NOW - 1000)}}),
         (30, {"runtime_good_at": NOW - 1000, "observed": replace(WELL, runtime_reachable=False)}),
         (180, {"pleg_active_at": NOW - 1000}),
     ],
@@ -168,20 +170,22 @@ def test_silence_is_not_said_before_its_threshold_has_passed_in_which_we_listene
     threshold: float, changed: dict[str, Any]
 ) -> None:
     just_woken = replace(GIVEN, awake_since=NOW - threshold, **changed)
-    assert may_be_said(not_ready_reasons(just_woken)) is None
+    assert reportable(not_ready_reasons(just_woken)) is None
     awake = replace(just_woken, awake_since=NOW - threshold - 1)
-    assert may_be_said(not_ready_reasons(awake)) == not_ready_reasons(awake) != []
+    assert reportable(not_ready_reasons(awake)) == not_ready_reasons(awake) != []
 
 
 def test_a_fact_is_said_at_once_and_without_what_is_presumed() -> None:
     unready = observed(network_ready=False, network_message="reason:X message:Y")
-    signs = {**GIVEN.signs, "volume": Sign(NOW - 60)}
-    (said,) = may_be_said(not_ready_reasons(replace(GIVEN, awake_since=NOW, observed=unready, signs=signs))) or []
+    last_beats = {**GIVEN.last_beats, "volume": LastBeat(NOW - 60)}
+    (said,) = (
+        reportable(not_ready_reasons(replace(GIVEN, awake_since=NOW, observed=unready, last_beats=last_beats))) or []
+    )
     assert said.text == "container runtime network not ready: NetworkReady=false reason:X message:Y"
 
 
 def test_a_well_node_is_ready_at_once() -> None:
-    assert may_be_said(not_ready_reasons(replace(GIVEN, awake_since=NOW))) == []
+    assert reportable(not_ready_reasons(replace(GIVEN, awake_since=NOW))) == []
 
 
 def test_the_main_loop_alone_tells_whether_a_process_stands_still() -> None:
