@@ -2,10 +2,10 @@
 
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
-    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics`, `/containerLogs`, `/exec`, `/attach`, `/portForward`,
-    `/run`, with the kubelet's own status codes and texts. Streams go to the runtime's streaming server, over SPDY or
-    WebSocket. Paths that are not served are answered as a kubelet answers paths it does not register (404 before
-    authentication).
+    `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics` and the pages below it, `/stats/summary`,
+    `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, with the kubelet's own status codes and texts. Streams
+    go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are answered as a kubelet
+    answers paths it does not register (404 before authentication).
 
 Owns
     No stream and no state. The listeners, open streams and log files, a cache of who may do what, and the counters of
@@ -19,8 +19,8 @@ Follows
     A change of any of them counts for the next handshake or request and ends no connection.
 
 Answers
-    GetMetrics, as every service does. It requests the metrics of all services, asks status to review tokens and access,
-    and the runtime for the URLs of streams.
+    GetMetrics, as every service does. It requests the metrics of all services and readings of usage from pleg, asks
+    status to review tokens and access, and the runtime for the URLs of streams.
 
 Persists
     Nothing.

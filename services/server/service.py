@@ -20,6 +20,7 @@ from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
+from services.server.controllers.usage_endpoints import UsageEndpoints
 from services.server.core.routes import Endpoint
 from shared.cri.interface import Runtime
 
@@ -41,6 +42,7 @@ class ServerService:
         self._stream_endpoints = StreamEndpoints(self._streams, runtime)
         PodMetrics(context.metrics, self._streams, config)
         self._metrics = MetricsEndpoints(bus, context.metrics)
+        self._usage = UsageEndpoints(bus, config.node_name)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
 
@@ -89,6 +91,7 @@ class ServerService:
             **self.endpoints.handlers,
             **self._stream_endpoints.handlers,
             **self._metrics.handlers,
+            **self._usage.handlers,
         }
         for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
             handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])

@@ -44,9 +44,13 @@ class Endpoint(StrEnum):
     RUN = "run"
     METRICS = "metrics"
     METRICS_PROBES = "metrics/probes"
+    METRICS_RESOURCE = "metrics/resource"
+    STATS_SUMMARY = "stats/summary"
 
 
-_METRICS = {f"/{endpoint}": endpoint for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES)}
+_METRICS = {
+    f"/{endpoint}": endpoint for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES, Endpoint.METRICS_RESOURCE)
+}
 
 # prefix, endpoint, path segments without and with the pod's UID, methods
 _STREAMS: tuple[tuple[str, Endpoint, tuple[int, ...], tuple[str, ...]], ...] = (
@@ -97,6 +101,13 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
         return Route(Endpoint.HEALTHZ, (path[len("/healthz/") :],))
     if served.pods and _under(path, "/pods"):
         return _restful(method, path, "/pods", Endpoint.PODS, (0,), accept, json=True)
+    if served.pods and path == "/stats":
+        return _redirect(method, "/stats/", query)
+    if served.pods and path.startswith("/stats/"):
+        prefix = "/stats/summary" if _under(path, "/stats/summary") else "/stats"
+        segments = (0,) if prefix == "/stats/summary" else ()
+        methods = ("GET", "POST")
+        return _restful(method, path, prefix, Endpoint.STATS_SUMMARY, segments, accept, methods=methods, json=True)
     if served.pods and path in _METRICS:
         return Route(_METRICS[path])
     if served.debugging:

@@ -10,11 +10,12 @@ from typing import Any
 
 import aiohttp
 
-from bus.interface import OwnedStream
+from bus.interface import OwnedStream, RequestRefusedError
 from bus.memory import MemoryBus, MemoryNetwork
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
 from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
+from bus.messages.usage import FoundUsage, GetUsage
 from services.frame.launch import Context
 from services.frame.metrics import serve_metrics
 from services.server.service import ServerService
@@ -89,9 +90,14 @@ class Node:
                 self.status = bus.own(PODS_STATUS)
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
+                bus.answer(GetUsage, self.answer_usage)
             await bus.start()
             if self.complete:
                 self.mark_complete(service)
+
+    async def answer_usage(self, request: GetUsage) -> FoundUsage:
+        """pleg's answer."""
+        raise RequestRefusedError("this pleg reads nothing")
 
     def mark_complete(self, service: str) -> None:
         """What this service publishes of pods is all there is."""

@@ -33,6 +33,9 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
         ("/configz", Endpoint.CONFIGZ),
         ("/metrics", Endpoint.METRICS),
         ("/metrics/probes", Endpoint.METRICS_PROBES),
+        ("/metrics/resource", Endpoint.METRICS_RESOURCE),
+        ("/stats/summary", Endpoint.STATS_SUMMARY),
+        ("/stats/summary/", Endpoint.STATS_SUMMARY),
     ],
 )
 def test_plain_endpoints_are_found(path: str, endpoint: Endpoint) -> None:
@@ -48,7 +51,18 @@ def test_what_is_not_registered_is_refused_before_authentication(path: str) -> N
     assert (answer.status, answer.body, answer.open) == (404, "404 page not found", True)
 
 
-@pytest.mark.parametrize("path", ["/pods/x", "/containerLogs", "/containerLogs/ns/pod", "/containerLogs/a/b/c/d"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/pods/x",
+        "/stats/",
+        "/stats/x",
+        "/stats/summary/x",
+        "/containerLogs",
+        "/containerLogs/ns/pod",
+        "/containerLogs/a/b/c/d",
+    ],
+)
 def test_a_wrong_path_under_a_registered_prefix_is_refused_after_authentication(path: str) -> None:
     answer = refused(path)
     assert (answer.status, answer.body, answer.open) == (404, "404: Page Not Found", False)

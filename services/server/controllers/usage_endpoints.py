@@ -1,0 +1,71 @@
+"""The handlers of `/stats/summary` and `/metrics/resource`: each requests a reading from pleg and shows it."""
+
+import asyncio
+
+import orjson
+from aiohttp import web
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.usage import FoundUsage, GetUsage
+from services.server.adapters.plain_answer import plain
+from services.server.controllers.metrics_endpoints import page
+from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.go_text import parse_query
+from services.server.core.resource_metrics import resource_page
+from services.server.core.routes import Endpoint
+from services.server.core.stats_summary import summary, with_one_space
+
+TIMEOUT = 5.0  # seconds that pleg has to answer
+CADENCE_SECONDS = 10.0  # of pleg's readings: an answer is at most so old
+FRESH_SECONDS = 2.0  # what computes rates from two answers gets readings at most so old
+ONLY_CPU_AND_MEMORY = "only_cpu_and_memory"
+FORM = "application/x-www-form-urlencoded"
+MOST_FORM_BYTES = 4096
+
+
+class UsageEndpoints:
+    """The handlers; `node_name` is what a summary calls the node."""
+
+    def __init__(self, bus: Bus, node_name: str) -> None:
+        self._bus, self._node_name = bus, node_name
+
+    @property
+    def handlers(self) -> dict[Endpoint, EndpointHandler]:
+        """By endpoint."""
+        return {Endpoint.STATS_SUMMARY: self.stats_summary, Endpoint.METRICS_RESOURCE: self.resource}
+
+    async def stats_summary(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """GET and POST /stats/summary."""
+        values = parse_query(request.rel_url.raw_query_string).get(ONLY_CPU_AND_MEMORY, [])
+        if request.method == "POST" and request.content_type == FORM:
+            values = [*parse_query(await _form(request)).get(ONLY_CPU_AND_MEMORY, []), *values]
+        only_cpu_and_memory = values == ["true"]
+        try:
+            found = await self._usage(FRESH_SECONDS if only_cpu_and_memory else CADENCE_SECONDS)
+        except (NoAnswerError, RequestRefusedError) as error:
+            return plain(500, f"Internal Error: failed to list pod stats: {error}\n")
+        document = summary(found, self._node_name, only_cpu_and_memory=only_cpu_and_memory)
+        text = with_one_space(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+        return web.Response(body=text, headers={"Content-Type": "application/json"})
+
+    async def resource(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/metrics/resource."""
+        try:
+            found = await self._usage(FRESH_SECONDS)
+        except (NoAnswerError, RequestRefusedError):
+            found = None
+        return page(request, resource_page(found))
+
+    async def _usage(self, max_age_seconds: float) -> FoundUsage:
+        return await self._bus.ask("pleg", GetUsage(max_age_seconds=max_age_seconds), FoundUsage, TIMEOUT)
+
+
+async def _form(request: web.BaseRequest) -> str:
+    """The content of a form; "" where it is too long, of unknown length or late."""
+    if not 0 < (request.content_length or 0) <= MOST_FORM_BYTES:
+        return ""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            return (await request.read()).decode(errors="replace")
+    except TimeoutError:
+        return ""

@@ -1,0 +1,99 @@
+"""/stats/summary and /metrics/resource over real HTTP, with readings that pleg answers on the in-memory bus."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bus.interface import RequestRefusedError
+from bus.messages.usage import FoundUsage, GetUsage
+from tests.service.server.running import Node, Running, configuration, running
+from tests.unit.server.test_usage_pages import FOUND
+
+
+class UsageNode(Node):
+    """pleg answers GetUsage; None = it refuses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: FoundUsage | None = FOUND
+        self.requests: list[GetUsage] = []
+
+    async def answer_usage(self, request: GetUsage) -> FoundUsage:
+        self.requests.append(request)
+        if self.found is None:
+            raise RequestRefusedError("nothing can be read")
+        return self.found
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(configuration(tmp_path), UsageNode()) as server:
+        yield server
+
+
+def node_of(server: Running) -> UsageNode:
+    assert isinstance(server.node, UsageNode)
+    return server.node
+
+
+async def summary(server: Running, query: str = "", method: str = "GET", **more: object) -> dict[str, object]:
+    url = f"{server.read_only}/stats/summary{query}"
+    async with server.client.request(method, url, **more) as response:  # type: ignore[arg-type]
+        assert (response.status, response.headers["Content-Type"]) == (200, "application/json")
+        text = await response.text()
+    found: dict[str, object] = json.loads(text)
+    assert text == json.dumps(found, indent=1)
+    return found
+
+
+async def test_the_summary_names_the_node_and_its_pods(server: Running) -> None:
+    found = await summary(server)
+    assert isinstance(found["node"], dict) and isinstance(found["pods"], list)
+    assert (found["node"]["nodeName"], found["pods"][0]["podRef"]["name"]) == ("node-1", "web")
+    assert "volume" in found["pods"][0]
+
+
+@pytest.mark.parametrize(
+    ("query", "short"),
+    [
+        ("?only_cpu_and_memory=true", True),
+        ("?only_cpu_and_memory=True", False),
+        ("?only_cpu_and_memory=true&only_cpu_and_memory=true", False),
+        ("?other=true", False),
+    ],
+)
+async def test_the_summary_is_short_only_with_the_exact_parameter(server: Running, query: str, short: bool) -> None:
+    found = await summary(server, query)
+    assert isinstance(found["pods"], list)
+    assert ("volume" not in found["pods"][0]) is short
+    assert (node_of(server).requests[-1].max_age_seconds < 10) is short
+
+
+async def test_the_parameter_may_be_in_a_form(server: Running) -> None:
+    found = await summary(server, method="POST", data={"only_cpu_and_memory": "true"})
+    assert isinstance(found["pods"], list) and "volume" not in found["pods"][0]
+    found = await summary(server, method="POST", data={"only_cpu_and_memory": "true", "more": "x" * 5000})
+    assert isinstance(found["pods"], list) and "volume" in found["pods"][0]
+
+
+async def test_the_resource_page_shows_cpu_and_memory(server: Running) -> None:
+    status, text = await server.get(server.read_only + "/metrics/resource")
+    assert status == 200
+    assert 'pod_cpu_usage_seconds_total{namespace="ns",pod="web"} 12.5 1700000000250\n' in text
+
+
+async def test_without_a_reading_the_summary_fails_and_the_resource_page_shows_the_error(server: Running) -> None:
+    node_of(server).found = None
+    status, text = await server.get(server.read_only + "/stats/summary")
+    assert (status, text) == (500, "Internal Error: failed to list pod stats: nothing can be read\n")
+    status, text = await server.get(server.read_only + "/metrics/resource")
+    assert status == 200 and text.endswith("\nresource_scrape_error 1\n")
+
+
+async def test_other_methods_and_paths_are_refused(server: Running) -> None:
+    assert (await server.get(server.read_only + "/stats/summary", "PUT"))[0] == 405
+    assert (await server.get(server.read_only + "/stats"))[0] == 301
+    assert (await server.get(server.read_only + "/stats/container"))[0] == 404
+    assert (await server.get(server.healthz + "/stats/summary"))[0] == 404
