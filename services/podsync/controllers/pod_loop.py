@@ -26,7 +26,6 @@ from services.podsync.core.pod.instructions import (
     ReportInternalError,
     WakeAt,
 )
-from services.podsync.core.pod.record import PodRecord
 from shared.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class PodLoop:
         self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
         self._events, self._housekeeping, self._streams = events, housekeeping, streams
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
-        self._unshown: list[PodRecord] | None = None  # None = not all is listed, or every status is published
+        self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self.workers = PodWorkers(
@@ -75,7 +74,7 @@ class PodLoop:
         a lost checkpoint, volume would remove the volumes of running pods."""
         self.workers.when_done(self._streams.complete_admitted)
         self._housekeeping.all_known = True
-        self._unshown = list(self.core.records.values())
+        self._unshown = set(self.core.records)
         self._complete_statuses()
 
     def handle(self, event: Event) -> None:
@@ -105,8 +104,8 @@ class PodLoop:
         """Every status is published once each pod of an earlier process was looked at by this one."""
         if self._unshown is None:
             return
-        of_pods = (record for record in self._unshown if record.saved.pod and not record.may_be_shown)
-        self._unshown = [record for record in of_pods if self.core.records.get(record.uid) is record] or None
+        records = (self.core.records.get(uid) for uid in self._unshown)
+        self._unshown = {r.uid for r in records if r is not None and r.saved.pod and not r.may_be_shown} or None
         if self._unshown is None:
             self.workers.when_done(self._streams.complete_statuses)
 
@@ -130,6 +129,8 @@ class PodLoop:
                     self._events.record(replace(instruction.event, time=""), cause=instruction.cause)
                 continue
             if isinstance(instruction, ForgetPod):
+                if self._unshown is not None:
+                    self._unshown.discard(uid)
                 self._pod_errors.forget(uid)
                 self._stories.forget(uid)
                 self._stories.keep_newest(self.core.records)
@@ -144,7 +145,7 @@ class PodLoop:
             pod=record.saved.pod,
             volumes=record.volumes,
             active_pods=self._housekeeping.active_pods,
-            wanted=lambda: record.saved.state == "sync",
+            wanted=lambda: (now := self.core.records.get(call.uid)) is not None and now.saved.state == "sync",
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},

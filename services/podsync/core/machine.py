@@ -37,8 +37,10 @@ from services.podsync.core.pod.instructions import (
     WakeAt,
 )
 from services.podsync.core.pod.observed import outdated
+from services.podsync.core.pod.performed import Newest
+from services.podsync.core.pod.pod_addresses import family_mismatch
 from services.podsync.core.pod.published import published
-from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.record import NEVER, TERMINAL_PHASES, PodEvent, PodRecord
 from services.podsync.core.pod.saved_record import must_be_saved, not_after, persisted
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
@@ -86,28 +88,30 @@ class PodSync:
         return self._addresses or self.settings.node_ips
 
     def start(self, now: float) -> list[Instruction]:
-        """The instructions of a new life: publish what the checkpoint says, look at every pod that is not finished."""
+        """The instructions of a new process: publish what the checkpoint contains, look at every pod that has not
+        finished."""
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
         for record in list(self.records.values()):
-            record.saved = not_after(record.saved, now)  # the clock may have been set back meanwhile
-            out += self._advance_alone(record, "podsync started", now)
+            # The clock may have been set back meanwhile.
+            self.node_state.pods.put(replace(record, saved=not_after(record.saved, now)))
+            out += self._advance_alone(record.uid, "podsync started", now)
         return out
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """Take in one event; `now` is seconds of a clock that nobody sets: the wall clock's as this process began, and
-        steady from there; `node_state.skew` says how far the wall clock has gone away from it since."""
+        """Take in one event; `now` is steady seconds: the wall clock's at the start of this process, then independent
+        of it; `node_state.skew` is how far the wall clock was set away from it since."""
         touched = self.node_state.take_in(event, now)
         out: list[Instruction] = []
-        for record in touched:
-            if record.uid in self.records:
-                out += self._advance_alone(record, event.cause, now)
+        for uid in touched:
+            if uid in self.records:
+                out += self._advance_alone(uid, event.cause, now)
         if isinstance(event, TimePassed):
             out += self._next_wake(now)
         return out
 
     def _next_wake(self, now: float) -> list[Instruction]:
-        """The clock has one alarm, for the earliest wish; it has gone off, so the others' are made known again."""
+        """The one timer was set for the earliest moment and has ended: the next moment is requested again."""
         left = [r.wake_at for r in self.node_state.pods.at_work() if r.call is None and now < r.wake_at < NEVER]
         return [WakeAt(cause="others wait longer", when=min(left))] if left else []
 
@@ -131,93 +135,102 @@ class PodSync:
             per_attempt = [(c.name, c.attempt, c.sandbox_id) for c in record.instances]
             assert len(per_attempt) == len(set(per_attempt)), f"{record.description}: two containers of one attempt"
 
-    def _advance_alone(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
-        """Advance one pod; where that fails the pod is tried again later, and the others know nothing of it."""
-        call = record.call
+    def _advance_alone(self, uid: str, cause: str, now: float) -> list[Instruction]:
+        """Advance one pod. Where that raises, its record stays as it was and is tried again later; the other pods are
+        not affected."""
+        before = self.records[uid]
         try:
-            return self._advance(record, cause, now)
+            return self._advance(before, cause, now)
         except Exception as error:
-            record.call = call
-            record.wake_at = now + RETRY_SECONDS
-            record.retry = replace(record.retry, at=record.wake_at)
-            wake = WakeAt(cause="a decision failed", when=record.retry.at)
-            return [ReportInternalError(cause=cause, uid=record.uid, error=error), wake]
+            retry_at = now + RETRY_SECONDS
+            if uid in self.records:
+                retry = replace(before.retry, at=retry_at)
+                self.node_state.pods.put(replace(before, wake_at=retry_at, retry=retry))
+            wake = WakeAt(cause="a decision failed", when=retry_at)
+            return [ReportInternalError(cause=cause, uid=uid, error=error), wake]
         finally:
-            self.node_state.pods.settle(record)
+            self.node_state.pods.settle(uid)
 
     def _advance(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Everything that follows for one pod: its state, its status, its next call."""
         out: list[Instruction] = []
-        until = (
-            lifecycle.deadline(record) if record.saved.state is PodState.SYNC and not record.saved.rejected else None
-        )
+        is_active = record.saved.state is PodState.SYNC and not record.saved.rejected
+        until = lifecycle.deadline(record) if is_active else None
         if until is not None and until <= now:
-            lifecycle.exceed_deadline(record, now)
-        events = record.take_events()
-        record.volumes = self.node_state.volumes.get(record.uid)
+            record = lifecycle.past_deadline(record, now)
+        events = list(record.noted)
+        volumes = self.node_state.volumes.get(record.uid)
+        if events or volumes is not record.volumes:
+            record = replace(record, noted=(), volumes=volumes)
         if record.saved.state is PodState.SYNC and record.observed.is_current and now >= record.resync_at > 0:
             # The safety net under every event that may have been missed.
-            record.observed = outdated(record.observed)
-        if record.saved.rejected and record.published is None:
+            record = replace(record, observed=outdated(record.observed))
+        if record.saved.rejected and record.newest.published is None:
             events.append(("Warning", record.saved.rejected, record.saved.rejected_message, ""))
-        self._refresh_status(record, now)
+        record = self._with_status(record, now)
         shown_from = _shown_from(record)
-        step, under_way, stopped = Step(), record.call is not None, False
+        step, under_way, stopped = Step(record=record), record.call is not None, False
         if _is_kept_from_ending(record):
-            record.given_up = True
+            step.record = replace(record, given_up=True)
             out.append(InterruptCall(cause=cause, uid=record.uid))
         while not under_way:
+            record = step.record
             if record.saved.state is PodState.SYNC and not record.saved.rejected and lifecycle.has_ended(record):
-                lifecycle.begin_termination(record, reason="the pod has run to its end", now=now)
-            step = next_step(record, self._world(record, now))
+                record = lifecycle.with_termination(record, reason="the pod has ended", now=now)
+            record, victims_until = self._with_victims(record, now)
+            step = next_step(record, self._world(record, now, victims_until))
             events += step.events
             if not step.done:
                 break
+            record = step.record
             if record.saved.state is PodState.TERMINATING:
-                lifecycle.move(record, PodState.TERMINATED)
+                step.record = lifecycle.moved(record, PodState.TERMINATED)
                 stopped = True
             elif record.saved.state is PodState.TERMINATED:
-                lifecycle.move(record, PodState.FINISHED)
-                record.saved = replace(record.saved, finished_at=now)
+                record = lifecycle.moved(record, PodState.FINISHED)
+                step.record = replace(record, saved=replace(record.saved, finished_at=now))
             else:
                 return out + self._forget(record, cause, now)
         if not under_way:
-            self._show_reasons(record, step, events)
-        self._delay_repeated_call(record, step, now)
-        step.call = with_begun_hooks(record, step.call, now)
-        note_begun_hooks(record, step.call, now)
+            events = _with_shown_reasons(step, events)
+        _delay_repeated_call(step, now)
+        step.call = with_begun_hooks(step.record, step.call, now)
+        record = note_begun_hooks(step.record, step.call, now)
         if _shown_from(record) != shown_from:
-            self._refresh_status(record, now)
-        out += self._save_and_publish(record, cause, step.call)
+            record = self._with_status(record, now)
+        newest, instructions = self._save_and_publish(record, cause, step.call)
+        out += instructions
         out += [RecordEvent(cause=cause, event=self._event(record, now, *entry)) for entry in events]
+        call, given_up, resync_at = record.call, record.given_up, record.resync_at
         if step.call is not None:
-            record.call, record.given_up = replace(step.call, cause=cause), False
-            out.append(record.call)
+            call, given_up = replace(step.call, cause=cause), False
+            out.append(call)
         if isinstance(step.call, LookAtPod):
-            record.resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
-        elif record.saved.state is PodState.SYNC and record.call is None and record.resync_at:
-            step.wake_earlier(record.resync_at)
+            resync_at = now + self.settings.sync_seconds * (1 + jitter(record) / 2)
+        elif record.saved.state is PodState.SYNC and call is None and resync_at:
+            step.wake_earlier(resync_at)
         if until is not None and until > now:
             step.wake_earlier(until)
-        record.wake_at = step.wake_at or NEVER
         if step.wake_at:
             out.append(WakeAt(cause=step.waits_for or "back-off", when=step.wake_at))
+        record = replace(
+            record,
+            newest=newest,
+            call=call,
+            given_up=given_up,
+            resync_at=resync_at,
+            wake_at=step.wake_at or NEVER,
+        )
+        self.node_state.pods.put(record)
         if record.saved.state is PodState.FINISHED and record.call is None:
             out += self._wake_namesakes(record, now)
         if stopped:
             at_work = self.node_state.pods.at_work()
-            for other in [other for other in at_work if record.uid in other.saved.victims and other.call is None]:
+            for other in [other.uid for other in at_work if record.uid in other.saved.victims and other.call is None]:
                 out += self._advance_alone(other, f"{record.description} stopped", now)
         return out
 
-    def _delay_repeated_call(self, record: PodRecord, step: Step, now: float) -> None:
-        """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
-        if step.call is not None and step.call == record.retry.last_done:
-            record.retry = replace(record.retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
-            step.call = None
-            step.wake_earlier(record.retry.at)
-
-    def _world(self, record: PodRecord, now: float) -> World:
+    def _world(self, record: PodRecord, now: float, victims_until: float) -> World:
         return World(
             now=now,
             name_taken=record.is_static
@@ -228,13 +241,14 @@ class PodSync:
             volumes_known=self.node_state.volumes_known,
             maximum_backoff=self.settings.maximum_backoff,
             still_listed=record.uid in self.node_state.desired,
-            victims_until=self._patience_with_victims(record, now),
+            victims_until=victims_until,
             node_ips=self.node_ips,
             skew=self.node_state.skew,
         )
 
-    def _patience_with_victims(self, record: PodRecord, now: float) -> float:
-        """Return the latest time to wait for the pods preempted for this one (pods.md 3.5, 4.4)."""
+    def _with_victims(self, record: PodRecord, now: float) -> tuple[PodRecord, float]:
+        """The record without victims whose grace is over, and the latest time to wait for the pods preempted for this
+        one, 0 = they have stopped (pods.md 3.5, 4.4)."""
         until = 0.0
         for uid in record.saved.victims:
             victim = self.records.get(uid)
@@ -242,60 +256,55 @@ class PodSync:
                 continue
             limit = victim.saved.terminating_since + max(1.5 * victim.saved.grace_seconds, 10.0)
             if limit <= now:
-                record.saved = replace(record.saved, victims=tuple(v for v in record.saved.victims if v != uid))
+                left = tuple(other for other in record.saved.victims if other != uid)
+                record = replace(record, saved=replace(record.saved, victims=left))
                 text = "Container runtime did not kill the pod within specified grace period."
-                victim.note("Warning", "ExceededGracePeriod", text, "")
+                self.node_state.pods.put(victim.with_event("Warning", "ExceededGracePeriod", text, ""))
             until = max(until, limit)
-        return until if record.saved.victims else 0.0
+        return record, until if record.saved.victims else 0.0
 
-    def _refresh_status(self, record: PodRecord, now: float) -> None:
+    def _with_status(self, record: PodRecord, now: float) -> PodRecord:
         if not record.saved.pod or not record.saved.admission_decided:
-            return
+            return record
         wall = now + self.node_state.skew
         status = pod_status(record, now=wall, runtime_name=self.node_state.runtime_name, node_ips=self.node_ips)
-        phase = status["phase"]
-        if phase in TERMINAL_PHASES and not record.saved.rejected and phase != record.saved.outcome:
-            record.saved = replace(record.saved, outcome=phase)
-        record.status = withheld(record, status)
+        if not record.saved.rejected:
+            if mismatch := family_mismatch(record, self.node_ips):
+                record = record.with_event("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
+            phase = status["phase"]
+            if phase in TERMINAL_PHASES and phase != record.saved.outcome:
+                record = replace(record, saved=replace(record.saved, outcome=phase))
+        shown = withheld(record, status)
+        return record if shown == record.status else replace(record, status=shown)
 
-    def _show_reasons(self, record: PodRecord, step: Step, events: list[tuple[str, str, str, str]]) -> None:
-        """Waiting reasons found on the way; the events that go with one already shown are not repeated."""
-        for container, reason in step.reasons.items():
-            if record.reasons.get(container) == reason:
-                events[:] = [e for e in events if e[3] != container or e not in step.events]
-            record.reasons[container] = reason
-        if step.waits_for and record.waits_for == step.waits_for:
-            events[:] = [e for e in events if e not in step.events]
-        record.waits_for = step.waits_for
-
-    def _save_and_publish(self, record: PodRecord, cause: str, call: Call | None) -> list[Instruction]:
+    def _save_and_publish(self, record: PodRecord, cause: str, call: Call | None) -> tuple[Newest, list[Instruction]]:
         """What only we know is saved first; so is all the rest when what it came from is about to be removed."""
         out: list[Instruction] = []
-        changed = record.status != record.published_status
-        if changed or record.last_saved != (record.saved, record.attempts):
+        newest = record.newest
+        changed = record.status != newest.status
+        if changed or newest.saved != (record.saved, record.attempts):
             urgent = must_be_saved(record) or isinstance(call, RemoveContainers | RemoveSandboxes)
-            record.last_saved = record.saved, record.attempts
+            newest = replace(newest, saved=(record.saved, record.attempts))
             out.append(SavePod(cause=cause, uid=record.uid, record=persisted(record), urgent=urgent))
-        if record.published_from is not record.saved and record.saved.admission_decided:
-            record.published_from = record.saved
+        if newest.published_from is not record.saved and record.saved.admission_decided:
             shown = published(record.uid, record.name, record.namespace, record.saved)
-            if shown != record.published:
-                record.published = shown
+            if shown != newest.published:
                 out.append(PublishAdmitted(cause=cause, published=shown))
+            newest = replace(newest, published_from=record.saved, published=shown)
         running = container_ids(record)
-        if (changed or running != record.published_ids) and record.saved.pod and record.may_be_shown:
-            record.published_status, record.published_ids = record.status, running
-            record.version += 1
+        if (changed or running != newest.container_ids) and record.saved.pod and record.may_be_shown:
+            version = newest.version + 1
+            newest = replace(newest, status=record.status, container_ids=running, version=version)
             status = PodStatus(
                 uid=record.uid,
                 name=record.name,
                 namespace=record.namespace,
-                version=(self.settings.boot, record.version),
+                version=(self.settings.boot, version),
                 status=record.status,
                 container_ids=running,
             )
             out.append(PublishStatus(cause=cause, status=status, on_the_way=is_starting(record)))
-        return out
+        return newest, out
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
         """Nothing of the pod is left. If it is wanted again under the same UID it starts anew."""
@@ -310,7 +319,7 @@ class PodSync:
         out: list[Instruction] = []
         for other in self.node_state.pods.namesakes(record):
             if other.call is None and other.saved.state is PodState.SYNC:
-                out += self._advance_alone(other, f"{record.description} finished", now)
+                out += self._advance_alone(other.uid, f"{record.description} finished", now)
         return out
 
     def _event(self, record: PodRecord, now: float, kind: str, reason: str, message: str, container: str) -> KubeEvent:
@@ -327,6 +336,29 @@ class PodSync:
         )
 
 
+def _with_shown_reasons(step: Step, events: list[PodEvent]) -> list[PodEvent]:
+    """Put the waiting reasons of the step into its record. Return the events without those of a reason or a wait that
+    was shown before."""
+    record = step.record
+    for container, reason in step.reasons.items():
+        if record.reasons.get(container) == reason:
+            events = [e for e in events if e[3] != container or e not in step.events]
+    if step.waits_for and record.waits_for == step.waits_for:
+        events = [e for e in events if e not in step.events]
+    if step.reasons or step.waits_for != record.waits_for:
+        step.record = replace(record, reasons={**record.reasons, **step.reasons}, waits_for=step.waits_for)
+    return events
+
+
+def _delay_repeated_call(step: Step, now: float) -> None:
+    """Repeat a call that has just succeeded only after a delay: the runtime does not show its effect yet."""
+    retry = step.record.retry
+    if step.call is not None and step.call == retry.last_done:
+        retry = replace(retry, last_done=None, at=now + FIRST_RETRY_SECONDS)
+        step.record, step.call = replace(step.record, retry=retry), None
+        step.wake_earlier(retry.at)
+
+
 def _shown_from(record: PodRecord) -> tuple[object, ...]:
     """What of the record a step may change that the status is made from."""
     ways = (
@@ -336,7 +368,7 @@ def _shown_from(record: PodRecord) -> tuple[object, ...]:
         record.saved.outcome,
         record.saved.restarting_all,
     )
-    return (*ways, dict(record.reasons), record.saved.replacing)
+    return (*ways, record.reasons, record.saved.replacing)
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:

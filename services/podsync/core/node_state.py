@@ -1,7 +1,7 @@
-"""What podsync knows: every pod's record, what the sources want, what was seen of the runtime and of volumes.
+"""The state of the node: every pod's record, the pods that sources list, what was observed of runtime and volumes.
 
-Takes events in and says which pods they touch. Decides who ends or is an orphan; who is admitted is decided by
-`admitting`, what a pod needs next by `steps`, called by `machine`.
+Takes events in and returns which pods they touch. Decides which pods end or are orphans; `admitting` decides which are
+admitted, `steps` what a pod needs next, called by `machine`.
 """
 
 from dataclasses import replace
@@ -31,9 +31,11 @@ from services.podsync.core.pod.events import (
     VolumesHeard,
 )
 from services.podsync.core.pod.instructions import FetchNode
+from services.podsync.core.pod.listed import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed import outdated
-from services.podsync.core.pod.record import PodRecord, from_desired, from_runtime
+from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
+from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_record import restore
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
@@ -43,7 +45,7 @@ FORGOTTEN_KEPT = 500  # pods; an observation of one that went before is long pas
 
 
 class NodeState:
-    """`started_at`: CLOCK_MONOTONIC seconds; observations from before are another life's. `checkpoint`: uid -> record
+    """`started_at`: CLOCK_MONOTONIC seconds; older observations are of another process. `checkpoint`: uid -> record
     as `saved_record.persisted` wrote it, by this or another version. `agent_start`: identity of the start of the agent
     that this process belongs to, "" = not known."""
 
@@ -62,7 +64,7 @@ class NodeState:
         self.volumes: dict[str, MountedVolumes] = {}
         self.forgotten: dict[str, float] = {}  # uid -> monotonic time of the last look at a pod that is gone
         self.desired: dict[str, PodDesired] = {}
-        self.unclaimed: dict[str, RuntimePod] = {}  # seen in the runtime, no record, nobody wants them (yet)
+        self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
         self._runtime: RuntimeChanged | None = None  # as heard last
         self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
@@ -73,8 +75,8 @@ class NodeState:
         self.runtime_reachable = True
         self.runtime_name = "containerd"
 
-    def take_in(self, event: Event, now: float) -> list[PodRecord]:
-        """Change what is known; return the records to look at again."""
+    def take_in(self, event: Event, now: float) -> list[str]:
+        """Change what is known; return the UIDs of the pods to advance, in this order."""
         match event:
             case PodDesired():
                 return self._on_desired(event, now)
@@ -93,13 +95,13 @@ class NodeState:
                     return []
                 if record.instances or record.sandboxes:
                     # The event has no time of its own.
-                    record.observed = outdated(record.observed)
-                return [record]
+                    self.pods.put(replace(record, observed=outdated(record.observed)))
+                return [uid]
             case NodeChanged(node=node):
                 before = node_addresses(self.admissions.node)
                 self.admissions.node, self.admissions.node_known = node, True
-                judged = self.admissions.judge_waiting(now)
-                return self.pods.at_work() if node_addresses(node) != before else judged
+                decided = self.admissions.decide_waiting(now)
+                return self._at_work() if node_addresses(node) != before else decided
             case ProbesChanged():
                 return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
@@ -107,117 +109,121 @@ class NodeState:
                     self.volumes.pop(uid, None)
                 else:
                     self.volumes[uid] = volumes
-                record = self.records.get(uid)
-                return [] if record is None else [record]
+                return [uid] if uid in self.records else []
             case RuntimeListed():
                 self.runtime_listed = event.complete and not event.stale
                 return []
             case VolumesHeard():
                 self.volumes_known = event.complete and not event.stale
-                return self.pods.at_work()
+                return self._at_work()
             case RuntimeChanged():
                 return self._on_runtime(event, now)
             case CallDone(uid=uid) | CallFailed(uid=uid):
                 return self._on_outcome(event, now)
             case TimePassed():
-                return [r for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
+                return [r.uid for r in self.pods.at_work() if r.call is None and r.wake_at <= now]
             case _:
                 return []
 
-    def _on_desired(self, event: PodDesired, now: float) -> list[PodRecord]:
-        first = event.uid not in self.desired
-        self.desired[event.uid] = event
-        record = self.records.get(event.uid)
-        touched: list[PodRecord] = []
-        news = True
-        if record is None:
-            record = self._take_on(event, now)
-            if (
-                record.saved.state is PodState.SYNC
-                and not record.deletion_requested
-                and not lifecycle.has_ended(record)
-            ):
-                record.saved = replace(record.saved, admission_decided=False)
-        elif record.saved.deleted and not _deletion_requested(event.pod):
-            record.saved = replace(record.saved, restart_requested=True)
-        else:
-            news = record.wanted_as(event.source, event.pod)
-            if news and record.saved.state is PodState.TERMINATING:
-                record.saved = replace(record.saved, grace_seconds=lifecycle.effective_grace(record))
-        if record.deletion_requested and record.saved.state is PodState.SYNC:
-            record.saved = replace(record.saved, deleted=True, admission_decided=True)
-            lifecycle.begin_termination(record, reason=event.cause or "deleted", now=now)
-        elif record.deletion_requested:
-            record.saved = replace(record.saved, deleted=True)
-        if first:
-            touched += self._end_replaced(record, now)
-        touched += self.admissions.on_listed(record, now, first=first)
-        return [*touched, record] if news else touched  # not what we wrote and comes back
+    def _at_work(self) -> list[str]:
+        return [record.uid for record in self.pods.at_work()]
 
-    def _take_on(self, event: PodDesired, now: float) -> PodRecord:
+    def _on_desired(self, event: PodDesired, now: float) -> list[str]:
+        uid = event.uid
+        first = uid not in self.desired
+        self.desired[uid] = event
+        before = self.records.get(uid)
+        is_changed = True
+        if before is None:
+            record = self._new_record(event, now)
+            self.pods.add(record)
+        elif before.saved.deleted and not _deletion_requested(event.pod):
+            record = replace(before, saved=replace(before.saved, restart_requested=True))
+        else:
+            record = as_listed(before, event.source, event.pod)
+            is_changed = is_listed_otherwise(before, record)  # not by our own status, which comes back
+            if is_changed and record.saved.state is PodState.TERMINATING:
+                grace_seconds = lifecycle.effective_grace(record)
+                record = replace(record, saved=replace(record.saved, grace_seconds=grace_seconds))
+        if record.deletion_requested and record.saved.state is PodState.SYNC:
+            record = replace(record, saved=replace(record.saved, deleted=True, admission_decided=True))
+            record = lifecycle.with_termination(record, reason=event.cause or "deleted", now=now)
+        elif record.deletion_requested and not record.saved.deleted:
+            record = replace(record, saved=replace(record.saved, deleted=True))
+        self.pods.put(record)
+        touched = self._end_replaced(record, now) if first else []
+        touched += self.admissions.on_listed(uid, now, first=first)
+        return [*touched, uid] if is_changed else touched
+
+    def _new_record(self, event: PodDesired, now: float) -> PodRecord:
         record = from_desired(event.uid, event.source, event.pod)
-        if not record.saved.start_time:
-            record.saved = replace(record.saved, start_time=rfc3339(now + self.skew), active_since=now)
-        self.pods.add(record)
+        saved = record.saved
+        if not saved.start_time:
+            saved = replace(saved, start_time=rfc3339(now + self.skew), active_since=now)
+        if saved.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
+            saved = replace(saved, admission_decided=False)
         seen = self.unclaimed.pop(event.uid, None)
-        record.unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
+        unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
+        record = replace(record, saved=saved, unheard_of=unheard_of)
         if seen is not None and seen.observed_at > self._started_at:
-            record.observe(seen, seen.observed_at)
+            record = record.with_observation(seen, seen.observed_at)
         return record
 
-    def _end_replaced(self, record: PodRecord, now: float) -> list[PodRecord]:
+    def _end_replaced(self, record: PodRecord, now: float) -> list[str]:
         """A source lists one pod of a name at a time: a new one ends those of other UIDs, also before the source is
-        complete, so that an edit made while the API server is away takes effect. Returns what it changed."""
-        touched: list[PodRecord] = []
+        complete, so that an edit made while the API server is away takes effect. Returns the UIDs of these."""
+        touched: list[str] = []
         for other in self.pods.namesakes(record):
             if other.saved.source == record.saved.source:
                 self.desired.pop(other.uid, None)
                 touched += [] if other.saved.deleted else self._on_unwanted(other.uid, now)
         return touched
 
-    def _on_probes(self, event: ProbesChanged) -> list[PodRecord]:
+    def _on_probes(self, event: ProbesChanged) -> list[str]:
         record = self.records.get(event.pod_uid)
         if record is None:
             return []
-        if event.results is None:
-            record.probes.pop(event.container_id, None)
-        else:
-            record.probes[event.container_id] = event.results
-        return [record]
+        probes = without(record.probes, event.container_id)
+        if event.results is not None:
+            probes = {**probes, event.container_id: event.results}
+        self.pods.put(replace(record, probes=probes))
+        return [record.uid]
 
-    def _on_unwanted(self, uid: str, now: float) -> list[PodRecord]:
+    def _on_unwanted(self, uid: str, now: float) -> list[str]:
         record = self.records.get(uid)
         if record is None:
             return []
         # A pod that waits for its verdict needs none any more.
-        record.saved = replace(record.saved, restart_requested=False, deleted=True, admission_decided=True)
+        saved = replace(record.saved, restart_requested=False, deleted=True, admission_decided=True)
+        record = replace(record, saved=saved)
         if record.saved.state is PodState.SYNC:
-            lifecycle.begin_termination(record, reason="no source wants the pod", now=now)
-        return [record]
+            record = lifecycle.with_termination(record, reason="no source lists the pod", now=now)
+        self.pods.put(record)
+        return [uid]
 
-    def _on_sources(self, event: SourcesHeard, now: float) -> list[PodRecord]:
+    def _on_sources(self, event: SourcesHeard, now: float) -> list[str]:
         self.admissions.sources_complete = event.complete and not event.stale
-        touched: list[PodRecord] = []
+        touched: list[str] = []
         if self.admissions.sources_complete:
             for uid in [u for u in self.records if u not in event.listed]:
                 if not self.records[uid].saved.deleted:
                     touched += self._on_unwanted(uid, now)
-            touched += [*self._claim_orphans(now), *self.admissions.judge_waiting(now)]
+            touched += [*self._claim_orphans(now), *self.admissions.decide_waiting(now)]
         return touched
 
-    def _claim_orphans(self, now: float) -> list[PodRecord]:
-        """Pods the runtime has and nobody wants, known only once every source has spoken: they are killed."""
+    def _claim_orphans(self, now: float) -> list[str]:
+        """Pods that the runtime has and no source lists, known only once every source is complete: they are killed."""
         claimed = []
         for uid, observation in list(self.unclaimed.items()):
             del self.unclaimed[uid]
             record = from_runtime(observation)
-            record.saved = replace(record.saved, deleted=True)
-            self.pods.add(record)
-            lifecycle.begin_termination(record, reason="in the runtime and wanted by no source", now=now)
-            claimed.append(record)
+            record = replace(record, saved=replace(record.saved, deleted=True))
+            reason = "in the runtime and listed by no source"
+            self.pods.add(lifecycle.with_termination(record, reason=reason, now=now))
+            claimed.append(uid)
         return claimed
 
-    def _on_observed(self, observation: RuntimePod, now: float) -> list[PodRecord]:
+    def _on_observed(self, observation: RuntimePod, now: float) -> list[str]:
         record = self.records.get(observation.uid)
         if record is None:
             if observation.observed_at <= self.forgotten.get(observation.uid, float("-inf")):
@@ -226,15 +232,15 @@ class NodeState:
             return self._claim_orphans(now) if self.admissions.sources_complete else []
         fresh = observation.observed_at > max(record.observed.at, self._started_at)
         if not fresh:
-            return []  # begun before our last call ended: it says nothing about that call
-        record.observe(observation, observation.observed_at)
-        return [record]
+            return []  # begun before our last call ended: it does not show the effect of that call
+        self.pods.put(record.with_observation(observation, observation.observed_at))
+        return [record.uid]
 
-    def _on_runtime(self, event: RuntimeChanged, now: float) -> list[PodRecord]:
-        heard = replace(event, cause="")
-        if heard == self._runtime:
+    def _on_runtime(self, event: RuntimeChanged, now: float) -> list[str]:
+        runtime = replace(event, cause="")
+        if runtime == self._runtime:
             return []
-        self._runtime = heard
+        self._runtime = runtime
         back = event.reachable and not self.runtime_reachable
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name
@@ -242,32 +248,31 @@ class NodeState:
         self.admissions.pressures = event.pressures
         self.admissions.supplemental_groups_policy = event.supplemental_groups_policy
         self.admissions.runtime_known = self.admissions.runtime_known or event.reachable
-        self.admissions.judge_waiting(now)
-        at_work = self.pods.at_work()
+        self.admissions.decide_waiting(now)
         if back:
-            for record in at_work:
-                record.retry = replace(record.retry, at=0.0, containers={})
-        return at_work
+            for record in self.pods.at_work():
+                self.pods.put(replace(record, retry=replace(record.retry, at=0.0, containers={})))
+        return self._at_work()
 
-    def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[PodRecord]:
-        record = self.records.get(event.uid)
+    def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[str]:
+        record, uid = self.records.get(event.uid), event.uid
         if record is None or record.call != event.call:
             return []
-        record.call = None
-        if isinstance(event, CallDone) and isinstance(event.call, FetchNode):
-            if record.saved.admission_decided:  # it was dropped meanwhile
-                return [record]
-            node = event.node or self.admissions.node
-            return [*self.admissions.judge(record, now, node=node, last_word=True), record]
-        if isinstance(event, CallDone):
-            outcomes.take_in_success(record, event, now)
+        if isinstance(event, CallFailed):
+            record = outcomes.failed(record, event, now)
+        elif isinstance(event.call, FetchNode):
+            record = replace(record, call=None)
         else:
-            outcomes.take_in_failure(record, event, now)
-        return [record]
+            record = outcomes.succeeded(record, event, now)
+        self.pods.put(record)
+        if isinstance(event, CallDone) and isinstance(event.call, FetchNode) and not record.saved.admission_decided:
+            node = event.node or self.admissions.node
+            return [*self.admissions.decide(uid, now, node=node, is_final=True), uid]
+        return [uid]
 
     def forget(self, record: PodRecord) -> None:
         """Nothing of the pod is left."""
-        self.pods.remove(record)
+        self.pods.remove(record.uid)
         self.forgotten[record.uid] = record.observed.at
         for oldest in list(self.forgotten)[:-FORGOTTEN_KEPT]:
             del self.forgotten[oldest]

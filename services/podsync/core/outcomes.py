@@ -1,16 +1,13 @@
-"""What is known of a pod after one of our own calls came back.
-
-Changes the record only; what follows from it is decided by `steps`.
-"""
+"""The record of a pod after one of our own calls ended. What follows from it is decided by `steps`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 
 from services.podsync.core.images.image_outcomes import (
+    inspected,
     inspection_failed,
     pull_failed,
-    take_in_inspection,
-    take_in_pull,
+    pulled,
 )
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
@@ -35,7 +32,7 @@ from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.retry import container_later, start_later, volume_key
 from services.podsync.core.pod.saved import without
 from services.podsync.core.sync.actions import decide_sandbox
-from services.podsync.core.sync.post_start import end_start
+from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
@@ -47,71 +44,82 @@ RETRIES = Backoff(initial=FIRST_RETRY_SECONDS, factor=10.0, cap=RETRY_SECONDS)
 IN_THE_WAY = ("is reserved for", "already in starting state", "is in CONTAINER_EXITED state")
 IN_THE_WAY_RETRY_SECONDS = 0.25
 IN_THE_WAY_RETRIES = 20
-UNHEARD = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
+OUTCOME_UNKNOWN = ("Unavailable", "Canceled", "DeadlineExceeded")  # the call may have been carried out or not
 # While the runtime is away. Soon at first, or a runtime that restarts within 5 s is never noticed; the cap is a safety
 # net, as the return of a runtime that was noticed to be away is an event.
 UNAVAILABLE_RETRIES = Backoff(initial=0.25, cap=5.0)
 NANOSECONDS = 1e9
 
 
-def take_in_success(record: PodRecord, event: CallDone, now: float) -> None:
-    """The call did what it says."""
+def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
+    """The record with no call under way, after the call did what it describes."""
+    retry = record.retry
     if not isinstance(event.call, LookAtPod | InspectImage):
         done = without_begun_hooks(replace(event.call, cause=""))
-        record.retry = replace(record.retry, failures=0, last_done=done)
-    if record.retry.at:
-        record.retry = replace(record.retry, at=0.0)
-    _note_warnings(record, event)
+        retry = replace(retry, failures=0, last_done=done, at=0.0)
+    elif retry.at:
+        retry = replace(retry, at=0.0)
+    record = _with_warnings(replace(record, retry=retry, call=None), event)
     match event.call:
         case KillPod(sandboxes=sandboxes):
-            record.stopped_sandboxes.update(sandboxes)
-            record.observe(_seen(record, event, stopped=sandboxes), event.completed_at)
-            if record.alive:  # the runtime said stopped and shows it running: do not ask again at once
-                record.retry = replace(record.retry, at=now + FIRST_RETRY_SECONDS)
+            made = replace(record.made, stopped_sandboxes=record.made.stopped_sandboxes.union(sandboxes))
+            record = replace(record, made=made)
+            record = record.with_observation(_seen(record, event, stopped=sandboxes), event.completed_at)
+            # The runtime reported it as stopped and shows it running: the request is repeated after a delay.
+            return _later(record, now + FIRST_RETRY_SECONDS) if record.alive else record
         case RunPodSandbox():
-            record.observe(_seen(record, event), event.completed_at)
-            if decide_sandbox(record).create:  # it is not what was asked for: do not make sandboxes in a circle
-                record.retry = replace(record.retry, at=now + RETRY_SECONDS)
+            record = record.with_observation(_seen(record, event), event.completed_at)
+            # It is not as requested: the next sandbox is made after a delay.
+            return _later(record, now + RETRY_SECONDS) if decide_sandbox(record).create else record
         case PreparePod():
-            record.prepared, record.cgroup_missing = not event.cgroup_missing, event.cgroup_missing
-            _take_in_logs(record, event.log_attempts)
+            made = replace(record.made, prepared=not event.cgroup_missing, cgroup_missing=event.cgroup_missing)
+            return _with_log_attempts(replace(record, made=made), event.log_attempts)
         case InspectImage():
-            take_in_inspection(record, event.call, event)
+            return inspected(record, event.call, event)
         case PullImage():
-            take_in_pull(record, event.call, event)
+            return pulled(record, event.call, event)
         case RunPostStartHook(container=container):
-            end_start(record, container)
+            return with_start_over(record, container)
         case CreateContainer(container=container):
-            _take_in_creation(record, event.call, event)
-            record.note("Normal", "Created", "Container created", container)
-        case StartContainer(container=container):
-            record.reasons.pop(container, None)
-            record.retry = replace(record.retry, starts={})
-            if record.saved.hooks_owed.get(container) != event.call.container_id:
-                end_start(record, container)
-            record.observe(_seen(record, event), event.completed_at)
-            record.note("Normal", "Started", "Container started", container)
+            return _created(record, event.call, event).with_event("Normal", "Created", "Container created", container)
+        case StartContainer():
+            return _started(record, event.call, event)
         case ReleasePod():
-            record.released = True
+            return replace(record, made=replace(record.made, released=True))
         case RemovePodLogs():
-            record.logs_removed = True
+            return replace(record, made=replace(record.made, logs_removed=True))
         case _:
-            record.observe(event.observation, event.completed_at)
-            record.prepared = record.prepared and not event.cgroup_missing
+            if event.cgroup_missing:
+                record = replace(record, made=replace(record.made, prepared=False))
+            return record.with_observation(event.observation, event.completed_at)
 
 
-def _take_in_logs(record: PodRecord, log_attempts: Mapping[str, int]) -> None:
+def _later(record: PodRecord, at: float) -> PodRecord:
+    return replace(record, retry=replace(record.retry, at=at))
+
+
+def _started(record: PodRecord, call: StartContainer, event: CallDone) -> PodRecord:
+    retry = replace(record.retry, starts={})
+    record = replace(record, reasons=without(record.reasons, call.container), retry=retry)
+    if record.saved.hooks_owed.get(call.container) != call.container_id:
+        record = with_start_over(record, call.container)
+    record = record.with_observation(_seen(record, event), event.completed_at)
+    return record.with_event("Normal", "Started", "Container started", call.container)
+
+
+def _with_log_attempts(record: PodRecord, log_attempts: Mapping[str, int]) -> PodRecord:
     """Count the attempts that the pod's log directories show, where the runtime has no newer ones."""
     found = {}
     for container, attempt in log_attempts.items():
         lost = any(c.name == container and c.restart_count == attempt for c in record.observed.interrupted)
         if attempt or not lost:
             found[container] = attempt - lost
-    record.attempts = replace(record.attempts, containers={**found, **record.attempts.containers})
+    attempts = replace(record.attempts, containers={**found, **record.attempts.containers})
+    return replace(record, attempts=attempts)
 
 
 def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> RuntimePod | None:
-    """The pod after the call: as it was looked at, or as we knew it with what the call has changed put in its place."""
+    """The pod after the call: as it was listed, or as it was known with what the call has changed."""
     if event.observation is not None:
         return event.observation
     nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
@@ -128,28 +136,29 @@ def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> 
     )
 
 
-def _note_warnings(record: PodRecord, event: CallDone | CallFailed) -> None:
-    """Those of a sandbox and of hooks belong to what was just done; the others are told when they change."""
+def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord:
+    """Those of a sandbox and of hooks are recorded each time; the others when they change."""
+    if not event.warnings and not event.container_warnings and not record.warned.get(type(event.call).__name__):
+        return record
     kind = type(event.call).__name__
     known = {warning for warnings in record.warned.values() for warning in warnings}
     for warning in event.warnings:
         if isinstance(event.call, RunPodSandbox) or warning not in known:
-            record.note("Warning", *warning, "")
-    record.warned[kind] = event.warnings
+            record = record.with_event("Warning", *warning, "")
+    record = replace(record, warned={**record.warned, kind: event.warnings})
     for reason, message, container in event.container_warnings:
-        record.note("Warning", reason, message, container)
+        record = record.with_event("Warning", reason, message, container)
+    return record
 
 
-def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone) -> None:
-    """Know of the new container without asking the runtime: its start follows at once, and that looks."""
-    record.images.pop(call.container, None)
+def _created(record: PodRecord, call: CreateContainer, event: CallDone) -> PodRecord:
+    """Add the new container without a look at the runtime: its start follows at once, and includes a look."""
+    record = replace(record, images=without(record.images, call.container))
     found = record.container(call.container)
     spec = found[1] if found is not None else None
     if spec is None or any(c.id == event.container_id for c in record.instances):
-        # Else pleg has seen it already, or the container is no part of the pod any more.
-        if spec is None:
-            record.observed = outdated(record.observed)
-        return
+        # pleg has reported it already, or the container is no part of the pod any more.
+        return replace(record, observed=outdated(record.observed)) if spec is None else record
     created = Container(
         id=event.container_id,
         name=call.container,
@@ -173,95 +182,108 @@ def _take_in_creation(record: PodRecord, call: CreateContainer, event: CallDone)
             sandboxes=seen.sandboxes,
             containers=(created, *seen.containers),
         )
-    record.observe(seen, event.completed_at)
+    return record.with_observation(seen, event.completed_at)
 
 
-def take_in_failure(record: PodRecord, event: CallFailed, now: float) -> None:
-    """The call failed: what to show, and when to try again. What the runtime did all the same is looked at."""
-    call = event.call
+def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
+    """The record with no call under way, after the call failed: what to show, and when to try again. What the runtime
+    did all the same is observed."""
+    call, record = event.call, replace(record, call=None)
     if isinstance(call, PullImage):
         key = call.container or volume_key(call.volume)
-        record.pulls.discard(key)  # it may have been imported meanwhile: look before the next pull
+        record = replace(record, pulls=record.pulls - {key})  # it may be imported by now: look before the next pull
     elif not isinstance(call, InspectImage):
-        record.observed = outdated(record.observed)
+        record = replace(record, observed=outdated(record.observed))
     if not event.begun:
-        drop_unbegun_hooks(record, call)
+        record = drop_unbegun_hooks(record, call)
     if event.interrupted:
-        return
-    _note_warnings(record, event)
+        return record
+    record = _with_warnings(record, event)
     if isinstance(call, RunPostStartHook):
-        _take_in_failed_hook(record, call, event)
-        return
-    record.retry = replace(record.retry, failures=record.retry.failures + 1)
+        return _hook_failed(record, call, event)
+    record = replace(record, retry=replace(record.retry, failures=record.retry.failures + 1))
+    retry_at = now + _retry_after(record, event)
     match call:
-        case CreateContainer(container=name) | StartContainer(container=name):
-            retry_at = now + _retry_after(record, event)
-            if isinstance(call, StartContainer):
-                record.retry = start_later(record.retry, call.container_id, retry_at)
-                if event.code not in UNHEARD and not is_in_the_way(event):
-                    # The runtime has reported how the start went.
-                    record.saved = replace(record.saved, starting=without(record.saved.starting, name))
-            else:
-                record.retry = container_later(record.retry, name, retry_at)
-            if is_in_the_way(event) and not _in_the_way_for_long(record):
-                return
-            default = "CreateContainerError" if isinstance(call, CreateContainer) else "RunContainerError"
-            text = event.description if not event.reason else event.text
-            record.reasons[name] = (event.reason or default, text)
-            record.note("Warning", "Failed", f"Error: {text}", name)
-            if isinstance(call, CreateContainer):
-                for key in (name, *(volume_key(volume) for volume, _ in call.image_volumes)):
-                    record.images.pop(key, None)
+        case CreateContainer():
+            return _creation_failed(record, call, event, retry_at)
+        case StartContainer():
+            return _start_failed(record, call, event, retry_at)
         case InspectImage():
-            inspection_failed(record, call, event, now + _retry_after(record, event))
+            return inspection_failed(record, call, event, retry_at)
         case PullImage():
-            pull_failed(record, call, event, now=now, retry_at=now + _retry_after(record, event))
+            return pull_failed(record, call, event, now=now, retry_at=retry_at)
         case RemoveContainers() | RemoveSandboxes():
-            record.retry = replace(record.retry, removal_at=now + _retry_after(record, event))
-        case _:
-            if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
-                held_back = {**record.saved.held_back, **record.saved.replacing}
-                record.saved = replace(record.saved, held_back=held_back)
-            _note_pod_failure(record, call, event)
-            record.retry = replace(record.retry, at=now + _retry_after(record, event))
+            return replace(record, retry=replace(record.retry, removal_at=retry_at))
+    if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
+        held_back = {**record.saved.held_back, **record.saved.replacing}
+        record = replace(record, saved=replace(record.saved, held_back=held_back))
+    found = _pod_failure(record, call, event)
+    return _later(record if found is None else record.with_event("Warning", *found, ""), retry_at)
 
 
-def _take_in_failed_hook(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> None:
-    """The container goes: that is noted and saved, so that no death of ours makes the hook run again instead."""
-    end_start(record, call.container)
+def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed, retry_at: float) -> PodRecord:
+    record = replace(record, retry=container_later(record.retry, call.container, retry_at))
+    if is_in_the_way(event) and not _in_the_way_for_long(record):
+        return record
+    keys = (call.container, *(volume_key(volume) for volume, _ in call.image_volumes))
+    record = replace(record, images=without(record.images, *keys))
+    return _with_reason(record, call.container, "CreateContainerError", event)
+
+
+def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, retry_at: float) -> PodRecord:
+    record = replace(record, retry=start_later(record.retry, call.container_id, retry_at))
+    in_the_way = is_in_the_way(event)
+    if event.code not in OUTCOME_UNKNOWN and not in_the_way:
+        # The runtime has reported how the start went.
+        saved = replace(record.saved, starting=without(record.saved.starting, call.container))
+        record = replace(record, saved=saved)
+    if in_the_way and not _in_the_way_for_long(record):
+        return record
+    return _with_reason(record, call.container, "RunContainerError", event)
+
+
+def _with_reason(record: PodRecord, container: str, default: str, event: CallFailed) -> PodRecord:
+    """The container waits, with the adapter's reason where it has one."""
+    text = event.description if not event.reason else event.text
+    record = replace(record, reasons={**record.reasons, container: (event.reason or default, text)})
+    return record.with_event("Warning", "Failed", f"Error: {text}", container)
+
+
+def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> PodRecord:
+    """The container is stopped. That is saved first, so that a restart of podsync does not run the hook again."""
+    record = with_start_over(record, call.container)
     hooks_failed = {**record.saved.hooks_failed, call.container: call.container_id}
-    record.saved = replace(record.saved, hooks_failed=hooks_failed)
-    record.reasons[call.container] = ("PostStartHookError", event.text)
-    record.note("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
+    reasons = {**record.reasons, call.container: ("PostStartHookError", event.text)}
+    record = replace(record, saved=replace(record.saved, hooks_failed=hooks_failed), reasons=reasons)
+    return record.with_event("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
 
 
-def _note_pod_failure(record: PodRecord, call: Call, event: CallFailed) -> None:
+def _pod_failure(record: PodRecord, call: Call, event: CallFailed) -> tuple[str, str] | None:
+    """Reason and message of the Warning event, None = there is none."""
     match call:
         case RunPodSandbox() if is_in_the_way(event) and not _in_the_way_for_long(record):
-            return
+            return None
         case RunPodSandbox():
-            record.note("Warning", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}", "")
+            return "FailedCreatePodSandBox", f"Failed to create pod sandbox: {event.text}"
         case PreparePod() if event.code != "Unavailable":
-            record.note(
-                "Warning", "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}", ""
-            )
+            return "FailedCreatePodContainer", f"unable to ensure pod container exists: {event.text}"
         case KillPod() | KillContainer():
-            record.note("Warning", "FailedKillPod", f"error killing pod: {event.text}", "")
+            return "FailedKillPod", f"error killing pod: {event.text}"
         case LookAtPod() if event.code != "Unavailable":  # an absent runtime is one trouble, not one of every pod
-            record.note("Warning", "FailedSync", f"error determining status: {event.text}", "")
+            return "FailedSync", f"error determining status: {event.text}"
         case _:
-            pass
+            return None
 
 
 def is_in_the_way(event: CallFailed) -> bool:
-    """A call of an earlier life is still being done or undone: the attempt's name is taken, its start under way, or its
-    task left behind by a runtime that was killed. The call had no effect; nobody tells when the way is free."""
+    """A call of an earlier process is still being done or undone: the attempt's name is taken, its start under way, or
+    its task left behind by a runtime that was killed. The call had no effect; no event follows when it is possible."""
     left_behind = isinstance(event.call, StartContainer) and event.code == "AlreadyExists"
     return left_behind or any(text in event.description for text in IN_THE_WAY)
 
 
 def _in_the_way_for_long(record: PodRecord) -> bool:
-    """The runtime neither shows what is in the way nor lets go of it: from here on it is an ordinary failure."""
+    """The runtime neither shows what is in the way nor removes it: from here on it is an ordinary failure."""
     return record.retry.failures > IN_THE_WAY_RETRIES
 
 
@@ -275,5 +297,5 @@ def _retry_after(record: PodRecord, event: CallFailed) -> float:
 
 
 def jitter(record: PodRecord) -> float:
-    """Between 0 and 1, the same for one pod and number of failures: a core has no dice."""
+    """Deterministic jitter in [0, 1), from the pod's UID and its number of failures."""
     return (sum(record.uid.encode()) + record.retry.failures * 7) % 100 / 100

@@ -45,8 +45,10 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
         uid = stage.want(a_pod(), "api")
         records = stage.service.core.records
         await stage.until(lambda: running(stage, uid) and len(records) == finished_pods + 1)
-        done = [record for other, record in records.items() if other != uid]
-        await stage.until(lambda: all(record.saved.state is PodState.FINISHED and not record.call for record in done))
+        done = [other for other in records if other != uid]
+        await stage.until(
+            lambda: all(records[other].saved.state is PodState.FINISHED and not records[other].call for other in done)
+        )
         await stage.network.settle()
         later = stage.network.clock.monotonic() + 1
         seen = RuntimePod(uid="done0", name="job-0", namespace="default", observed_at=later)

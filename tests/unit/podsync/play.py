@@ -147,13 +147,13 @@ class Play:
         self._take(self.core.start(self.wall))
         if self.listed:
             for uid in self.sandboxes:
-                self.tell(PodObserved(observation=self.look(uid)))
-            self.tell(RuntimeListed(complete=True, stale=False))
+                self.handle(PodObserved(observation=self.look(uid)))
+            self.handle(RuntimeListed(complete=True, stale=False))
         if self.runtime_heard:
-            self.tell(RuntimeChanged(reachable=True, network_ready=True))
+            self.handle(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
-            self.tell(PodDesired(uid=uid, source=self.source, pod=pod))
-        self.tell(SourcesHeard(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
+            self.handle(PodDesired(uid=uid, source=self.source, pod=pod))
+        self.handle(SourcesHeard(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
 
     def run(self) -> None:
         """Do everything there is to do now; start over after a kill."""
@@ -166,13 +166,13 @@ class Play:
     def want(self, pod: Pod) -> None:
         """A source lists the pod."""
         self.wanted[pod["metadata"]["uid"]] = pod
-        self.tell(PodDesired(uid=pod["metadata"]["uid"], source=self.source, pod=pod))
+        self.handle(PodDesired(uid=pod["metadata"]["uid"], source=self.source, pod=pod))
         self.run()
 
     def drop(self, uid: str) -> None:
         """A source does not list the pod any more."""
         del self.wanted[uid]
-        self.tell(PodUndesired(uid=uid))
+        self.handle(PodUndesired(uid=uid))
         self.run()
 
     def later(self, seconds: float) -> None:
@@ -184,11 +184,11 @@ class Play:
                 break
             self.wall = max(self.wall, min(due))
             self.wakes = [w for w in self.wakes if w > self.wall]
-            self.tell(TimePassed())
+            self.handle(TimePassed())
             self.run()
         self.wall = max(self.wall, end)
 
-    def tell(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         """Hand an event to the core and queue what it asks for."""
         self._take(self.core.handle(event, self.wall))
         self.core.validate()
@@ -208,13 +208,13 @@ class Play:
         running = next(c.id for c in self.containers[uid] if c.name == name and c.state is ContainerState.RUNNING)
         probes = {kind: ProbeResult(result) for kind, result in results.items()}
         found = ProbeResults(pod_uid=uid, container=name, **probes) if results else None
-        self.tell(ProbesChanged(container_id=running, pod_uid=uid, results=found))
+        self.handle(ProbesChanged(container_id=running, pod_uid=uid, results=found))
         self.run()
 
     def observe(self, uid: str) -> None:
         """pleg reports the pod as it is."""
         self.wall += 0.001
-        self.tell(PodObserved(observation=self.look(uid)))
+        self.handle(PodObserved(observation=self.look(uid)))
         self.run()
 
     # --- the runtime ---------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Play:
                 call = next(call for call in reversed(self.calls) if call.uid == uid)
                 self.log.append(f"InterruptCall {type(call).__name__}")
                 failed = CallFailed(uid=uid, call=call, completed_at=self.wall, code="", text="", description="")
-                self.tell(replace(failed, interrupted=True, begun=type(call).__name__ not in self.unbegun))
+                self.handle(replace(failed, interrupted=True, begun=type(call).__name__ not in self.unbegun))
             case Call():
                 self._call(instruction)
             case _:
@@ -291,13 +291,13 @@ class Play:
         if failure is not None:
             code, text = failure
             full = text if code in ("Unknown", "") else f"rpc error: code = {code} desc = {text}"
-            self.tell(
+            self.handle(
                 CallFailed(uid=call.uid, call=call, completed_at=self.wall, code=code, text=full, description=text)
             )
             return
         done = self._effect(call)
         self._point()  # the runtime has done it, we have not heard of it
-        self.tell(done)
+        self.handle(done)
 
     def _effect(self, call: Call) -> CallDone:
         self.wall += 0.01

@@ -94,7 +94,7 @@ class TestDeletion:
     def test_a_forced_deletion_takes_the_grace_of_the_spec(self) -> None:
         play = a_play()
         play.want(an_api_pod())
-        play.tell(PodUndesired(uid="u1"))
+        play.handle(PodUndesired(uid="u1"))
         play.wanted.clear()
         play.run()
         assert play.stops == [30]
@@ -163,7 +163,7 @@ PROBE = {"httpGet": {"path": "/", "port": 80}}
 def probed(play: Play, **results: str) -> None:
     instance = next(c for c in play.look("u1").containers if c.name == "c")
     found = ProbeResults(pod_uid="u1", container="c", **{kind: ProbeResult(result) for kind, result in results.items()})
-    play.tell(ProbesChanged(container_id=instance.id, pod_uid="u1", results=found))
+    play.handle(ProbesChanged(container_id=instance.id, pod_uid="u1", results=found))
     play.run()
 
 
@@ -189,7 +189,7 @@ class TestProbes:
         probed(play, readiness="success")
         before = status_of(play)
         instance = play.look("u1").containers[0].id
-        play.tell(ProbesChanged(container_id=instance, pod_uid="u1", results=None))
+        play.handle(ProbesChanged(container_id=instance, pod_uid="u1", results=None))
         play.run()
         assert status_of(play) == before
         play.start()
@@ -228,7 +228,7 @@ class TestProbes:
         play = a_play()
         play.want(with_probe("liveness"))
         stale = ProbeResults(pod_uid="u1", container="c", liveness=ProbeResult.FAILURE)
-        play.tell(ProbesChanged(container_id="another", pod_uid="u1", results=stale))
+        play.handle(ProbesChanged(container_id="another", pod_uid="u1", results=stale))
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -241,14 +241,14 @@ def node(**labels: str) -> dict[str, Any]:
 class TestNode:
     def test_a_refusal_for_labels_alone_is_checked_against_the_node_itself(self) -> None:
         play = a_play(node=node(disk="ssd"))
-        play.tell(NodeChanged(node=node()))
+        play.handle(NodeChanged(node=node()))
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.log[0] == "FetchNode"
         assert play.running("u1") == [("c", 0)]
 
     def test_and_counts_when_the_node_says_the_same(self) -> None:
         play = a_play(node=node())
-        play.tell(NodeChanged(node=node()))
+        play.handle(NodeChanged(node=node()))
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         status = status_of(play)
         assert (status["phase"], status["reason"]) == ("Failed", "NodeAffinity")
@@ -258,14 +258,14 @@ class TestNode:
 
     def test_a_crash_while_it_is_read_leaves_no_verdict_behind(self) -> None:
         play = a_play(node=node(), kill_at=2)
-        play.tell(NodeChanged(node=node()))
+        play.handle(NodeChanged(node=node()))
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.made == []
         assert status_of(play)["reason"] == "NodeAffinity"
 
     def test_the_addresses_of_the_node_are_the_pods_host_addresses(self) -> None:
         play = a_play()
-        play.tell(NodeChanged(node=node()))
+        play.handle(NodeChanged(node=node()))
         play.want(an_api_pod())
         assert status_of(play)["hostIPs"] == [{"ip": "192.0.2.9"}]
 
@@ -312,6 +312,6 @@ def test_a_pod_is_taken_on_again_only_under_a_new_uid() -> None:
     pod = an_api_pod()
     play.want(pod)
     play.want(changed(pod, **DELETION))
-    play.tell(PodDesired(uid="u1", source="api", pod=changed(pod, **DELETION)))
+    play.handle(PodDesired(uid="u1", source="api", pod=changed(pod, **DELETION)))
     play.run()
     assert len(play.made) == 1

@@ -24,7 +24,7 @@ class TestJudgement:
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.statuses == {}
         assert play.published == {}
-        play.tell(NodeChanged(node=node(disk="ssd")))
+        play.handle(NodeChanged(node=node(disk="ssd")))
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -32,7 +32,7 @@ class TestJudgement:
         play = a_play(runtime_heard=False)
         play.want(an_api_pod(securityContext={"supplementalGroupsPolicy": "Strict"}))
         assert play.statuses == {}
-        play.tell(READY)
+        play.handle(READY)
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -47,7 +47,7 @@ class TestJudgement:
         play = a_play(joins_cluster=True, facts=MachineFacts(allocatable={"pods": "1"}))
         for uid, born in (("young", "2030-01-02T00:00:00Z"), ("old", "2030-01-01T00:00:00Z")):
             play.want(changed(an_api_pod(uid, uid), creationTimestamp=born))
-        play.tell(NodeChanged(node=node()))
+        play.handle(NodeChanged(node=node()))
         play.run()
         assert play.running("old") == [("c", 0)]
         assert status_of(play, "young")["reason"] == "OutOfpods"
@@ -58,7 +58,7 @@ class TestJudgement:
         play.start()
         play.run()
         assert play.statuses == {}
-        play.tell(NodeChanged(node=None))
+        play.handle(NodeChanged(node=None))
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -92,7 +92,7 @@ class TestMistakes:
             return advance(self, record, cause, now)
 
         monkeypatch.setattr(PodSync, "_advance", mistaken)
-        play.tell(READY)
+        play.handle(READY)
         play.run()
         play.want(an_api_pod("new", "new"))
         assert play.running("new") == [("c", 0)]
@@ -183,7 +183,7 @@ class TestClock:
         play = a_play()
         play.want(an_api_pod(activeDeadlineSeconds=600))
         play.core.node_state.skew = 3600.0
-        play.tell(READY)
+        play.handle(READY)
         play.run()
         assert play.running("u1") == [("c", 0)]
         assert status_of(play)["phase"] == "Running"
@@ -207,10 +207,10 @@ class TestVictims:
 def test_a_verdict_is_asked_for_once() -> None:
     play = a_play(node=node())
     pod = an_api_pod(nodeSelector={"disk": "ssd"})
-    play.tell(NodeChanged(node=node()))
+    play.handle(NodeChanged(node=node()))
     play.want(pod)
-    play.tell(PodDesired(uid="u1", source="api", pod=pod))
-    play.tell(NodeChanged(node=node(disk="ssd")))
+    play.handle(PodDesired(uid="u1", source="api", pod=pod))
+    play.handle(NodeChanged(node=node(disk="ssd")))
     play.run()
     assert play.log.count("FetchNode") == 1
     assert status_of(play)["reason"] == "NodeAffinity"

@@ -17,7 +17,7 @@ from services.podsync.core.pod.events import (
     VolumesHeard,
 )
 from services.podsync.core.pod.instructions import KillPod, LookAtPod, SavePod
-from services.podsync.core.pod.lifecycle import IllegalEdgeError, move
+from services.podsync.core.pod.lifecycle import IllegalEdgeError, moved
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
@@ -163,7 +163,7 @@ def test_a_dropped_pod_is_stopped_with_its_grace_and_everything_of_it_goes() -> 
 def test_a_restart_in_the_middle_of_the_grace_goes_on_with_what_is_left() -> None:
     play = Play()
     play.want(a_pod())
-    play.tell(PodUndesired(uid="u1"))
+    play.handle(PodUndesired(uid="u1"))
     del play.wanted["u1"]
     save = play.queue.pop(0)
     assert isinstance(save, SavePod)
@@ -182,29 +182,29 @@ def test_volumes_hold_the_start_back_and_are_released_before_the_pod_is_finished
     assert play.log == ["LookAtPod", "PreparePod"]
     assert play.published["u1"].volumes.volumes == ("v",)
     mounted = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED, host_path="/x")})
-    play.tell(VolumesChanged(uid="u1", volumes=mounted))
+    play.handle(VolumesChanged(uid="u1", volumes=mounted))
     play.run()
     assert play.running("u1") == [("c", 0)]
     play.drop("u1")
     held = play.published["u1"].volumes
     assert (held.state, held.volumes) == (PodState.TERMINATED, ())
-    play.tell(VolumesChanged(uid="u1", volumes=None))
+    play.handle(VolumesChanged(uid="u1", volumes=None))
     play.run()
-    play.tell(VolumesHeard(complete=True, stale=False))
+    play.handle(VolumesHeard(complete=True, stale=False))
     play.run()
     assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
 def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sources_are_complete() -> None:
     play = Play()
-    play.tell(SourcesHeard(complete=False, stale=False))
+    play.handle(SourcesHeard(complete=False, stale=False))
     play.sandboxes["o"] = [Sandbox(id="s", attempt=0, state=SandboxState.READY, created_at=1)]
     play.containers["o"] = [
         Container(id="x", name="c", attempt=0, sandbox_id="s", state=ContainerState.RUNNING, created_at=1)
     ]
     play.observe("o")
     assert play.log == []
-    play.tell(SourcesHeard(complete=True, stale=False))
+    play.handle(SourcesHeard(complete=True, stale=False))
     play.run()
     assert play.running("o") == []
     assert play.stops == [2]
@@ -213,7 +213,7 @@ def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sou
 def test_stale_sources_take_nothing_away() -> None:
     play = Play()
     play.want(a_pod())
-    play.tell(SourcesHeard(complete=True, stale=True, listed=frozenset()))
+    play.handle(SourcesHeard(complete=True, stale=True, listed=frozenset()))
     play.run()
     assert play.running("u1") == [("c", 0)]
 
@@ -222,7 +222,7 @@ def test_an_observation_begun_before_our_last_call_ended_is_ignored() -> None:
     play = Play()
     play.want(a_pod())
     old = RuntimePod(uid="u1", name="web", namespace="default", observed_at=play.wall - 5)
-    play.tell(PodObserved(observation=old))
+    play.handle(PodObserved(observation=old))
     play.run()
     assert play.made == [("u1", "c", 0)]
 
@@ -273,8 +273,8 @@ def test_an_edited_static_pod_starts_only_when_the_one_before_has_ended() -> Non
 def test_the_same_manifest_added_again_while_it_ends_starts_afresh() -> None:
     play = Play()
     play.want(a_pod())
-    play.tell(PodUndesired(uid="u1"))
-    play.tell(PodDesired(uid="u1", source="file", pod=a_pod()))
+    play.handle(PodUndesired(uid="u1"))
+    play.handle(PodDesired(uid="u1", source="file", pod=a_pod()))
     play.run()
     assert play.stops == [30]
     assert play.made == [("u1", "c", 0), ("u1", "c", 0)]
@@ -283,12 +283,12 @@ def test_the_same_manifest_added_again_while_it_ends_starts_afresh() -> None:
 
 def test_a_network_that_is_not_ready_holds_pod_networks_back_but_not_host_networks() -> None:
     play = Play()
-    play.tell(RuntimeChanged(reachable=True, network_ready=False, network_message="cni plugin not initialized"))
+    play.handle(RuntimeChanged(reachable=True, network_ready=False, network_message="cni plugin not initialized"))
     play.want(a_pod())
     play.want(a_pod("u2", "host", hostNetwork=True))
     assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
     assert "Warning NetworkNotReady: network is not ready: cni plugin not initialized" in play.events
-    play.tell(RuntimeChanged(reachable=True, network_ready=True))
+    play.handle(RuntimeChanged(reachable=True, network_ready=True))
     play.run()
     assert play.running("u1") == [("c", 0)]
 
@@ -306,7 +306,7 @@ def test_what_this_agent_cannot_carry_out_is_refused_and_goes_when_it_is_dropped
 def test_no_edge_leads_back() -> None:
     record = PodRecord(uid="u", name="n", namespace="d", saved=Saved(state=PodState.TERMINATED))
     with pytest.raises(IllegalEdgeError):
-        move(record, PodState.SYNC)
+        moved(record, PodState.SYNC)
 
 
 @pytest.mark.parametrize("only_urgent", [False, True])
@@ -330,7 +330,7 @@ def test_a_kill_at_any_step_of_a_start_and_an_end_changes_nothing_in_the_end(
 @pytest.mark.parametrize("only_urgent", [False, True])
 def test_a_start_that_our_death_cut_short_is_no_attempt_and_one_that_failed_is(only_urgent: bool) -> None:
     play = Play(only_urgent=only_urgent, listed=True)
-    play.tell(PodDesired(uid="u1", source="file", pod=a_pod()))
+    play.handle(PodDesired(uid="u1", source="file", pod=a_pod()))
     while not play.containers.get("u1"):
         play._do(play.queue.pop(0))
     created = play.containers["u1"][0]

@@ -60,7 +60,7 @@ def a_pod_with_a_volume() -> dict[str, Any]:
 
 def test_news_of_volumes_that_comes_before_the_pod_is_kept_for_it() -> None:
     play = Play()
-    play.tell(VolumesChanged(uid="u1", volumes=mounted("v")))
+    play.handle(VolumesChanged(uid="u1", volumes=mounted("v")))
     play.want(a_pod_with_a_volume())
     assert play.running("u1") == [("c", 0)]
 
@@ -144,8 +144,9 @@ def test_a_look_that_was_overtaken_by_a_later_observation_says_nothing() -> None
     before = play.look("u1")
     exited = replace(before.containers[0], state=ContainerState.EXITED, exit_code=1, finished_at=int(play.wall * 1e9))
     record = play.core.records["u1"]
-    record.observe(replace(before, containers=(exited,), observed_at=play.wall + 2), play.wall + 2)
-    record.observe(replace(before, observed_at=play.wall + 1), play.wall + 1)
+    later = replace(before, containers=(exited,), observed_at=play.wall + 2)
+    record = record.with_observation(later, later.observed_at)
+    record = record.with_observation(replace(before, observed_at=play.wall + 1), play.wall + 1)
     assert record.instances[0].state is ContainerState.EXITED
 
 
@@ -189,7 +190,7 @@ def test_an_observation_from_before_the_removal_brings_no_forgotten_pod_back() -
     play.drop("u1")
     play.later(61)
     assert play.disk == {}
-    play.tell(PodObserved(observation=old))
+    play.handle(PodObserved(observation=old))
     play.run()
     assert play.published == {}
 

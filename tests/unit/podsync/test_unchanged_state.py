@@ -12,7 +12,7 @@ def test_the_end_of_one_wait_is_no_news_for_the_other_pods() -> None:
     waits = {uid: record.wake_at for uid, record in play.core.records.items()}
     first = min(waits.values())
     touched = play.core.node_state.take_in(TimePassed(), first)
-    assert {record.uid for record in touched} == {uid for uid, at in waits.items() if at <= first}
+    assert set(touched) == {uid for uid, at in waits.items() if at <= first}
     woken = play.core.handle(TimePassed(), first - 0.001)
     assert [instruction.when for instruction in woken if isinstance(instruction, WakeAt)] == [first]
 

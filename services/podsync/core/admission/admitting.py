@@ -1,6 +1,6 @@
 """When a new pod is admitted or rejected, beside which other pods, and which of them it preempts (pods.md 3).
 
-Waits for the facts that a verdict rests on; `verdict` decides. Changes records and does no more.
+Waits for the facts that a verdict depends on; `verdict` decides. Puts the records with their verdicts into `Records`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
 from services.podsync.core.admission.verdict import Verdict, admit
 from services.podsync.core.pod import lifecycle
-from services.podsync.core.pod.record import PodRecord, from_desired
+from services.podsync.core.pod.listed import from_desired
+from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
 from shared.model.objects import Object
 from shared.timestamps import rfc3339
@@ -30,48 +31,51 @@ class Admissions:
         self.pressures: tuple[str, ...] = ()
         self.supplemental_groups_policy = False
 
-    def on_listed(self, record: PodRecord, now: float, *, first: bool) -> list[PodRecord]:
+    def on_listed(self, uid: str, now: float, *, first: bool) -> list[str]:
         """A source lists the pod (`first`: for the first time in this process). Admits or rejects it, and the pods
-        whose verdicts waited for that. Returns the records that changed."""
+        whose verdicts waited for that. Returns the UIDs of the records that changed."""
         if first and self._doubted:
             self._doubted = False
-            return self.judge_waiting(now)
-        if record.saved.admission_decided or record.asks_for_node or not self._may_judge(record):
+            return self.decide_waiting(now)
+        record = self._pods.by_uid[uid]
+        if record.saved.admission_decided or record.asks_for_node or not self._can_decide(record):
             return []
-        return [*self.judge(record, now, node=self.node, last_word=False), record]
+        return [*self.decide(uid, now, node=self.node, is_final=False), uid]
 
-    def _may_judge(self, record: PodRecord) -> bool:
+    def _can_decide(self, record: PodRecord) -> bool:
         """A source lists the pod, the runtime's features are known, and so is the Node. A static pod does not wait for
         the Node: it may be the API server itself."""
         return record.uid in self._desired and self.runtime_known and (record.is_static or self.node_known)
 
-    def judge_waiting(self, now: float) -> list[PodRecord]:
-        """Admit or reject the pods that waited for a fact, the oldest first."""
+    def decide_waiting(self, now: float) -> list[str]:
+        """Admit or reject the pods that waited for a fact, the oldest first. Returns the UIDs of changed records."""
         waiting = [
             record
             for record in self._pods.at_work()
             if not record.saved.admission_decided
             and not record.asks_for_node
             and record.saved.pod
-            and self._may_judge(record)
+            and self._can_decide(record)
         ]
-        touched: list[PodRecord] = []
+        touched: list[str] = []
         for record in sorted(
             waiting, key=lambda r: str((r.saved.pod.get("metadata") or {}).get("creationTimestamp") or "")
         ):
-            touched += [*self.judge(record, now, node=self.node, last_word=False), record]
+            touched += [*self.decide(record.uid, now, node=self.node, is_final=False), record.uid]
         return touched
 
-    def judge(self, record: PodRecord, now: float, *, node: Object | None, last_word: bool) -> list[PodRecord]:
-        """Admission's verdict, given once and saved with the record; returns the pods preempted for this one. Leaves
-        the pod without a verdict while that may change with facts that are not known yet."""
+    def decide(self, uid: str, now: float, *, node: Object | None, is_final: bool) -> list[str]:
+        """Admission's verdict, decided once and saved with the record; returns the UIDs of the pods preempted for this
+        one. Leaves the pod without a verdict while that may change with facts that are not known yet. `is_final`:
+        `node` was just read from the API server."""
+        record = self._pods.by_uid[uid]
         view = node_view(
             node,
             self._facts,
             pressures=self.pressures,
             supplemental_groups_policy=self.supplemental_groups_policy,
         )
-        others = [other for other in self.active() if other.uid != record.uid]
+        others = [other for other in self.active() if other.uid != uid]
         if record.is_static:  # it does not wait for the API server to confirm its pods
             others = [other for other in others if other.uid in self._desired or other.is_static]
         listed = [other for other in others if other.uid in self._desired]
@@ -82,10 +86,11 @@ class Admissions:
             return []  # it depends on pods of the checkpoint that the sources may not list any more
         if verdict.reason and not self.node_known:
             return []
-        record.asks_for_node = verdict.ask_for_node and not last_word
-        if record.asks_for_node:
-            return []  # its labels may have changed meanwhile: the Node is read before the pod is refused
-        record.saved = replace(
+        asks_for_node = verdict.ask_for_node and not is_final
+        if asks_for_node:
+            self._pods.put(replace(record, asks_for_node=True))
+            return []  # its labels may have changed meanwhile: the Node is read before the pod is rejected
+        saved = replace(
             record.saved,
             admission_decided=True,
             decided_by=self._agent_start,
@@ -93,8 +98,8 @@ class Admissions:
             rejected_message=verdict.message,
             victims=verdict.victims,
         )
-        if verdict.reason:
-            lifecycle.move(record, PodState.FINISHED)
+        record = replace(record, saved=saved, asks_for_node=False)
+        self._pods.put(lifecycle.moved(record, PodState.FINISHED) if verdict.reason else record)
         return self._preempt(record, verdict, now)
 
     def _verdict(self, record: PodRecord, view: NodeView, others: list[PodRecord]) -> Verdict:
@@ -123,20 +128,20 @@ class Admissions:
             ):
                 again = from_desired(record.uid, record.saved.source, record.saved.pod)
                 started = rfc3339(now + skew)
-                again.saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
-                self._pods.add(again)
+                saved = replace(again.saved, start_time=started, active_since=now, admission_decided=False)
+                self._pods.add(replace(again, saved=saved))
 
-    def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[PodRecord]:
-        victims = [self._pods.by_uid[uid] for uid in verdict.victims]
-        for victim in victims:
+    def _preempt(self, record: PodRecord, verdict: Verdict, now: float) -> list[str]:
+        for uid in verdict.victims:
             text = "Preempted in order to admit critical pod"
-            victim.note("Warning", "Preempting", text, "")
+            victim = self._pods.by_uid[uid].with_event("Warning", "Preempting", text, "")
             disruption = "Pod was preempted by Kubelet to accommodate a critical pod."
             ending = {"reason": "Preempting", "message": text, "disruption": disruption}
-            victim.saved = replace(victim.saved, ending=ending)
+            victim = replace(victim, saved=replace(victim.saved, ending=ending))
             if victim.saved.state is PodState.SYNC:
-                lifecycle.begin_termination(victim, reason=f"preempted for {record.description}", now=now)
-        return victims
+                victim = lifecycle.with_termination(victim, reason=f"preempted for {record.description}", now=now)
+            self._pods.put(victim)
+        return list(verdict.victims)
 
 
 def _is_active(record: PodRecord) -> bool:

@@ -1,7 +1,9 @@
-"""What is known after an image was looked for or pulled: the image, or why there is none and when to try again.
+"""The record after an image was inspected or pulled: the image, or why it is absent and when to try again.
 
-pods.md 7.1, 7.3. Changes the record only.
+pods.md 7.1, 7.3.
 """
+
+from dataclasses import replace
 
 from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
 from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
@@ -9,75 +11,75 @@ from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.retry import container_later, volume_key
+from services.podsync.core.pod.saved import without
+from shared.cri.interface import ImageStatus
 from shared.timestamps import go_duration
 
 
-def take_in_inspection(record: PodRecord, call: InspectImage, event: CallDone) -> None:
-    """It is there and may be used, or it is to be pulled."""
+def inspected(record: PodRecord, call: InspectImage, event: CallDone) -> PodRecord:
+    """It is present and may be used, or it is to be pulled."""
     if _is_outdated(record, call):
-        return
+        return record
     key = _key(call)
     if event.image is None or event.must_pull:
-        record.pulls.add(key)
-        return
-    record.images[key] = event.image
-    record.volume_reasons.pop(call.volume, None)
+        return replace(record, pulls=record.pulls | {key})
     text = f'Container image "{_as_named(record, call)}" already present on machine and can be accessed by the pod'
-    record.note("Normal", "Pulled", text, call.container)
+    return _with_image(record, call, event.image).with_event("Normal", "Pulled", text, call.container)
 
 
-def take_in_pull(record: PodRecord, call: PullImage, event: CallDone) -> None:
-    """It was pulled. What was counted of failures stays until it is too old, as in the kubelet: a registry that answers
-    now and then is not asked as often as one that fails for the first time."""
-    record.pulls.discard(_key(call))
-    record.volume_reasons.pop(call.volume, None)
-    if event.image is not None and not _is_outdated(record, call):
-        record.images[_key(call)] = event.image
-    record.note("Normal", "Pulled", _pulled(call.image, event), call.container)
+def pulled(record: PodRecord, call: PullImage, event: CallDone) -> PodRecord:
+    """It was pulled. The failures counted so far stay until they are too old, as in the kubelet: the pulls from a
+    registry that fails now and then wait longer than after a first failure."""
+    record = replace(record, pulls=record.pulls - {_key(call)})
+    image = event.image if not _is_outdated(record, call) else None
+    return _with_image(record, call, image).with_event("Normal", "Pulled", _pulled(call.image, event), call.container)
 
 
-def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, retry_at: float) -> None:
-    """Nobody knows whether it is there. A reason of the adapter's own is the whole text of what went wrong."""
+def _with_image(record: PodRecord, call: InspectImage | PullImage, image: ImageStatus | None) -> PodRecord:
+    """The image was found; None = it belongs to an earlier version of the spec."""
+    images = record.images if image is None else {**record.images, _key(call): image}
+    return replace(record, images=images, volume_reasons=without(record.volume_reasons, call.volume))
+
+
+def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, retry_at: float) -> PodRecord:
+    """Whether it is present is not known. A reason of the adapter's own comes with the complete text."""
     if _is_outdated(record, call):
-        return
-    record.retry = container_later(record.retry, _key(call), retry_at)
+        return record
+    record = replace(record, retry=container_later(record.retry, _key(call), retry_at))
     if event.reason:
-        _say(record, call, event.reason, event.text)
-        return
+        return _with_reason(record, call, event.reason, event.text)
     text = f'Failed to inspect image "": {event.text}'
-    record.note("Warning", "InspectFailed", text, call.container)
-    _say(record, call, "ImageInspectError", text)
+    record = record.with_event("Warning", "InspectFailed", text, call.container)
+    return _with_reason(record, call, "ImageInspectError", text)
 
 
-def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: float, retry_at: float) -> None:
-    """A pull that failed at the registry waits longer each time; one that was never asked for is tried again soon."""
+def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: float, retry_at: float) -> PodRecord:
+    """A pull that failed at the registry waits longer each time; one that was not requested is tried again soon."""
     if _is_outdated(record, call):
-        return
+        return record
     if event.reason and event.reason != "ErrImagePull":
-        record.retry = container_later(record.retry, _key(call), retry_at)
-        _say(record, call, event.reason, event.text)
-        return
+        record = replace(record, retry=container_later(record.retry, _key(call), retry_at))
+        return _with_reason(record, call, event.reason, event.text)
     reason, message = registry_error(call.image, event.text)
-    record.note("Warning", "Failed", f'Failed to pull image "{call.image}": {event.text}', call.container)
-    _say(record, call, reason, message)
-    count_pull_failure(record, call.image, f"{reason}: {message}", now=now)
+    text = f'Failed to pull image "{call.image}": {event.text}'
+    record = _with_reason(record.with_event("Warning", "Failed", text, call.container), call, reason, message)
+    return count_pull_failure(record, call.image, f"{reason}: {message}", now=now)
 
 
 def _key(call: InspectImage | PullImage) -> str:
     return call.container or volume_key(call.volume)
 
 
-def _say(record: PodRecord, call: InspectImage | PullImage, reason: str, message: str) -> None:
-    """A container shows it at once; of a volume's image it is shown by whoever mounts it."""
+def _with_reason(record: PodRecord, call: InspectImage | PullImage, reason: str, message: str) -> PodRecord:
+    """A container shows it at once; for a volume's image the containers that mount it show it."""
     if call.volume:
-        record.volume_reasons[call.volume] = (reason, message)
-        return
-    record.reasons[call.container] = (reason, message)
-    record.note("Warning", "Failed", f"Error: {reason}", call.container)
+        return replace(record, volume_reasons={**record.volume_reasons, call.volume: (reason, message)})
+    record = replace(record, reasons={**record.reasons, call.container: (reason, message)})
+    return record.with_event("Warning", "Failed", f"Error: {reason}", call.container)
 
 
 def _is_outdated(record: PodRecord, call: InspectImage | PullImage) -> bool:
-    """The spec has come to name another image while this one was asked for: the container is not made from it."""
+    """The spec names another image since this one was requested: the container is not made from it."""
     try:
         return with_default_tag(_as_named(record, call)) != call.image
     except InvalidImageNameError:

@@ -48,27 +48,28 @@ def image_volumes(record: PodRecord) -> list[ImageNeed]:
     return needs
 
 
-def next_volume_image(record: PodRecord, step: Step, world: World) -> Call | None:
-    """The next call for an image volume's image; None = each is there, or cannot be had now."""
-    for need in image_volumes(record):
-        if need.key in record.images:
+def next_volume_image(step: Step, world: World) -> Call | None:
+    """The next call for an image volume's image; None = each is present, or waits."""
+    for need in image_volumes(step.record):
+        if need.key in step.record.images:
             continue
-        retry_at = record.retry.containers.get(need.key, 0.0)
+        retry_at = step.record.retry.containers.get(need.key, 0.0)
         if retry_at > world.now:
             step.wake_earlier(retry_at)
             continue
-        call = find_image(record, need, step, world)
+        call = find_image(step, need, world)
         if call is not None:
             return call
     return None
 
 
-def find_image(record: PodRecord, need: ImageNeed, step: Step, world: World) -> Call | None:
-    """The call that brings an image that is not known yet nearer; None = why there is none is said in the step."""
+def find_image(step: Step, need: ImageNeed, world: World) -> Call | None:
+    """Return the next image call, or None with the reason to wait in the step."""
+    record = step.record
     try:
         image = with_default_tag(need.image)
     except InvalidImageNameError as error:
-        _say(record, need, step, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
+        _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
         return None
     until = pull_waits_until(record, image)
     if need.policy != "Always" and need.key not in record.pulls:
@@ -82,11 +83,11 @@ def find_image(record: PodRecord, need: ImageNeed, step: Step, world: World) -> 
         )
     if need.policy == "Never":
         message = f'Container image "{image}" is not present with pull policy of Never'
-        _say(record, need, step, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message))
-        _look_again(record, need, world.now + LOOK_AGAIN_SECONDS, step)
+        _show(step, need, "ErrImageNeverPull", message, ("Warning", "ErrImageNeverPull", message))
+        _look_again(step, need, world.now + LOOK_AGAIN_SECONDS)
         return None
     if until > world.now:
-        _wait_for_pull(record, need, image, until, step, world)
+        _wait_for_pull(step, need, image, until, world)
         return None
     step.events.append(("Normal", "Pulling", f'Pulling image "{image}"', need.container))
     return PullImage(
@@ -99,39 +100,40 @@ def find_image(record: PodRecord, need: ImageNeed, step: Step, world: World) -> 
     )
 
 
-def _wait_for_pull(record: PodRecord, need: ImageNeed, image: str, until: float, step: Step, world: World) -> None:
-    """Like the kubelet: why it failed first, that it waits afterwards."""
-    back_off = record.saved.image_backoff[image]
+def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, world: World) -> None:
+    """As in the kubelet: first show why it failed, then that it waits."""
+    back_off = step.record.saved.image_backoff[image]
     shown_until = until - back_off.seconds / 2
-    if world.now < shown_until and _said(record, need) in PULL_ERRORS:
+    if world.now < shown_until and _shown_reason(step.record, need) in PULL_ERRORS:
         until = shown_until
     else:
         event = ("Normal", "BackOff", f'Back-off pulling image "{image}"')
-        _say(record, need, step, "ImagePullBackOff", f"{event[2]}: {back_off.message}", event)
+        _show(step, need, "ImagePullBackOff", f"{event[2]}: {back_off.message}", event)
     if need.policy == "Always":
         step.wake_earlier(until)
     else:
-        _look_again(record, need, min(until, world.now + LOOK_AGAIN_SECONDS), step)
+        _look_again(step, need, min(until, world.now + LOOK_AGAIN_SECONDS))
 
 
-def _look_again(record: PodRecord, need: ImageNeed, when: float, step: Step) -> None:
-    record.pulls.discard(need.key)
+def _look_again(step: Step, need: ImageNeed, when: float) -> None:
     # The same inspection after a wait is no repetition.
-    record.retry = replace(container_later(record.retry, need.key, when), last_done=None)
+    retry = replace(container_later(step.record.retry, need.key, when), last_done=None)
+    step.record = replace(step.record, pulls=step.record.pulls - {need.key}, retry=retry)
     step.wake_earlier(when)
 
 
-def _said(record: PodRecord, need: ImageNeed) -> str:
-    said = record.volume_reasons.get(need.volume) if need.volume else record.reasons.get(need.container)
-    return said[0] if said else ""
+def _shown_reason(record: PodRecord, need: ImageNeed) -> str:
+    shown = record.volume_reasons.get(need.volume) if need.volume else record.reasons.get(need.container)
+    return shown[0] if shown else ""
 
 
-def _say(
-    record: PodRecord, need: ImageNeed, step: Step, reason: str, message: str, event: tuple[str, str, str]
-) -> None:
+def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[str, str, str]) -> None:
+    """Show why the image is absent: for a container in the step, for a volume in the record."""
     if need.volume:
+        record = step.record
         if record.volume_reasons.get(need.volume) != (reason, message):
-            record.volume_reasons[need.volume] = (reason, message)
+            volume_reasons = {**record.volume_reasons, need.volume: (reason, message)}
+            step.record = replace(record, volume_reasons=volume_reasons)
             step.events.append((*event, ""))
         return
     step.reasons[need.container] = (reason, message)

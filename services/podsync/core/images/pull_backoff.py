@@ -29,11 +29,11 @@ def pull_waits_until(record: PodRecord, image: str) -> float:
     return entry.updated + entry.seconds if entry else 0.0
 
 
-def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> None:
-    """Note a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
+def count_pull_failure(record: PodRecord, image: str, message: str, *, now: float) -> PodRecord:
+    """The record with a failed pull: the next one waits 10 s, then twice as long each time up to 300 s."""
     # Without those of images that the pod no longer names: the record must not grow with every edit of the spec.
     kept = {i: e for i, e in record.saved.image_backoff.items() if not PULLS.is_reset(e.updated, now)}
     entry = kept.get(image)
     seconds = PULLS.next_delay(0.0 if entry is None else entry.seconds)
     kept[image] = ImageBackoff(seconds=seconds, updated=now, message=message)
-    record.saved = replace(record.saved, image_backoff=kept)
+    return replace(record, saved=replace(record.saved, image_backoff=kept))

@@ -1,4 +1,4 @@
-"""The life of a pod on this node: the legal edges between its states, and the arithmetic of its grace period.
+"""The lifecycle of a pod on this node: the legal edges between its states, and the arithmetic of its grace period.
 
 pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
@@ -24,14 +24,14 @@ MINIMUM_GRACE_SECONDS = 1
 
 
 class IllegalEdgeError(Exception):
-    """A bug: the core tried to move a pod between two states that no edge joins."""
+    """A bug: a decision moved a pod between two states that no edge joins."""
 
 
-def move(record: PodRecord, to: PodState) -> None:
-    """Take a legal edge; raises IllegalEdgeError for any other."""
+def moved(record: PodRecord, to: PodState) -> PodRecord:
+    """The record in that state. Raises IllegalEdgeError where no edge leads to it."""
     if (record.saved.state, to) not in LEGAL_EDGES:
         raise IllegalEdgeError(f"{record.description}: {record.saved.state} -> {to}")
-    record.saved = replace(record.saved, state=to)
+    return replace(record, saved=replace(record.saved, state=to))
 
 
 def has_ended(record: PodRecord) -> bool:
@@ -53,10 +53,9 @@ def effective_grace(record: PodRecord, override: int | None = None) -> int:
     return max(grace, MINIMUM_GRACE_SECONDS)
 
 
-def begin_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> None:
-    """Decide that the pod ends: from here on no container of it is started again."""
-    record.retry = replace(record.retry, at=0.0, failures=0)
-    record.saved = replace(
+def with_termination(record: PodRecord, *, reason: str, now: float, override: int | None = None) -> PodRecord:
+    """The record of a pod that ends: from here on no container of it is started again."""
+    saved = replace(
         record.saved,
         grace_seconds=effective_grace(record, override),
         terminating_since=now,
@@ -65,7 +64,8 @@ def begin_termination(record: PodRecord, *, reason: str, now: float, override: i
         replacing={},
         held_back={},
     )
-    move(record, PodState.TERMINATING)
+    retry = replace(record.retry, at=0.0, failures=0)
+    return moved(replace(record, saved=saved, retry=retry), PodState.TERMINATING)
 
 
 def deadline(record: PodRecord) -> float | None:
@@ -77,15 +77,16 @@ def deadline(record: PodRecord) -> float | None:
     return begun + seconds
 
 
-def exceed_deadline(record: PodRecord, now: float) -> None:
-    """The pod was active for longer than it may: it ends and has failed."""
+def past_deadline(record: PodRecord, now: float) -> PodRecord:
+    """The record of a pod that was active for longer than it may: it ends and has failed."""
     text = "Pod was active on the node longer than the specified deadline"
-    record.note("Normal", "DeadlineExceeded", text, "")
-    record.saved = replace(record.saved, ending={"reason": "DeadlineExceeded", "message": text, "disruption": ""})
-    begin_termination(record, reason="activeDeadlineSeconds is over", now=now)
+    record = record.with_event("Normal", "DeadlineExceeded", text, "")
+    ending = {"reason": "DeadlineExceeded", "message": text, "disruption": ""}
+    record = replace(record, saved=replace(record.saved, ending=ending))
+    return with_termination(record, reason="activeDeadlineSeconds is over", now=now)
 
 
 def grace_left(record: PodRecord, now: float) -> int:
-    """Seconds left of the grace of a pod that ends: after a restart it goes on where it was. 0 = its time is over."""
+    """Seconds left of the grace of a pod that ends, counted across restarts of podsync. 0 = the grace is over."""
     spent = max(0.0, now - record.saved.terminating_since) if record.saved.terminating_since else 0.0
     return max(0, record.saved.grace_seconds - int(spent))

@@ -1,48 +1,55 @@
-"""Every pod's record by UID, with the two indexes that keep the work of one event independent of finished pods: the
-records by full name, and those that are not at rest.
-"""
+"""Every pod's record by UID: the one place where a decision's record replaces the one before it.
 
-from collections.abc import Iterator
+Two indexes keep the work of one event independent of finished pods: UIDs by full name, and those not at rest.
+"""
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import NEVER, PodRecord
 
 
 class Records:
-    """A record is at rest when its pod is finished and only news of that very pod can change anything about it."""
+    """A record is at rest when its pod is finished and only events of that very pod can change it."""
 
     def __init__(self) -> None:
         self.by_uid: dict[str, PodRecord] = {}
-        self._named: dict[str, dict[str, PodRecord]] = {}  # full name -> UID -> record
-        self._at_work: dict[str, PodRecord] = {}
+        self._named: dict[str, dict[str, None]] = {}  # full name -> UIDs
+        self._at_work: dict[str, None] = {}  # UIDs
 
     def add(self, record: PodRecord) -> None:
-        """Take up a record, in place of an earlier one of the same UID."""
-        self.by_uid[record.uid] = self._at_work[record.uid] = record
-        self._named.setdefault(record.full_name, {})[record.uid] = record
+        """Add a record, in place of an earlier one of the same UID."""
+        self.by_uid[record.uid] = record
+        self._at_work[record.uid] = None
+        self._named.setdefault(record.full_name, {})[record.uid] = None
 
-    def remove(self, record: PodRecord) -> None:
-        """Forget a record; raises KeyError when it is not there."""
-        del self.by_uid[record.uid]
-        self._at_work.pop(record.uid, None)
+    def put(self, record: PodRecord) -> None:
+        """Replace the record of this UID with a later one. Raises KeyError when there is none."""
+        if record.uid not in self.by_uid:
+            raise KeyError(record.uid)
+        self.by_uid[record.uid] = record
+
+    def remove(self, uid: str) -> None:
+        """Remove a record. Raises KeyError when there is none."""
+        record = self.by_uid.pop(uid)
+        self._at_work.pop(uid, None)
         named = self._named[record.full_name]
-        del named[record.uid]
+        del named[uid]
         if not named:
             del self._named[record.full_name]
 
-    def settle(self, record: PodRecord) -> None:
-        """Call after every decision about a pod: finds out whether its record is at rest now."""
-        if self.by_uid.get(record.uid) is not record:
+    def settle(self, uid: str) -> None:
+        """Call after every decision about a pod: evaluates whether its record is at rest now."""
+        record = self.by_uid.get(uid)
+        if record is None:
             return  # it was forgotten
         if record.saved.state is PodState.FINISHED and record.call is None and record.wake_at == NEVER:
-            self._at_work.pop(record.uid, None)
+            self._at_work.pop(uid, None)
         else:
-            self._at_work[record.uid] = record
+            self._at_work[uid] = None
 
     def at_work(self) -> list[PodRecord]:
         """The records that are not at rest."""
-        return list(self._at_work.values())
+        return [self.by_uid[uid] for uid in self._at_work]
 
-    def namesakes(self, record: PodRecord) -> Iterator[PodRecord]:
+    def namesakes(self, record: PodRecord) -> list[PodRecord]:
         """The records of other UIDs with the same full name."""
-        return (other for other in list(self._named.get(record.full_name, {}).values()) if other.uid != record.uid)
+        return [self.by_uid[uid] for uid in self._named.get(record.full_name, ()) if uid != record.uid]

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.performed import Newest
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved
 
@@ -24,9 +25,9 @@ _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for
 def must_be_saved(record: PodRecord) -> bool:
     """Whether what changed since the newest save is known to podsync alone. What a finished pod looks like in the API
     server is not of that kind."""
-    if record.last_saved is None:
+    if record.newest.saved is None:
         return True
-    before = record.last_saved[0]
+    before = record.newest.saved[0]
     if record.saved.state is PodState.FINISHED:
         before = replace(before, pod=record.saved.pod)
     return before is not record.saved and before != record.saved
@@ -54,9 +55,8 @@ def restore(data: dict[str, Any]) -> PodRecord:
     found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
     saved, attempts = _part(Saved, found), _part(Attempts, found)
     status = found.get("status", {})
-    return PodRecord(
-        **identity, saved=saved, attempts=attempts, status=status, last_saved=(saved, attempts), restored=True
-    )
+    newest = Newest(saved=(saved, attempts))
+    return PodRecord(**identity, saved=saved, attempts=attempts, status=status, newest=newest, restored=True)
 
 
 def not_after(saved: Saved, now: float) -> Saved:

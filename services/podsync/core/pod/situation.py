@@ -1,8 +1,9 @@
-"""The two ends of a decision: the world a pod's next step depends on, and the step it comes to."""
+"""The input and the result of a decision: the world a pod's next step depends on, and that step."""
 
 from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
+from services.podsync.core.pod.record import PodEvent, PodRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +25,22 @@ class World:
 
 @dataclass(kw_only=True)
 class Step:
-    """Do this call, or look again at that moment; `done` = this state of the pod has nothing left to do."""
+    """Do this call, or look again at that moment; `done` = this state of the pod has nothing left to do. `record` is
+    the pod's record after the decision."""
 
+    record: PodRecord
     call: Call | None = None
     wake_at: float = 0.0
     done: bool = False
     waits_for: str = ""  # for the pod's story
     reasons: dict[str, tuple[str, str]] = field(default_factory=dict)  # waiting reasons found on the way
-    events: list[tuple[str, str, str, str]] = field(default_factory=list)  # type, reason, message, container
+    events: list[PodEvent] = field(default_factory=list)
+
+    @property
+    def is_open(self) -> bool:
+        """Neither a call nor a wait was decided yet: the decision continues with `record`."""
+        return self.call is None and not self.waits_for and not self.done
 
     def wake_earlier(self, when: float) -> None:
-        """Look again at the earliest of all moments named."""
+        """Look again at the earliest of all moments given."""
         self.wake_at = when if self.wake_at == 0.0 else min(self.wake_at, when)

@@ -36,11 +36,13 @@ def pod_facts(record: PodRecord) -> Json:
 
 
 def _facts(record: PodRecord) -> Json:
-    if record.shown_of_pod is None or record.shown_of_pod[0] is not record.saved.pod:
-        of_pod = {"qosClass": str(qos_class(record.saved.pod)), **status_resources(record.saved.pod)}
-        of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(record.saved.pod)}
-        record.shown_of_pod = (record.saved.pod, {_POD: of_pod, _CONTAINERS: of_containers})
-    return record.shown_of_pod[1]
+    shown = record.version.shown
+    if not shown:
+        pod = record.saved.pod
+        of_containers = {spec["name"]: _of_container(spec) for _, spec in every_container(pod)}
+        of_pod = {"qosClass": str(qos_class(pod)), **status_resources(pod)}
+        shown.update({_CONTAINERS: of_containers, _POD: of_pod})
+    return shown
 
 
 def _of_container(spec: Json) -> ContainerFacts:

@@ -6,7 +6,7 @@ Pure: `now` is wall seconds; the newest status of the record is the baseline, so
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.pod_addresses import addresses, family_mismatch
+from services.podsync.core.pod.pod_addresses import addresses
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.conditions import conditions
 from services.podsync.core.status.container_facts import pod_facts
@@ -39,8 +39,6 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
         **of_pod,
         **addresses(record, node_ips),
     }
-    if mismatch := family_mismatch(record, node_ips):
-        record.note("Warning", "HostIPsIPFamilyMismatch", mismatch, "")
     if record.saved.ending and phase == "Failed":
         status |= {"reason": record.saved.ending["reason"], "message": record.saved.ending["message"]}
         return status

@@ -8,10 +8,11 @@ from shared.model.runtime import ContainerState, SandboxState
 GARBAGE_AFTER_SECONDS = 60.0  # the kubelet collects dead sandboxes and log directories once a minute
 
 
-def remove_when_due(record: PodRecord, dead: Call | None, step: Step, world: World) -> None:
-    """Removing what is dead waits for itself after a failure, and holds nothing else up."""
-    if dead is not None and record.retry.removal_at > world.now:
-        step.wake_earlier(record.retry.removal_at)
+def remove_when_due(step: Step, dead: Call | None, world: World) -> None:
+    """Remove what is dead; after a failed removal it waits, and delays nothing else."""
+    retry_at = step.record.retry.removal_at
+    if dead is not None and retry_at > world.now:
+        step.wake_earlier(retry_at)
     else:
         step.call = dead
 
@@ -19,34 +20,35 @@ def remove_when_due(record: PodRecord, dead: Call | None, step: Step, world: Wor
 def terminated(record: PodRecord, world: World) -> Step:
     """Volumes are gone, then the cgroup: then the pod is finished."""
     if record.volumes is not None and record.volumes.volumes:
-        return Step(waits_for="volumes to be unmounted")
+        return Step(record=record, waits_for="volumes to be unmounted")
     if not world.volumes_known and record.spec.get("volumes"):
-        return Step(waits_for="news of the pod's volumes")
-    if not record.released:
-        return Step(call=ReleasePod(uid=record.uid))
-    return Step(done=True)
+        return Step(record=record, waits_for="the list of mounted volumes")
+    if not record.made.released:
+        return Step(record=record, call=ReleasePod(uid=record.uid))
+    return Step(record=record, done=True)
 
 
 def collect(record: PodRecord, world: World) -> Step:
-    """A finished pod nobody wants: its dead containers go at once, sandbox and logs within the kubelet's minute."""
+    """A finished pod that no source lists: dead containers go at once, sandbox and logs within the kubelet's minute."""
     dead = dead_instances(record, keep=0)
     if dead is not None:
-        step = Step()
-        remove_when_due(record, dead, step, world)
+        step = Step(record=record)
+        remove_when_due(step, dead, world)
         return step
     due = record.saved.finished_at + GARBAGE_AFTER_SECONDS
     if due > world.now and not record.saved.restart_requested and record.sandboxes:
-        return Step(wake_at=due, waits_for="garbage collection")
+        return Step(record=record, wake_at=due, waits_for="garbage collection")
     sandboxes = dead_sandboxes(record, keep_newest=False)
     if sandboxes is not None:
-        step = Step()
-        remove_when_due(record, sandboxes, step, world)
+        step = Step(record=record)
+        remove_when_due(step, sandboxes, world)
         return step
-    if not record.logs_removed:
-        return Step(call=RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace))
+    if not record.made.logs_removed:
+        call = RemovePodLogs(uid=record.uid, name=record.name, namespace=record.namespace)
+        return Step(record=record, call=call)
     if world.still_listed and not record.saved.restart_requested:
-        return Step(waits_for="the API object to be deleted")
-    return Step(done=True)
+        return Step(record=record, waits_for="the API object to be deleted")
+    return Step(record=record, done=True)
 
 
 def dead_instances(record: PodRecord, *, keep: int) -> RemoveContainers | None:

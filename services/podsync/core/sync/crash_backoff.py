@@ -26,36 +26,42 @@ NANOSECONDS = 1e9
 
 def backoff_until(
     record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, skew: float
-) -> float:
-    """Until when the container must wait, 0 when it may start now; `instances` are its own, newest first. Of one that
-    we killed for its successor the first answer is noted, for it is the kubelet's in the sync of the kill."""
+) -> tuple[PodRecord, float]:
+    """Until when the container must wait, 0 when it may start now; `instances` are its own, newest first. For one that
+    we killed for its successor the first result is in the record, as it is the kubelet's in the sync of the kill."""
     exited = newest_exited(instances)
     entry = _entry(record, spec, now)
     if exited is None or entry is None or entry.instance == exited.id:
-        return 0.0  # nothing has ended, or the start after this very exit was decided already
+        return record, 0.0  # nothing has ended, or the start after this very exit was decided already
     if _starts_with_its_kill(record, exited):
         before = _before(exited, instances)
-        if before is None or _ends_at(record, entry, before, now, skew) <= now:
-            return 0.0
-        record.saved = replace(record.saved, held_back={**record.saved.held_back, exited.name: exited.id})
-    return _ends_at(record, entry, exited, now, skew)
+        if before is None:
+            return record, 0.0
+        record = _with_end(record, before, now, skew)
+        if _ends_at(record, entry, before, now, skew) <= now:
+            return record, 0.0
+        held_back = {**record.saved.held_back, exited.name: exited.id}
+        record = replace(record, saved=replace(record.saved, held_back=held_back))
+    record = _with_end(record, exited, now, skew)
+    return record, _ends_at(record, entry, exited, now, skew)
 
 
 def count_start(
     record: PodRecord, spec: dict[str, Any], instances: list[Container], *, now: float, maximum: float
-) -> None:
-    """Note the start of another attempt after these: the next one waits twice as long, up to `maximum` seconds. The
-    first kill of a container is not counted: nothing had ended when its successor was started."""
+) -> PodRecord:
+    """The record with the start of another attempt after these: the next one waits twice as long, up to `maximum`
+    seconds. The first kill of a container is not counted: nothing had ended when its successor was started."""
     exited = newest_exited(instances)
     if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
-        return
+        return record
     known, key = record.saved.crash_backoff.get(spec["name"]), backoff_key(record.saved.pod, spec)
     if known is not None and known.key == key and known.instance == exited.id:
-        return
+        return record
     entry = _entry(record, spec, now)
     seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
     counted = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
-    record.saved = replace(record.saved, crash_backoff={**record.saved.crash_backoff, spec["name"]: counted})
+    crash_backoff = {**record.saved.crash_backoff, spec["name"]: counted}
+    return replace(record, saved=replace(record.saved, crash_backoff=crash_backoff))
 
 
 def newest_exited(instances: list[Container]) -> Container | None:
@@ -87,17 +93,17 @@ def _before(exited: Container, instances: list[Container]) -> Container | None:
 
 def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container, now: float, skew: float) -> float:
     """When the back-off after this end is over; it is too once the entry is forgotten."""
-    finished = _finished(record, exited, now, skew)
+    finished = record.ended[exited.id]
     if exited.finished_at / NANOSECONDS - skew > now + CLOCK_WAS_SET_SECONDS:
-        finished = entry.updated  # by a clock of an earlier life, set back since: "now" would never come to an end
+        finished = entry.updated  # by a clock that was set back since: the wait would never end
     return min(finished + entry.seconds, _forgotten_at(entry))
 
 
-def _finished(record: PodRecord, exited: Container, now: float, skew: float) -> float:
-    """When it ended, never in the future; an exit from before the clock was set back may seem to be. Worked out once:
-    a clock that is set afterwards changes nothing about it."""
-    if exited.id not in record.ended:
-        there = {c.id for c in record.instances}
-        record.ended = {known: at for known, at in record.ended.items() if known in there}
-        record.ended[exited.id] = min(exited.finished_at / NANOSECONDS - skew, now)
-    return record.ended[exited.id]
+def _with_end(record: PodRecord, exited: Container, now: float, skew: float) -> PodRecord:
+    """The record with the moment when the instance ended, never in the future: an exit from before the clock was set
+    back may seem to be. Computed once: a clock that is set afterwards does not change it."""
+    if exited.id in record.ended:
+        return record
+    there = {c.id for c in record.instances}
+    kept = {known: at for known, at in record.ended.items() if known in there}
+    return replace(record, ended={**kept, exited.id: min(exited.finished_at / NANOSECONDS - skew, now)})

@@ -25,13 +25,15 @@ def start_under_way(record: PodRecord, instance: Container) -> bool:
     return instance.id in (record.saved.hooks_owed.get(instance.name), record.saved.hooks_failed.get(instance.name))
 
 
-def end_start(record: PodRecord, container: str) -> None:
-    """The newest start of the container is over. What it took the place of is not needed any more."""
+def with_start_over(record: PodRecord, *containers: str) -> PodRecord:
+    """The record when the newest starts of these containers are over: what they replaced is not needed any more."""
     saved = record.saved
-    if container in saved.hooks_owed or container in saved.replacing or container in saved.held_back:
-        record.saved = replace(
-            saved,
-            hooks_owed=without(saved.hooks_owed, container),
-            replacing=without(saved.replacing, container),
-            held_back=without(saved.held_back, container),
-        )
+    if not any(c in saved.hooks_owed or c in saved.replacing or c in saved.held_back for c in containers):
+        return record
+    saved = replace(
+        saved,
+        hooks_owed=without(saved.hooks_owed, *containers),
+        replacing=without(saved.replacing, *containers),
+        held_back=without(saved.held_back, *containers),
+    )
+    return replace(record, saved=saved)

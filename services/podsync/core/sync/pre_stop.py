@@ -17,7 +17,7 @@ CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 
 
 def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call | None:
-    """The same call; its stops say which of their hooks were begun already."""
+    """The same call; its stops contain which of their hooks were begun already."""
 
     def spent(stop: ContainerStop) -> ContainerStop:
         begun = record.saved.pre_stops.get(stop.container_id)
@@ -28,21 +28,22 @@ def with_begun_hooks(record: PodRecord, call: Call | None, now: float) -> Call |
     return _with_stops(call, spent)
 
 
-def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> None:
-    """Remember which hooks this call begins, as long as the runtime has their instances."""
+def note_begun_hooks(record: PodRecord, call: Call | None, now: float) -> PodRecord:
+    """The record with the hooks that this call begins, as long as the runtime has their instances."""
     if not isinstance(call, KillContainer | KillPod):
-        return
+        return record
     there = {instance.id for instance in record.instances}
     kept = {container_id: at for container_id, at in record.saved.pre_stops.items() if container_id in there}
     begun = {stop.container_id: now for stop in _stops(call) if stop.pre_stop}
-    record.saved = replace(record.saved, pre_stops=begun | kept)
+    return replace(record, saved=replace(record.saved, pre_stops=begun | kept))
 
 
-def drop_unbegun_hooks(record: PodRecord, call: Call) -> None:
-    """Forget the hooks that this call was to begin: it was never performed."""
+def drop_unbegun_hooks(record: PodRecord, call: Call) -> PodRecord:
+    """The record without the hooks that this call was to begin: it was never performed."""
     unbegun = [stop.container_id for stop in _stops(call) if stop.pre_stop and stop.hook_spent < 0]
-    if unbegun:
-        record.saved = replace(record.saved, pre_stops=without(record.saved.pre_stops, *unbegun))
+    if not unbegun:
+        return record
+    return replace(record, saved=replace(record.saved, pre_stops=without(record.saved.pre_stops, *unbegun)))
 
 
 def without_begun_hooks(call: Call) -> Call:

@@ -15,7 +15,7 @@ from services.podsync.core.pod.retry import volume_key
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
-from services.podsync.core.sync.post_start import end_start
+from services.podsync.core.sync.post_start import with_start_over
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind
@@ -23,23 +23,23 @@ from shared.podspec.hashing import container_hash
 from shared.timestamps import go_duration
 
 
-def hook_owed(record: PodRecord) -> Call | None:
+def hook_owed(record: PodRecord) -> Step:
     """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
     alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
-    for name, owed in list(record.saved.hooks_owed.items()):
+    for name, owed in record.saved.hooks_owed.items():
         if owed not in alive:
-            end_start(record, name)
+            record = with_start_over(record, name)
         elif alive[owed].state is ContainerState.RUNNING:
-            return RunPostStartHook(uid=record.uid, container=name, container_id=owed)
-    return None
+            return Step(record=record, call=RunPostStartHook(uid=record.uid, container=name, container_id=owed))
+    return Step(record=record)
 
 
 def start_containers(record: PodRecord, actions: PodActions, world: World) -> Step:
     """The first container that can go on does; one that must wait does not hold the others up, but for an init
     container, behind which nothing goes on."""
-    step = Step()
+    step = Step(record=record)
     if actions.start:
-        step.call = next_volume_image(record, step, world)
+        step.call = next_volume_image(step, world)
     for name in actions.start:
         if step.call is not None:
             return step
@@ -47,14 +47,15 @@ def start_containers(record: PodRecord, actions: PodActions, world: World) -> St
         if found is None:
             continue
         kind, spec = found
-        step.call = _start(record, kind, spec, step, world)
+        step.call = _start(step, kind, spec, world)
         if kind is ContainerKind.INIT:
             return step
     return step
 
 
-def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: Step, world: World) -> Call | None:
-    name = str(spec["name"])
+def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) -> Call | None:
+    """The next call to start this container; None = it waits. What else follows from it is noted in the step."""
+    record, name = step.record, str(spec["name"])
     instances = record.instances_of(name)
     newest = instances[0] if instances else None
     adopted = newest if newest is not None and _can_be_started(record, spec, newest) else None
@@ -65,16 +66,16 @@ def _start(record: PodRecord, kind: ContainerKind, spec: dict[str, Any], step: S
         step.wake_earlier(retry_at)
         return None
     if adopted is not None:
-        return _start_created(record, spec, adopted)
-    until = backoff_until(record, spec, instances, now=world.now, skew=world.skew)
+        return _start_created(step, spec, adopted)
+    step.record, until = backoff_until(record, spec, instances, now=world.now, skew=world.skew)
     if until > world.now:
-        _wait_for_crash_backoff(record, name, until, step)
+        _wait_for_crash_backoff(step, name, until)
         return None
-    count_start(record, spec, instances, now=world.now, maximum=world.maximum_backoff)
+    step.record = count_start(step.record, spec, instances, now=world.now, maximum=world.maximum_backoff)
     image = record.images.get(name)
     if image is None:
-        return find_image(record, need_of_container(spec), step, world)
-    return _create(record, kind, spec, newest, image, step, world)
+        return find_image(step, need_of_container(spec), world)
+    return _create(step, kind, spec, newest, image, world)
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
@@ -86,19 +87,21 @@ def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) 
     )
 
 
-def _start_created(record: PodRecord, spec: dict[str, Any], created: Container) -> StartContainer:
-    """The start, and the hook that it owes from then on, are noted first: whoever finds it running runs the hook."""
-    name = created.name
+def _start_created(step: Step, spec: dict[str, Any], created: Container) -> StartContainer:
+    """The start, and the hook that it owes from then on, are saved first: a process that finds it running runs the
+    hook."""
+    name, record = created.name, step.record
     saved = record.saved
     if saved.starting.get(name) != start_mark(created.restart_count):
         saved = replace(saved, starting={**saved.starting, name: created.id})
     if (spec.get("lifecycle") or {}).get("postStart"):
         saved = replace(saved, hooks_owed={**saved.hooks_owed, name: created.id})
-    record.saved = saved
+    step.record = replace(record, saved=saved)
     return StartContainer(uid=record.uid, container=name, container_id=created.id, attempt=created.attempt)
 
 
-def _wait_for_crash_backoff(record: PodRecord, name: str, until: float, step: Step) -> None:
+def _wait_for_crash_backoff(step: Step, name: str, until: float) -> None:
+    record = step.record
     seconds = record.saved.crash_backoff[name].seconds
     message = f"back-off {go_duration(seconds)} restarting failed container={name} pod={record.description}"
     step.reasons[name] = ("CrashLoopBackOff", message)
@@ -108,15 +111,15 @@ def _wait_for_crash_backoff(record: PodRecord, name: str, until: float, step: St
 
 
 def _create(
-    record: PodRecord,
+    step: Step,
     kind: ContainerKind,
     spec: dict[str, Any],
     newest: Container | None,
     image: ImageStatus,
-    step: Step,
     world: World,
 ) -> Call | None:
-    name, sandbox = str(spec["name"]), record.sandboxes[0]
+    record, name = step.record, str(spec["name"])
+    sandbox = record.sandboxes[0]
     mounted = dict.fromkeys(str(m.get("name")) for m in spec.get("volumeMounts") or ())
     for volume in mounted:
         if volume_key(volume) not in record.images and volume in record.volume_reasons:
@@ -128,7 +131,8 @@ def _create(
         newest.restart_count + 1 if newest is not None else 0,
         record.attempts.containers[name] + 1 if name in record.attempts.containers else 0,
     )
-    record.saved = replace(record.saved, starting={**record.saved.starting, name: start_mark(attempt)})
+    starting = {**record.saved.starting, name: start_mark(attempt)}
+    step.record = replace(record, saved=replace(record.saved, starting=starting))
     images = ((volume, record.images.get(volume_key(volume))) for volume in mounted)
     return CreateContainer(
         uid=record.uid,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
-from services.podsync.core.pod.instructions import Call, FetchNode, LookAtPod, PreparePod, RunPodSandbox
+from services.podsync.core.pod.instructions import FetchNode, LookAtPod, PreparePod, RunPodSandbox
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
@@ -42,15 +42,16 @@ PATIENT_KILLS = 3
 def next_step(record: PodRecord, world: World) -> Step:
     """The next step of a pod with no call under way."""
     if record.retry.at > world.now:
-        return Step(wake_at=record.retry.at, waits_for="retry of a failed call")
+        return Step(record=record, wake_at=record.retry.at, waits_for="retry of a failed call")
     if record.saved.state is PodState.FINISHED and (record.saved.rejected or not record.saved.deleted):
-        return Step(done=record.saved.deleted and not world.still_listed)  # nothing was ever made of a rejected pod
+        # Nothing was made of a rejected pod.
+        return Step(record=record, done=record.saved.deleted and not world.still_listed)
     if not record.saved.admission_decided:
         if record.asks_for_node:
-            return Step(call=FetchNode(uid=record.uid))
-        return Step(waits_for="news of the node, to be judged by")
+            return Step(record=record, call=FetchNode(uid=record.uid))
+        return Step(record=record, waits_for="what admission depends on: node, runtime, list of pods")
     if not record.observed.is_current:
-        return Step(call=_look(record, world))
+        return _look(record, world)
     match record.saved.state:
         case PodState.SYNC:
             return _sync(record, world)
@@ -62,69 +63,72 @@ def next_step(record: PodRecord, world: World) -> Step:
             return collect(record, world)
 
 
-def _look(record: PodRecord, world: World) -> Call:
-    """Of a pod that nobody ever heard of there is nothing to see; its first starts are noted with the first save."""
+def _look(record: PodRecord, world: World) -> Step:
+    """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save."""
     unheard_of = record.unheard_of and not record.observed.since_start and world.runtime_listed
     if unheard_of and record.saved.state is PodState.SYNC:
         named = [
             spec["name"] for kind, spec in every_container(record.saved.pod) if kind is not ContainerKind.EPHEMERAL
         ]
-        record.saved = replace(record.saved, starting={str(name): start_mark(0) for name in named})
-    return LookAtPod(uid=record.uid, unheard_of=unheard_of)
+        starting = {str(name): start_mark(0) for name in named}
+        record = replace(record, saved=replace(record.saved, starting=starting))
+    return Step(record=record, call=LookAtPod(uid=record.uid, unheard_of=unheard_of))
 
 
 def _sync(record: PodRecord, world: World) -> Step:
-    held_back = _before_containers(record, world) or restart_all(record, world)
-    if held_back is not None:
-        return held_back
-    actions = compute_pod_actions(record)
-    step = _kill_pod(record, actions) or _new_sandbox(record, actions, world) or after_failed_hook(record)
-    if step is not None:
+    if (step := _before_containers(record, world)) is not None:
+        return step
+    if not (step := restart_all(record, world)).is_open:
+        return step
+    actions = compute_pod_actions(step.record)
+    whole = _kill_pod(step.record, actions) or _new_sandbox(step.record, actions, world)
+    if whole is not None:
+        return whole
+    if not (step := after_failed_hook(step.record)).is_open:
         return step
     for kill in actions.kill:
-        return kill_one(record, kill)
-    hook = hook_owed(record)
-    if hook is not None:
-        return Step(call=hook)
-    step = start_containers(record, actions, world)
+        return kill_one(step.record, kill)
+    if not (step := hook_owed(step.record)).is_open:
+        return step
+    step = start_containers(step.record, actions, world)
     if step.call is None:
-        dead = dead_instances(record, keep=1) or dead_sandboxes(record, keep_newest=True)
-        remove_when_due(record, dead, step, world)
+        dead = dead_instances(step.record, keep=1) or dead_sandboxes(step.record, keep_newest=True)
+        remove_when_due(step, dead, world)
     return step
 
 
 def _before_containers(record: PodRecord, world: World) -> Step | None:
-    """What a pod has to have before anything of it is decided; None = it has it all."""
+    """What a pod needs before its containers; None = it has all of it."""
     if world.victims_until > world.now:
-        return Step(wake_at=world.victims_until, waits_for="the pods preempted for this one to stop")
+        return Step(record=record, wake_at=world.victims_until, waits_for="the pods preempted for this one to stop")
     if world.name_taken:
-        return Step(waits_for="another pod of the same name to finish")
+        return Step(record=record, waits_for="another pod of the same name to finish")
     if not world.network_ready and not record.host_network:
         message = f"network is not ready: {world.network_message}"
-        return Step(waits_for=message, events=[("Warning", "NetworkNotReady", message, "")])
-    if not record.prepared:
-        return _out_of_no_cgroup(record) or Step(call=PreparePod(uid=record.uid, runs=_runs(record)))
+        return Step(record=record, waits_for=message, events=[("Warning", "NetworkNotReady", message, "")])
+    if not record.made.prepared:
+        return _without_cgroup(record)
     missing = unmounted_volumes(record)
     if missing:
-        return Step(waits_for=f"volumes {', '.join(missing)}")
+        return Step(record=record, waits_for=f"volumes {', '.join(missing)}")
     if record.observed.interrupted:
-        step = Step()
-        remove_when_due(record, dead_instances(record, keep=1), step, world)
+        step = Step(record=record)
+        remove_when_due(step, dead_instances(record, keep=1), world)
         return step
     return None
 
 
-def _out_of_no_cgroup(record: PodRecord) -> Step | None:
-    """Stop the whole pod, of which containers run and whose cgroup is missing: nothing holds them to its limits. What
-    its restart policy makes of that is as after any end, in a new sandbox; None = nothing runs any more."""
-    if not record.cgroup_missing:
-        return None
-    call = kill_everything(record, spec_grace(record))
-    if call is None or not _runs(record):
-        record.cgroup_missing = False
-        record.stopped_sandboxes.clear()  # what takes its place stops it once more, and tells of it
-        return None
-    return Step(call=call, events=killing_events(record))
+def _without_cgroup(record: PodRecord) -> Step:
+    """Make directories and cgroup. While containers run without their cgroup, which does not limit them, stop the whole
+    pod first; its restart policy then applies as after any end, in a new sandbox."""
+    if record.made.cgroup_missing:
+        call = kill_everything(record, spec_grace(record))
+        if call is not None and _runs(record):
+            return Step(record=record, call=call, events=killing_events(record))
+        # The call that replaces a sandbox stops it once more, and records the event.
+        made = replace(record.made, cgroup_missing=False, stopped_sandboxes=frozenset())
+        record = replace(record, made=made)
+    return Step(record=record, call=PreparePod(uid=record.uid, runs=_runs(record)))
 
 
 def _runs(record: PodRecord) -> bool:
@@ -150,10 +154,11 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
             held_back = {**held_back, **replaced}  # only the first of those starts at once
         else:  # those that a kill before this one, which failed, has left alive are killed now
             held_back = {name: c for name, c in held_back.items() if replaced.get(name) != c}
-        record.saved = replace(record.saved, replacing={**record.saved.replacing, **replaced}, held_back=held_back)
+        saved = replace(record.saved, replacing={**record.saved.replacing, **replaced}, held_back=held_back)
+        record = replace(record, saved=saved)
     changed = ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", "")
     events = [changed] if actions.sandbox_changed else []
-    return Step(call=call, events=[*events, *killing_events(record)])
+    return Step(record=record, call=call, events=[*events, *killing_events(record)])
 
 
 def _new_sandbox(record: PodRecord, actions: PodActions, world: World) -> Step | None:
@@ -162,10 +167,10 @@ def _new_sandbox(record: PodRecord, actions: PodActions, world: World) -> Step |
         return None
     dead = dead_init_instances(record)
     if dead is not None:
-        step = Step()
-        remove_when_due(record, dead, step, world)
+        step = Step(record=record)
+        remove_when_due(step, dead, world)
         return step
-    return Step(call=RunPodSandbox(uid=record.uid, attempt=actions.sandbox_attempt))
+    return Step(record=record, call=RunPodSandbox(uid=record.uid, attempt=actions.sandbox_attempt))
 
 
 def unmounted_volumes(record: PodRecord) -> tuple[str, ...]:

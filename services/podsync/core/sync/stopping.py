@@ -8,21 +8,19 @@ from dataclasses import replace
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
-from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.record import PodEvent, PodRecord
 from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
 from shared.model.runtime import Container, ContainerState, SandboxState
 
-PodEvent = tuple[str, str, str, str]  # type, reason, message, container
-
 
 def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
     """Stop what lives within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
     died still holds its network. None when nothing is left to stop."""
     standing = tuple(
-        s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.stopped_sandboxes
+        s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.made.stopped_sandboxes
     )
     stops = stops_of_pod(record, grace)
     if not stops and not standing:
@@ -40,7 +38,9 @@ def killing_events(record: PodRecord) -> list[PodEvent]:
 def terminating(record: PodRecord, world: World) -> Step:
     """The pod ends: stop everything within what is left of its grace."""
     call = kill_everything(record, grace_left(record, world.now))
-    return Step(done=True) if call is None else Step(call=call, events=killing_events(record))
+    if call is None:
+        return Step(record=record, done=True)
+    return Step(record=record, call=call, events=killing_events(record))
 
 
 def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
@@ -49,47 +49,52 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
     if kill.restart:
         saved = record.saved
         replacing = {**saved.replacing, instance.name: instance.id}
-        record.saved = replace(saved, replacing=replacing, held_back=without(saved.held_back, instance.name))
+        saved = replace(saved, replacing=replacing, held_back=without(saved.held_back, instance.name))
+        record = replace(record, saved=saved)
     stop = container_stop(record, instance, spec_grace(record) if kill.grace is None else kill.grace)
     events = [("Normal", "Killing", kill.message, instance.name)]
-    return Step(call=KillContainer(uid=record.uid, stop=stop), events=events)
+    return Step(record=record, call=KillContainer(uid=record.uid, stop=stop), events=events)
 
 
-def after_failed_hook(record: PodRecord) -> Step | None:
-    """Stop the container whose postStart has failed; what its restart policy makes of that is as after any end."""
+def after_failed_hook(record: PodRecord) -> Step:
+    """Stop the container whose postStart has failed; its restart policy applies as after any end. A step without a call
+    when there is none to stop."""
     running = {c.id: c for c in record.instances if c.state is ContainerState.RUNNING}
     over = [name for name, owed in record.saved.hooks_failed.items() if owed not in running]
     if over:
-        record.saved = replace(record.saved, hooks_failed=without(record.saved.hooks_failed, *over))
+        hooks_failed = without(record.saved.hooks_failed, *over)
+        record = replace(record, saved=replace(record.saved, hooks_failed=hooks_failed))
     for failed in record.saved.hooks_failed.values():
         return kill_one(record, ContainerKill(instance=running[failed], message="FailedPostStartHook", restart=False))
-    return None
+    return Step(record=record)
 
 
-def restart_all(record: PodRecord, world: World) -> Step | None:
+def restart_all(record: PodRecord, world: World) -> Step:
     """A container has ended whose rule restarts all of them: every one is stopped and removed, those that asked for it
-    last, and the logs stay. None when there is nothing of the kind to do. The wish is saved before anything goes."""
+    last, and the logs stay. A step without a call or a wait when there is nothing to restart. That all restart is saved
+    before the first one is stopped."""
     triggers = _triggers(record)
     if triggers and not record.saved.restarting_all:
-        record.saved = replace(record.saved, restarting_all=True)
+        record = replace(record, saved=replace(record.saved, restarting_all=True))
     if not record.saved.restarting_all:
-        return None
+        return Step(record=record)
     init = [str(spec["name"]) for spec in record.init_containers]
     regular = [str(spec["name"]) for spec in record.containers]
     alive = [c for c in record.alive if c.name in {*init, *regular}]
     if alive:
         stops = tuple(container_stop(record, c, 0) for c in alive)
         events = [("Normal", "Killing", "killing", c.name) for c in alive]
-        return Step(call=KillPod(uid=record.uid, containers=stops, sandboxes=()), events=events)
+        call = KillPod(uid=record.uid, containers=stops, sandboxes=())
+        return Step(record=record, call=call, events=events)
     last = [*(n for n in regular if n in triggers), *(n for n in init if n in triggers)]
     names = [*(n for n in [*regular, *init] if n not in triggers), *last]
     gone = tuple((c.id, c.name, c.log_path) for name in names for c in record.instances_of(name))
     if gone:
         if record.retry.removal_at > world.now:
-            return Step(wake_at=record.retry.removal_at, waits_for="every container to be removed")
-        return Step(call=RemoveContainers(uid=record.uid, containers=gone, keep_logs=True))
-    record.saved = replace(record.saved, restarting_all=False)
-    return None
+            return Step(record=record, wake_at=record.retry.removal_at, waits_for="every container to be removed")
+        removal = RemoveContainers(uid=record.uid, containers=gone, keep_logs=True)
+        return Step(record=record, call=removal)
+    return Step(record=replace(record, saved=replace(record.saved, restarting_all=False)))
 
 
 def _triggers(record: PodRecord) -> set[str]:

@@ -124,7 +124,7 @@ class TestAfterARestart:
         play.want(asking("u1", "one", cpu="100m", port=80))
         play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
         play.start()
-        play.tell(SourcesHeard(complete=True, stale=False, listed=frozenset({"u2"})))
+        play.handle(SourcesHeard(complete=True, stale=False, listed=frozenset({"u2"})))
         play.run()
         assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
 
@@ -185,10 +185,10 @@ class TestRejected:
     def test_a_static_pod_is_not_rejected_for_what_the_runtime_has_not_said_yet(self) -> None:
         play = a_play(runtime_heard=False)
         play.want(asking("u1", "etcd", securityContext=STRICT))
-        play.tell(RuntimeChanged(reachable=False, network_ready=False))
+        play.handle(RuntimeChanged(reachable=False, network_ready=False))
         play.run()
         assert not play.core.records["u1"].saved.admission_decided
-        play.tell(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
+        play.handle(RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True))
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -196,7 +196,7 @@ class TestRejected:
         play = a_play(joins_cluster=True)
         play.want(asking("u1", "etcd", nodeSelector={"zone": "a"}))
         assert not play.core.records["u1"].saved.admission_decided
-        play.tell(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
+        play.handle(NodeChanged(node={"metadata": {"name": "n1", "labels": {"zone": "a"}}}))
         play.run()
         assert play.running("u1") == [("c", 0)]
 
@@ -206,7 +206,7 @@ class TestRejected:
         play.drop("u1")
         call = play.core.records["u1"].call
         assert call is not None
-        play.tell(CallDone(uid="u1", call=call, completed_at=play.wall))
+        play.handle(CallDone(uid="u1", call=call, completed_at=play.wall))
         play.run()
         play.later(120)
         assert play.core.records == {}

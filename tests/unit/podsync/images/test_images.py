@@ -159,7 +159,7 @@ def test_an_error_that_has_no_name_is_shown_as_it_is_and_the_pull_tried_again() 
     play.hang.add("PullImage")
     play.want(a_pod())
     call = play.calls[-1]
-    play.tell(
+    play.handle(
         CallFailed(
             uid="u1", call=call, completed_at=play.wall, code="", text="detail", description="detail", reason=text
         )
@@ -219,7 +219,7 @@ def test_failures_are_counted_on_across_a_pull_that_succeeds_until_they_are_old(
 def test_failures_of_images_that_a_pod_named_long_ago_are_dropped() -> None:
     record = PodRecord(uid="u", name="web", namespace="shop")
     for number in range(50):
-        count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
+        record = count_pull_failure(record, f"edited:{number}", "no", now=number * 100.0)
     assert list(record.saved.image_backoff) == [f"edited:{number}" for number in range(43, 50)]
 
 

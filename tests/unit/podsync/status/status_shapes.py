@@ -35,7 +35,7 @@ def a_record(
     generation: int = 0,
     more: Json | None = None,
     **fields: Any,
-) -> PodRecord:
+) -> "ChangingRecord":
     """The record of pod `web` that was looked at and of which the runtime has nothing; `more` adds to its spec."""
     body: Json = {"restartPolicy": policy, "containers": list(regular), **(more or {})}
     if init:
@@ -48,9 +48,29 @@ def a_record(
     pod = {"metadata": metadata, "spec": body}
     status = fields.pop("status", {})
     saved = Saved(source=source, pod=pod, state=state, **fields)
-    record = PodRecord(uid="u1", name="web", namespace="default", saved=saved, status=status)
-    record.observed = Observed(is_current=True, since_start=True)
-    return record
+    observed = Observed(is_current=True, since_start=True)
+    return ChangingRecord(
+        PodRecord(uid="u1", name="web", namespace="default", saved=saved, status=status, observed=observed)
+    )
+
+
+class ChangingRecord:
+    """A record that a test changes: an assignment to a field of the record replaces the record, which is in `now`."""
+
+    now: PodRecord
+
+    def __init__(self, now: PodRecord) -> None:
+        object.__setattr__(self, "now", now)
+
+    def __getattr__(self, field: str) -> Any:
+        return getattr(self.now, field)
+
+    def __setattr__(self, field: str, value: Any) -> None:
+        object.__setattr__(self, "now", replace(self.now, **{field: value}))
+
+    def observe(self, runtime_pod: RuntimePod, at: float) -> None:
+        """The runtime has this at that moment of CLOCK_MONOTONIC."""
+        object.__setattr__(self, "now", self.now.with_observation(runtime_pod, at))
 
 
 def instance(name: str, state: str = "RUNNING", *, attempt: int = 0, code: int = 0, **fields: Any) -> Container:
@@ -78,7 +98,9 @@ def a_sandbox(
     return Sandbox(id=sandbox_id, attempt=attempt, state=state, created_at=attempt, ips=ips)
 
 
-def see(record: PodRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)) -> PodRecord:
+def see(
+    record: ChangingRecord, *instances: Container, sandboxes: tuple[Sandbox, ...] = (a_sandbox(),)
+) -> ChangingRecord:
     """The runtime has these now."""
     at = max(record.observed.at, 0.0) + 1
     newest_first = tuple(sorted(instances, key=lambda c: -c.created_at))
@@ -91,12 +113,12 @@ def see(record: PodRecord, *instances: Container, sandboxes: tuple[Sandbox, ...]
     return record
 
 
-def status_now(record: PodRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS) -> Json:
+def status_now(record: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS) -> Json:
     """The status as the agent would show it, kept in the record as the agent keeps it."""
-    status = pod_status(record, now=now, runtime_name="containerd", node_ips=node_ips)
+    status = pod_status(record.now, now=now, runtime_name="containerd", node_ips=node_ips)
     if status["phase"] in ("Succeeded", "Failed"):
         record.saved = replace(record.saved, outcome=status["phase"])
-    record.status = withheld(record, status)
+    record.status = withheld(record.now, status)
     return status
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.conditions import conditions
 from services.podsync.core.status.container_status import ContainerStatuses
 from tests.unit.podsync.status.status_shapes import (
     NOW,
+    ChangingRecord,
     a_record,
     a_sandbox,
     ended,
@@ -29,10 +29,10 @@ RULES = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "val
 
 
 def of(
-    record: PodRecord, phase: str = "Pending", *, init: tuple[Json, ...] = (), regular: tuple[Json, ...] = ()
+    record: ChangingRecord, phase: str = "Pending", *, init: tuple[Json, ...] = (), regular: tuple[Json, ...] = ()
 ) -> Json:
     """type -> (status, reason, message)."""
-    found = conditions(record, ContainerStatuses(init=init, regular=regular), phase, now=NOW)
+    found = conditions(record.now, ContainerStatuses(init=init, regular=regular), phase, now=NOW)
     return {c["type"]: (c["status"], c.get("reason", ""), c.get("message", "")) for c in found}
 
 
@@ -181,7 +181,7 @@ def test_ready(says: str, phase: str, specs: Any, init: Any, regular: Any, wante
 
 
 class TestReadinessGates:
-    def given(self, *others: Json) -> PodRecord:
+    def given(self, *others: Json) -> ChangingRecord:
         gates = [{"conditionType": "example.com/a"}, {"conditionType": "example.com/b"}]
         record = a_record(C, more={"readinessGates": gates})
         record.api_status = {"phase": "Running", "conditions": list(others)}
@@ -261,7 +261,7 @@ class TestAllContainersRestarting:
 
     def test_it_alone_has_no_generation(self) -> None:
         record = a_record(self.RULED, generation=3)
-        found = conditions(record, ContainerStatuses(regular=(running("c"),)), "Running", now=NOW)
+        found = conditions(record.now, ContainerStatuses(regular=(running("c"),)), "Running", now=NOW)
         assert {c["type"]: c.get("observedGeneration") for c in found} == {
             "PodReadyToStartContainers": 3,
             "Initialized": 3,
@@ -294,7 +294,7 @@ class TestOthers:
         record = a_record(C)
         foreign = {"type": "example.com/mine", "status": "False", "reason": "R", "message": "m"}
         record.api_status = {"phase": "Pending", "conditions": [foreign, {"type": "Ready", "status": "True"}]}
-        found = conditions(record, ContainerStatuses(regular=(waiting("c"),)), "Pending", now=NOW)
+        found = conditions(record.now, ContainerStatuses(regular=(waiting("c"),)), "Pending", now=NOW)
         assert foreign in found
         assert [c["status"] for c in found if c["type"] == "Ready"] == ["False"]
 

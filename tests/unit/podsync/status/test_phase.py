@@ -325,25 +325,25 @@ def test_phase(row: Row) -> None:
     record.api_status = api_status
     see(record, *(instance(name) for name in row.instances))
     statuses = ContainerStatuses(init=row.init, regular=row.regular)
-    assert pod_phase(record, statuses, over=row.over) == row.phase
+    assert pod_phase(record.now, statuses, over=row.over) == row.phase
 
 
 def test_a_container_that_we_replace_under_never_is_no_end_of_the_pod() -> None:
     record = see(a_record(C, policy="Never"), instance("c", "EXITED", code=137))
     record.saved = replace(record.saved, replacing={"c": "c-0"})
-    assert pod_phase(record, ContainerStatuses(regular=(ended("c", 137),)), over=False) == "Running"
+    assert pod_phase(record.now, ContainerStatuses(regular=(ended("c", 137),)), over=False) == "Running"
 
 
 def test_a_container_that_is_made_anew_and_not_started_yet_is_no_end_of_the_pod() -> None:
     record = see(a_record(C, policy="Never"), instance("c", "EXITED", code=137), instance("c", "CREATED", attempt=1))
-    assert pod_phase(record, ContainerStatuses(regular=(waiting("c", last=137),)), over=False) == "Running"
+    assert pod_phase(record.now, ContainerStatuses(regular=(waiting("c", last=137),)), over=False) == "Running"
 
 
 def test_an_instance_of_an_older_sandbox_does_not_count_for_sidecars() -> None:
     sandboxes = (a_sandbox("s2", attempt=1), a_sandbox("s1", ready=False))
     record = see(a_record(C, init=(S,)), instance("c"), sandboxes=sandboxes)
     statuses = ContainerStatuses(init=(starting_sidecar(),), regular=(running("c"),))
-    assert pod_phase(record, statuses, over=False) == "Pending"
+    assert pod_phase(record.now, statuses, over=False) == "Pending"
 
 
 class TestReasonOfThePhase:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from services.podsync.core.pod.events import NodeChanged
+from tests.unit.podsync.play import Play, a_pod
 from tests.unit.podsync.status.status_shapes import a_record, a_sandbox, instance, see, spec, status_now
 
 HOST = {"hostNetwork": True}
@@ -64,20 +66,22 @@ class TestHostNetwork:
 
 
 class TestAnotherFamily:
-    def test_is_warned_of_once(self) -> None:
-        record = a_record(spec("c"))
-        status_now(record, node_ips=("10.88.0.1",))
-        assert record.noted == []
-        status_now(record, node_ips=("fd00::1",))
-        status_now(record, node_ips=("fd00::1",))
+    def test_is_a_warning_event_once(self) -> None:
         text = (
             "Kubelet detected an IPv4 node IP (10.88.0.1), but the cloud provider selected an IPv6 node IP (fd00::1); "
             "pass an explicit `--node-ip` to kubelet to fix this."
         )
-        assert record.noted == [("Warning", "HostIPsIPFamilyMismatch", text, "")]
+        assert self.warnings("10.88.0.1", "fd00::1", "fd00::2") == [f"Warning HostIPsIPFamilyMismatch: {text}"]
 
-    def test_another_address_of_the_same_family_is_no_matter(self) -> None:
-        record = a_record(spec("c"))
-        status_now(record, node_ips=("10.88.0.1",))
-        status_now(record, node_ips=("10.88.0.2",))
-        assert record.noted == []
+    def test_another_address_of_the_same_family_is_no_warning(self) -> None:
+        assert self.warnings("10.88.0.1", "10.88.0.2") == []
+
+    def warnings(self, *node_ips: str) -> list[str]:
+        """The events of a pod that runs while the Node has these addresses, one after the other."""
+        play = Play()
+        for ip in node_ips:
+            addresses = [{"type": "InternalIP", "address": ip}]
+            play.handle(NodeChanged(node={"status": {"addresses": addresses}}))
+            play.want(a_pod())
+            play.observe("u1")
+        return [event for event in play.events if "HostIPs" in event]

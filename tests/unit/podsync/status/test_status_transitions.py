@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.status.status_transitions import illegally_revived, withheld
 from tests.unit.podsync.status.status_shapes import (
+    ChangingRecord,
     a_record,
     ended,
     instance,
@@ -45,7 +45,7 @@ class TestRevived:
     def test_a_regular_container(self, policy: str, container: Json, code: int, legal: bool) -> None:
         record = a_record(container, policy=policy, status={"containerStatuses": [ended("c", code)]})
         for now in (running("c"), waiting("c")):
-            assert illegally_revived(record, {"containerStatuses": [now]}) == ("" if legal else "c")
+            assert illegally_revived(record.now, {"containerStatuses": [now]}) == ("" if legal else "c")
 
     @pytest.mark.parametrize(
         ("policy", "container", "code", "legal"),
@@ -59,17 +59,17 @@ class TestRevived:
     def test_an_init_container(self, policy: str, container: Json, code: int, legal: bool) -> None:
         before = {"initContainerStatuses": [ended("i", code)]}
         record = a_record(spec("c"), init=(container,), policy=policy, status=before)
-        assert illegally_revived(record, {"initContainerStatuses": [running("i")]}) == ("" if legal else "i")
+        assert illegally_revived(record.now, {"initContainerStatuses": [running("i")]}) == ("" if legal else "i")
 
     def test_an_end_that_stays_one_is_no_revival(self) -> None:
         record = a_record(spec("c"), policy="Never", status={"containerStatuses": [ended("c")]})
-        assert illegally_revived(record, {"containerStatuses": [ended("c")]}) == ""
+        assert illegally_revived(record.now, {"containerStatuses": [ended("c")]}) == ""
 
     def test_the_whole_update_is_dropped(self) -> None:
         before = {"phase": "Running", "containerStatuses": [ended("c", 1)]}
         record = a_record(spec("c"), policy="Never", status=before)
         now = {"phase": "Running", "containerStatuses": [running("c")], "podIP": "10.1.0.9"}
-        assert withheld(record, now) is record.status
+        assert withheld(record.now, now) is record.status
 
     def test_a_replaced_container_passes(self) -> None:
         record = see(a_record(spec("c"), policy="Never"), instance("c"))
@@ -82,7 +82,7 @@ class TestRevived:
 
 
 class TestTerminalPhase:
-    def a_finished_pod(self, state: PodState) -> PodRecord:
+    def a_finished_pod(self, state: PodState) -> ChangingRecord:
         record = see(a_record(spec("c"), policy="Never"), instance("c"))
         status_now(record)
         record.saved = replace(record.saved, state=state)
@@ -109,7 +109,7 @@ class TestTerminalPhase:
 
 
 class TestOver:
-    def over(self, record: PodRecord) -> Json:
+    def over(self, record: ChangingRecord) -> Json:
         record.saved = replace(record.saved, state=PodState.TERMINATED)
         return status_now(record)
 

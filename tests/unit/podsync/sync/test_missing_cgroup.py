@@ -98,7 +98,7 @@ def test_a_death_at_any_step_of_it_changes_nothing_in_the_end(step: int) -> None
     play.want(a_pod())
     play.kill_at, play.steps = step, 0
     outside(play)
-    play.tell(TimePassed())
+    play.handle(TimePassed())
     play.run()
     play.later(5)
     assert play.running("u1") == [("c", 1)]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.podsync.core.pod.listed import as_listed
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.sync.restart_rules import may_restart_all, restarts_after, restarts_all
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod, every_step
@@ -18,9 +19,7 @@ def ruled(policy: str, *rules: dict[str, Any], name: str = "c") -> Pod:
 
 
 def record_of(pod: Pod) -> PodRecord:
-    record = PodRecord(uid="u1", name="web", namespace="default")
-    record.wanted_as("file", pod)
-    return record
+    return as_listed(PodRecord(uid="u1", name="web", namespace="default"), "file", pod)
 
 
 CASES = [

@@ -1,0 +1,105 @@
+"""What a source lists of a pod, taken into its record: the object without its status, images that changed, resizes.
+
+A pod keeps the resources it was admitted with; that the source lists others is an Event.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bus.messages.podsync import PodState
+from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
+from services.podsync.core.pod.api_baseline import sound_status
+from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
+from services.podsync.core.pod.retry import container_now
+from services.podsync.core.pod.saved import Pod, without
+from shared.model import objects
+from shared.model.conditions import POD_CONDITIONS
+from shared.model.runtime import RuntimePod
+from shared.podspec.containers import every_container
+
+
+def from_runtime(observation: RuntimePod) -> PodRecord:
+    """A record for a pod that no source lists and that has no record: it is only ever killed."""
+    return PodRecord(uid=observation.uid, name=observation.name, namespace=observation.namespace)
+
+
+def from_desired(uid: str, source: str, pod: Pod) -> PodRecord:
+    """A record for a pod seen for the first time; the API server's status of it, if any, is the baseline."""
+    record = as_listed(PodRecord(uid=uid, name=objects.name(pod), namespace=objects.namespace(pod)), source, pod)
+    record = replace(record, status=dict(record.api_status))
+    allocated = as_last_shown(record.saved.pod, record.status)
+    if allocated is not record.saved.pod:
+        record = as_listed(replace(record, saved=replace(record.saved, pod=allocated)), source, pod)
+    start_time = str(record.status.get("startTime") or "")
+    return replace(record, saved=replace(record.saved, start_time=start_time))
+
+
+def as_listed(record: PodRecord, source: str, pod: Pod) -> PodRecord:
+    """The record with what the source lists of the pod."""
+    metadata = dict(pod.get("metadata") or {})
+    metadata.pop("managedFields", None)
+    resource_version = str(metadata.pop("resourceVersion", "") or "")
+    api_status = sound_status(pod.get("status")) if source == "api" else {}
+    record = replace(record, resource_version=resource_version, api_status=api_status)
+    wanted = {key: value for key, value in pod.items() if key != "status"} | {"metadata": metadata}
+    allocated, refused_resize = _as_allocated(record, wanted)
+    saved = record.saved
+    if refused_resize and refused_resize != saved.refused_resize and saved.state is PodState.SYNC:
+        record = record.with_event(*resize_event(wanted, refused_resize["generation"]))
+    if allocated != saved.pod:
+        record = _with_changed_containers(record, allocated)
+    else:
+        allocated = saved.pod
+    if (source, allocated, refused_resize) != (saved.source, saved.pod, saved.refused_resize):
+        saved = replace(saved, source=source, pod=allocated, refused_resize=refused_resize)
+        record = replace(record, saved=saved)
+    return record
+
+
+def is_listed_otherwise(before: PodRecord, after: PodRecord) -> bool:
+    """Whether `as_listed` changed what decisions depend on. What changes with every write of the status is kept apart,
+    so that our own writes, when they come back, change nothing."""
+    one, other = before.saved, after.saved
+    listed = (one.source, one.pod, one.refused_resize) != (other.source, other.pod, other.refused_resize)
+    return listed or _written_by_others(before) != _written_by_others(after)
+
+
+def _as_allocated(record: PodRecord, wanted: Pod) -> tuple[Pod, Mapping[str, int]]:
+    """`wanted` with the resources the pod was admitted with, and the resize refused with that. That the source lists
+    others is shown in the status, and is an Event once for each generation."""
+    saved = record.saved
+    if not saved.pod or saved.rejected or not (saved.admission_decided or saved.refused_resize):
+        return wanted, saved.refused_resize
+    allocated = with_allocated_resources(wanted, saved.pod)
+    generation = (wanted.get("metadata") or {}).get("generation")
+    refused = {} if allocated is wanted else {"generation": generation if isinstance(generation, int) else 0}
+    return allocated, refused
+
+
+def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
+    """The record before it takes `wanted` over: without what was found for the images that containers named so far.
+    Directories are prepared again for a new ephemeral container, which needs a log directory."""
+    made = record.made
+    if (wanted.get("spec") or {}).get("ephemeralContainers") != record.spec.get("ephemeralContainers"):
+        made = replace(made, prepared=False)
+    named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
+    changed = [
+        str(spec.get("name"))
+        for _, spec in every_container(record.saved.pod)
+        if spec.get("image") != named.get(str(spec.get("name")))
+    ]
+    return replace(
+        record,
+        made=made,
+        images=without(record.images, *changed),
+        pulls=record.pulls.difference(changed),
+        retry=container_now(record.retry, *changed) if changed else record.retry,
+    )
+
+
+def _written_by_others(record: PodRecord) -> tuple[Any, list[Status]]:
+    """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
+    phase, conditions = record.api_status.get("phase"), record.api_status.get("conditions") or ()
+    foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
+    return phase if phase in TERMINAL_PHASES else "", foreign

@@ -1,0 +1,68 @@
+"""A decision of podsync's core returns a record, and one place keeps it: a dropped result is a lost decision."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from services.podsync.core.pod.record import PodRecord
+from tests.architecture.checkout import python_files, tree_of
+
+CORE = "services/podsync/core/"
+RESULTS = ("PodRecord", "Step")
+KEEPERS = {"machine.py", "node_state.py", "admission/admitting.py"}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Path below the core, and syntax tree."""
+    for name in python_files("services"):
+        if name.startswith(CORE):
+            yield name.removeprefix(CORE), tree_of(name)
+
+
+def decisions() -> set[str]:
+    """Names of the functions of the core that return a record or a step, alone or with something else."""
+    found = set()
+    for _, tree in modules():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.returns is not None:
+                names = {part.id for part in ast.walk(node.returns) if isinstance(part, ast.Name)}
+                quoted = {part.value for part in ast.walk(node.returns) if isinstance(part, ast.Constant)}
+                found |= {node.name} if (names | quoted).intersection(RESULTS) else set()
+    return found
+
+
+def called(call: ast.AST) -> str:
+    """The name of what is called, "" for anything else."""
+    if not isinstance(call, ast.Call):
+        return ""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def test_the_result_of_a_decision_is_never_dropped() -> None:
+    known = decisions()
+    assert {"with_termination", "next_step", "with_event", "backoff_until"} <= known
+    dropped = [
+        f"{path}:{node.lineno} {called(node.value)}"
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and called(node.value) in known
+    ]
+    assert dropped == []
+
+
+def test_records_are_kept_in_these_modules_alone() -> None:
+    keepers = {
+        path
+        for path, tree in modules()
+        for node in ast.walk(tree)
+        if called(node) in ("put", "add") and isinstance(node, ast.Call) and "pods" in ast.unparse(node.func)
+    }
+    assert keepers == KEEPERS
+
+
+def test_a_record_cannot_be_changed() -> None:
+    record = PodRecord(uid="u1", name="web", namespace="default")
+    with pytest.raises(FrozenInstanceError):
+        record.call = None  # type: ignore[misc]
