@@ -4,14 +4,16 @@ Purpose
     Decides the node's Ready condition from the observations of pleg and the beats of the processes that pods need
     (a bootstrap without beats is a trouble in the beat and no condition), joins it with the pressure conditions of
     podsync, and writes every Kubernetes Event to the log. With an API server it registers the node, keeps its status
-    and its lease, and writes pod statuses, mirror pods and Events.
+    and its lease, and writes pod statuses, mirror pods and Events. It keeps the CSINode, and what CSI drivers add to
+    the Node.
 
 Owns
     `events/status`.
 
 Follows
     `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`,
-    `node.observed`, `node.object`, `node.resources`, `node.images`, every `events/<service>`, and all beats.
+    `node.observed`, `node.object`, `node.resources`, `node.images`, `plugins.registered`, every
+    `events/<service>`, and all beats.
 
 Answers
     ReviewToken, ReviewAccess, RequestToken: with the answer of the API server.
@@ -29,7 +31,8 @@ On restart
     created again; a process killed between the creation and its record creates it again, and finds it there. Transition
     times come from the record and from the Node as the API server has it. Ready is first published when it is known:
     it waits for missing facts, and for up to 30 s for a process that has not reported since the start. Until then the
-    Node keeps the condition it has. The same holds after a time in which this process was stopped: beats that it did
+    Node keeps the condition it has. A CSI driver that is in the CSINode and not yet on `plugins.registered` stays there
+    until that stream is complete. The same holds after a time in which this process was stopped: beats that it did
     not receive then are not counted as missing. Every pod status is compared again. Events that are on
     the streams already and older than the start count as logged by the process before. Those that it had not recorded
     are still on the writers' streams and are sent, under the same names as before: none is counted twice, and what

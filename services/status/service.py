@@ -12,6 +12,7 @@ from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
+from services.status.controllers.csi_node import CsiNodeUpkeep
 from services.status.controllers.event_intake import EventIntake
 from services.status.controllers.event_sink import EventSink
 from services.status.controllers.lease import Lease
@@ -89,6 +90,12 @@ class Status:
         pods = Pods(context, clients)
         lease = Lease(context, clients, chance=chance)
         agent = AgentRecord(records, generation)
+        csi_node = CsiNodeUpkeep(context, clients)
+
+        def owned_by(uid: str) -> None:
+            lease.owned_by(uid)
+            csi_node.owned_by(uid)
+
         node = Node(
             context,
             clients,
@@ -96,11 +103,11 @@ class Status:
             agent,
             NodeEvents(agent, events.record_node_event),
             host or ThisHost(),
-            on_uid=lease.owned_by,
+            on_uid=owned_by,
             chance=chance,
         )
         self._parts |= {"lease": lease.run, "node": node.run, "pods": pods.run, "reviews": reviews.run}
-        self._parts["events"] = sink.run
+        self._parts |= {"events": sink.run, "CSINode": csi_node.run}
 
     async def run(self) -> None:
         """Run every task until cancelled; one that fails is started again and disturbs no other."""

@@ -8,6 +8,9 @@ RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 SUBJECT_ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
+VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 VERSION = "/version"
 
 _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
@@ -41,6 +44,11 @@ def node_status(name: str) -> str:
 def lease(name: str) -> str:
     """The lease of one node."""
     return f"{LEASES}/{name}"
+
+
+def csi_node(name: str) -> str:
+    """The CSINode of one node."""
+    return f"{CSI_NODES}/{name}"
 
 
 def events(namespace: str) -> str:

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.volume import CsiNode, RegisteredPlugin
-from shared.podspec.names import label_value, qualified_name
+from shared.podspec.names import dns_subdomain, label_value, qualified_name
 
 CSI = "CSIPlugin"
 HANDLED = (CSI,)
 _LARGEST_COUNT = 2**31 - 1  # of volumes, in a CSINode
-_LONGEST = 4096  # characters of an endpoint, a node id and all versions together, which real plugins never have
+_LONGEST = 4096  # characters of an endpoint and of all versions together, which real plugins never have
 _MOST_SEGMENTS = 64
-_DRIVER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LONGEST_NAME = 63  # characters
+_LONGEST_NODE_ID = 192  # characters, in a CSINode
 _VERSION = re.compile(r"v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?")
 
 
@@ -72,8 +73,10 @@ def registered_csi(info: PluginInfo, version: str, node: NodeInfo) -> Registered
 def _validated(info: PluginInfo, other: RegisteredPlugin | None) -> str | tuple[str]:
     """The version that is used, or why there is none, as a tuple."""
     prefix = f"ValidatePlugin for CSI driver {_quoted(info.name[:64])} failed."
-    if not _DRIVER.fullmatch(info.name):
-        return (f"{prefix} The name must have at most 63 letters, digits, '-', '_' and '.'",)
+    if problems := dns_subdomain(info.name.lower()):
+        return (f"{prefix} The name is invalid: {problems[0]}",)
+    if len(info.name) > _LONGEST_NAME:
+        return (f"{prefix} The name is invalid: must be no more than {_LONGEST_NAME} characters",)
     if not info.endpoint.startswith("/") or len(info.endpoint) > _LONGEST or "\0" in info.endpoint:
         return (f"{prefix} The endpoint must be an absolute path",)
     if not info.versions:
@@ -102,8 +105,8 @@ def _parsed(version: str) -> tuple[int, int, int] | None:
 def _node_problem(node: NodeInfo) -> str:
     if not node.node_id:
         return "NodeGetInfo returned an empty node_id"
-    if len(node.node_id) > _LONGEST:
-        return f"NodeGetInfo returned a node_id of more than {_LONGEST} characters"
+    if len(node.node_id) > _LONGEST_NODE_ID:
+        return f"NodeGetInfo returned a node_id of more than {_LONGEST_NODE_ID} characters"
     if len(node.topology) > _MOST_SEGMENTS:
         return f"NodeGetInfo returned more than {_MOST_SEGMENTS} topology segments"
     for key, value in node.topology.items():

@@ -12,7 +12,15 @@ from bus.memory import MemoryNetwork
 from bus.messages.pleg import NodeImage, NodeImages, NodeObserved
 from bus.messages.podsync import NodePressure, NodeResources
 from bus.messages.sources import NodeObject
-from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_PRESSURE, NODE_RESOURCES, events_of
+from bus.messages.streams import (
+    NODE_IMAGES,
+    NODE_OBJECT,
+    NODE_OBSERVED,
+    NODE_PRESSURE,
+    NODE_RESOURCES,
+    PLUGINS_REGISTERED,
+    events_of,
+)
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.node_facts import HostNetwork, MachineFacts
@@ -120,6 +128,7 @@ class NodeStage:
         self.node_object = self.buses["sources"].own(NODE_OBJECT)
         self.resources = self.buses["podsync"].own(NODE_RESOURCES)
         self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
+        self.plugins = self.buses["volume"].own(PLUGINS_REGISTERED)
         self.observed = self.buses["pleg"].own(NODE_OBSERVED)
         self.images = self.buses["pleg"].own(NODE_IMAGES)
         self.events = Heard(self.buses["server"], events_of("status"))
@@ -192,6 +201,7 @@ class NodeStage:
     def node_requests(self, since: int = 0) -> list[tuple[str, str]]:
         """(method, path) of what was asked of the API server, but for the lease and Events."""
         asked = [request for request in self.api.requests[since:] if request[1] not in (LEASE, paths.LEASES)]
+        asked = [request for request in asked if not request[1].startswith(paths.CSI_NODES)]
         return [request for request in asked if not request[1].startswith(paths.events("default"))]
 
     def reasons(self) -> list[str]:

@@ -1,0 +1,122 @@
+"""Our CSINode, and what CSI drivers add to our Node: created at the start, and written when a driver comes or goes.
+
+A task of its own: the lease and the node's status wait for none of its requests (volumes.md 14.2).
+"""
+
+import asyncio
+import contextlib
+import logging
+
+from bus.interface import Change, Deleted, Put
+from bus.messages.streams import PLUGINS_REGISTERED
+from bus.messages.volume import RegisteredPlugin
+from services.frame.launch import Context
+from services.status.adapters.clients import Clients
+from services.status.core.csi_node import (
+    Drivers,
+    collisions,
+    is_of_another_node,
+    new_csi_node,
+    node_patch,
+    updated_csi_node,
+)
+from shared.backoff import Backoff
+from shared.kube import paths
+from shared.kube.interface import ApiError, ApiStatusError
+from shared.model import objects
+from shared.model.objects import Object
+
+log = logging.getLogger(__name__)
+
+RETRIES = Backoff(initial=0.2, cap=30.0)
+TIMEOUT = 10.0  # seconds, of one request
+TROUBLE = "CSINode"
+
+
+class CsiNodeUpkeep:
+    """`owned_by` gets the uid of our Node, without which nothing is written."""
+
+    def __init__(self, context: Context, clients: Clients) -> None:
+        self._bus, self._client, self._name = context.bus, clients.kube, context.config.node_name
+        self._plugins = self._bus.follow(PLUGINS_REGISTERED, self._on_plugin)
+        self._gone: set[str] = set()  # drivers that were deregistered since the start of this process
+        self._uid = ""
+        self._changed = asyncio.Event()
+        self._trouble: str | None = None
+
+    def owned_by(self, uid: str) -> None:
+        """Our Node has this uid now."""
+        self._uid = uid
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Write what differs after each change, until cancelled; a request that fails is tried again."""
+        failures = 0
+        while True:
+            self._changed.clear()
+            wait: float | None = None
+            if self._uid:
+                try:
+                    self._note(await self._write())
+                    failures = 0
+                except ApiError as error:
+                    failures += 1
+                    wait = RETRIES.delay(failures)
+                    self._note(f"the CSINode and the CSI drivers of the Node are not written: {error}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+
+    def _on_plugin(self, change: Change[RegisteredPlugin]) -> None:
+        match change:
+            case Put(_, plugin):
+                self._gone.discard(plugin.name)
+            case Deleted(key):
+                self._gone.add(key.partition("/")[2])
+        self._changed.set()
+
+    async def _write(self) -> str | None:
+        """Make Node and CSINode what the drivers require; return a trouble, or None. Raises ApiError."""
+        node = await self._client.get(paths.node(self._name), timeout=TIMEOUT)
+        if objects.uid(node) != self._uid:
+            return None  # the new Node's uid is on its way here
+        plugins = self._plugins.state.values()
+        drivers = {plugin.name: plugin.csi for plugin in plugins if plugin.csi is not None}
+        collided = collisions(node, drivers)
+        drivers = {name: driver for name, driver in drivers.items() if name not in collided}
+        gone = None if self._plugins.complete and not self._plugins.stale else frozenset(self._gone)
+        if patch := node_patch(node, drivers, gone):
+            await self._client.patch(paths.node_status(self._name), patch, timeout=TIMEOUT)
+        await self._write_csi_node(drivers, gone)
+        lines = (f"CSI driver {name} is not added to the CSINode: {text}" for name, text in collided.items())
+        return "; ".join(lines) or None
+
+    async def _write_csi_node(self, drivers: Drivers, gone: frozenset[str] | None) -> None:
+        path = paths.csi_node(self._name)
+        found: Object | None = None
+        try:
+            found = await self._client.get(path, timeout=TIMEOUT)
+        except ApiStatusError as error:
+            if not error.not_found:
+                raise
+        if found is not None and is_of_another_node(found, self._uid):
+            log.info("the CSINode belongs to an earlier Node: it is created again")
+            options = {"preconditions": {"uid": objects.uid(found)}}
+            with contextlib.suppress(ApiStatusError):  # it is gone, or another one: the next step finds out
+                await self._client.delete(path, options, timeout=TIMEOUT)
+            found = None
+        if found is None:
+            created = new_csi_node(self._name, self._uid, drivers)
+            await self._client.create(paths.CSI_NODES, created, timeout=TIMEOUT)
+        elif (updated := updated_csi_node(found, drivers, gone)) is not None:
+            await self._client.update(path, updated, timeout=TIMEOUT)
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble == self._trouble:
+            return
+        if trouble is None:
+            log.info("the CSINode is written")
+        else:
+            log.warning("%s", trouble)
+        self._trouble = trouble
+        self._bus.trouble(TROUBLE, trouble)
