@@ -2,9 +2,9 @@
 
 Purpose
     Merges the static pod path (a directory or one file) and, in a cluster, the pods that the API server binds to this
-    node, and publishes what is to run. A manifest that turns bad, or an object that cannot be understood, keeps its
-    last good pod running; what is wrong is said in the log, in an event and in the beat. Keeps our Node, the mirror
-    pods and the Services in step by list and watch, and reads Secrets, ConfigMaps, PersistentVolumeClaims with their
+    node, and publishes what is to run. Where a manifest becomes bad, or an object cannot be understood, the last good
+    pod keeps running; the problem is reported in the log, in an event and in the beat. Keeps our Node, the mirror pods
+    and the Services in sync by list and watch, and reads Secrets, ConfigMaps, PersistentVolumeClaims with their
     volumes and RuntimeClasses for the others.
 
 Owns
@@ -26,7 +26,7 @@ Follows
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.
-    On a node that runs alone both say so.
+    On a node that runs alone both answer that there is no API server.
 
 Persists
     One record per manifest file under `<root dir>/sources/manifests/`: the pod last published from it, with the moment
@@ -38,7 +38,7 @@ Persists
 On restart
     The records are read, then the path and the API server. An unchanged file or object gives the same pod with the same
     first-seen time, so that no sandbox changes; a file that is broken at that moment gives the pod of its record; a
-    record whose file is gone is dropped, and its pod is simply not in the complete new set. While the API server cannot
-    be reached static pods flow, nothing is complete, and so nobody ends a pod. Killed between record and publish: the
-    record is ahead, the next look publishes the same pod. Watches begin anew with a list of the newest state.
+    record whose file is gone is dropped, and its pod is not in the complete new set. While the API server cannot be
+    reached, static pods are published, but no stream is complete, so no process ends a pod. Killed between record and
+    publish: the record is ahead, the next look publishes the same pod. Watches begin with a new list.
 """

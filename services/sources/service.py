@@ -18,7 +18,7 @@ from services.sources.controllers.troubles import Troubles
 from shared.kube.client import kube_client
 
 LOOP = "sources"
-TURN = 5.0  # seconds: an idle loop turns this often, so that its progress can be judged
+TURN = 5.0  # seconds: an idle loop turns this often, so that its progress shows in the beat
 STUCK = 10.0  # seconds on one piece of work (a disk that does not answer), and the loop counts as standing still
 API_TIMEOUT = 30.0  # seconds for one request, where the caller sets no limit of its own
 STANDALONE = "not supported due to running kubelet in standalone mode"
@@ -33,7 +33,7 @@ def build(context: Context) -> "Sources":
     refused = RefusedCredentials(context.bus)
 
     qps, burst = config.kube_api_qps, config.kube_api_burst
-    # Whoever asks decides when to ask again: a reflector waits as long as a 429 says, and backs off.
+    # The caller decides when to repeat a request: a reflector waits for the time in a 429, and backs off.
     node = kube_client(
         config.run_dir,
         qps=qps,
@@ -72,7 +72,7 @@ class Sources:
         self._bus.answer(GetServices, self._get_services)
 
     async def run(self) -> None:
-        """Publish what the sources say, now and whenever it changes."""
+        """Publish the pods of the sources, now and at every change."""
         parts: list[Coroutine[Any, Any, None]] = [self._turn()]
         parts += [part.run() for part in (self._static, self._cluster) if part is not None]
         tasks = [asyncio.create_task(part) for part in parts]

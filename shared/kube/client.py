@@ -158,10 +158,10 @@ class KubeClient:
         return await self._call("DELETE", path, body=options, timeout=timeout)
 
     def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
         """Watch a collection; see ApiClient."""
-        return self._watch(path, query, timeout, self._timeout if patience is None else patience)
+        return self._watch(path, query, timeout, self._timeout if answer_timeout is None else answer_timeout)
 
     async def drop_connections(self) -> None:
         """New requests get new connections; idle ones close now, the others when their requests end."""
@@ -195,10 +195,10 @@ class KubeClient:
 
     @asynccontextmanager
     async def _watch(
-        self, path: str, query: Mapping[str, str], timeout: float, patience: float
+        self, path: str, query: Mapping[str, str], timeout: float, answer_timeout: float
     ) -> AsyncIterator[WatchStream]:
         full = {**query, "watch": "1", "timeoutSeconds": str(max(1, int(timeout)))}
-        opened_by = await self._begin(patience)
+        opened_by = await self._begin(answer_timeout)
         ends_by = asyncio.get_running_loop().time() + timeout + _LATER
         async with self._answered(Request("GET", path, full, is_watch=True), opened_by) as (answer, peer):
             yield WatchStream(answer, peer, ends_by)

@@ -140,12 +140,12 @@ class ApiClient(Protocol):
         ...
 
     def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Watch; the server ends it after `timeout` seconds (`timeoutSeconds`), this side somewhat later. `patience`:
-        seconds from sending the request to the head of its answer, None = the client's time limit. The iterator ends
-        normally when the server does, raises when the connection breaks, when nothing comes for minutes, or when an
-        ERROR line comes."""
+        """Watch; the server ends it after `timeout` seconds (`timeoutSeconds`), this side somewhat later.
+        `answer_timeout`: seconds from sending the request to the head of its answer, None = the client's time limit.
+        The iterator ends normally when the server ends the watch; it raises ApiError when the connection breaks, when
+        nothing arrives for minutes, or at an ERROR line."""
         ...
 
     async def drop_connections(self) -> None:

@@ -260,10 +260,10 @@ class FakeClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         received = Received("WATCH", path, self._user, dict(query), None)
-        await self._server.arrive(received, patience)
+        await self._server.arrive(received, answer_timeout)
         stream = self._server.open_watch(received, timeout)
         try:
             yield stream

@@ -26,7 +26,7 @@ from tests.simulation.faults import ApiFault, Fault
 from tests.simulation.loop import LIFE, Life
 from tests.simulation.story import Story
 
-_PATIENCE = 30.0
+_ANSWER_TIMEOUT = 30.0
 _TRIES = 11
 _CODES = {"500": (500, "InternalError"), "409": (409, "Conflict"), "429": (429, "TooManyRequests")}
 
@@ -97,10 +97,10 @@ class SimulationClient(FakeClient):
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         received = Received("WATCH", path, self._user, dict(query), None)
-        await self._way(received, _PATIENCE if patience is None else patience)
+        await self._way(received, _ANSWER_TIMEOUT if answer_timeout is None else answer_timeout)
         stream = self._server.open_watch(received, timeout)
         self._server.opened(stream)
         try:
@@ -108,7 +108,7 @@ class SimulationClient(FakeClient):
         finally:
             stream.close()
 
-    async def _way(self, received: Received, patience: float) -> None:
+    async def _way(self, received: Received, answer_timeout: float) -> None:
         await asyncio.sleep(self._server.dice.uniform(0.001, 0.005))
         fault = self._server.fault("WATCH")
         if fault is None:
@@ -116,7 +116,7 @@ class SimulationClient(FakeClient):
         if fault.kind in _CODES:
             raise _error(fault)
         if fault.kind == "silent":
-            await asyncio.sleep(patience)
+            await asyncio.sleep(answer_timeout)
             raise ApiUnansweredError(f"WATCH {received.path}: no answer in time")
         raise ApiUnreachableError(f"WATCH {received.path}: {fault.kind}")
 
@@ -131,7 +131,7 @@ class SimulationClient(FakeClient):
         kind: PatchType = PatchType.STRATEGIC,
     ) -> Object:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (_PATIENCE if timeout is None else timeout)
+        deadline = loop.time() + (_ANSWER_TIMEOUT if timeout is None else timeout)
         life = LIFE.get()
         received = Received(method, path, self._user, dict(query or {}), json_copy(body))
         for attempt in range(_TRIES):

@@ -1,4 +1,4 @@
-"""Looks at the static pod path: which manifest files there are and what stands in them, blocking; decides nothing."""
+"""Reads the static pod path: the manifest files and their content, blocking; decides nothing."""
 
 import errno
 import fcntl
@@ -19,7 +19,7 @@ class ManifestFiles:
 
     def __init__(self, path: str) -> None:
         self._path = Path(os.path.normpath(path))
-        self._ignored: set[str] = set()  # said once each
+        self._ignored: set[str] = set()  # logged once each
 
     def look(self) -> dict[str, ManifestFile]:
         """All manifests by absolute path; none when the path does not exist. Symlinks are followed; names starting with
@@ -42,7 +42,7 @@ class ManifestFiles:
         try:
             entry.name.encode()
         except UnicodeEncodeError:  # such a name cannot travel in messages
-            self._say_ignored(entry, "not named in UTF-8")
+            self._log_ignored(entry, "not named in UTF-8")
             return False
         return True
 
@@ -50,7 +50,7 @@ class ManifestFiles:
         try:
             mode = path.stat().st_mode
             if not stat.S_ISREG(mode):
-                self._say_ignored(path, "a directory" if stat.S_ISDIR(mode) else "no regular file or directory")
+                self._log_ignored(path, "a directory" if stat.S_ISDIR(mode) else "no regular file or directory")
                 return None
             content, being_written = _read_settled(path)
         except FileNotFoundError:  # gone since it was listed, or a symlink to nothing
@@ -61,7 +61,7 @@ class ManifestFiles:
             return ManifestFile(path=str(path), content=None, unreadable="cannot be read: its path holds a NUL byte")
         return ManifestFile(path=str(path), content=content, being_written=being_written)
 
-    def _say_ignored(self, path: Path, what: str) -> None:
+    def _log_ignored(self, path: Path, what: str) -> None:
         if path.name not in self._ignored:
             self._ignored.add(path.name)
             log.warning("%s: ignored in the static pod path: it is %s", ascii(str(path))[1:-1], what)
@@ -70,8 +70,8 @@ class ManifestFiles:
 def _read_settled(path: Path) -> tuple[bytes, bool]:
     """Content (one byte more than the limit at most) and whether some process has the file open for writing.
 
-    A read lease is granted only while nobody has the file open for writing, and makes a writer wait until it is given
-    back: what is read under it is whole. Filesystems without leases are read without.
+    A read lease is granted only while no process has the file open for writing, and makes a writer wait until it is
+    released: content read under it is complete. Filesystems without leases are read without.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:

@@ -1,4 +1,4 @@
-"""Notices that something about the static pod path changed, through inotify; says only that, never what."""
+"""Notices changes of the static pod path through inotify; reports that there is one, not which."""
 
 import asyncio
 import logging
@@ -10,8 +10,8 @@ from asyncinotify import Inotify, Mask
 
 log = logging.getLogger(__name__)
 
-# A file counts once its writer has closed it: MODIFY would show every half-copied state. CREATE is for links, which
-# nobody writes.
+# A file counts once its writer has closed it: MODIFY would show every half-copied state. CREATE is for links, which are
+# not written.
 _CONTENT = (
     Mask.CLOSE_WRITE
     | Mask.CREATE
@@ -36,8 +36,8 @@ class ManifestWatch:
         self._armed = asyncio.Event()
 
     def arm(self) -> str | None:
-        """Put the watches where the path is now; called before every look, so that a change after the look is heard.
-        Returns one line when inotify is not to be had: then only the periodic look notices changes."""
+        """Watch the path where it is now; called before every look, so that no change after the look is missed.
+        Returns one line when inotify is not available: then only the periodic look notices changes."""
         try:
             if self._inotify is None:
                 self._inotify = Inotify()
@@ -59,7 +59,7 @@ class ManifestWatch:
         return None
 
     async def run(self) -> None:
-        """Hear events until cancelled."""
+        """Receive events until cancelled."""
         await self._armed.wait()
         assert self._inotify is not None
         async for event in self._inotify:
@@ -68,7 +68,7 @@ class ManifestWatch:
                 self._on_change()
 
     def close(self) -> None:
-        """Give the inotify descriptor back."""
+        """Close the inotify descriptor."""
         if self._inotify is not None:
             self._inotify.close()
 

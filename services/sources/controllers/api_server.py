@@ -1,7 +1,7 @@
-"""The API server as sources meets it: one outage at a time, reported once; when it is over, what pauses asks again.
+"""The state of the API server for sources: one outage at a time, reported once; its end wakes what pauses.
 
-An outage is what the network says: refused, reset, no answer at the socket. A request that is answered late, with 429
-or with 5xx is not: it fails alone, and no watch is disturbed. Open watches go on through an outage as long as their
+An outage is a failure of the network: refused, reset, no answer at the socket. A request that is answered late, with
+429 or 5xx is none: it fails alone, and no watch is disturbed. Open watches continue through an outage as long as their
 connections do (the kernel breaks dead ones), and resume from their versions.
 
 A store that was restored or emptied shows in its versions: a list from the newest state that is older than what was
@@ -29,7 +29,7 @@ OUTAGE = "API server"
 
 
 class AskAgainError(Exception):
-    """What is waited for is to be asked again now."""
+    """Send the request again now."""
 
 
 class Until(Flag):
@@ -48,7 +48,7 @@ class _Waiting:
 
 @dataclass(eq=False)
 class ApiServer:
-    """The clients and what is known of the way to it. `chance` gives random numbers from 0 to below 1."""
+    """The clients, and whether the API server answers. `chance` returns random numbers in [0, 1)."""
 
     clients: Clients
     bus: Bus
@@ -59,10 +59,10 @@ class ApiServer:
     outages: int = field(default=0, init=False)  # how many there were
     away: str = field(default="", init=False)  # what is wrong while no request is answered; "" = nothing
     _away_since: float | None = field(default=None, init=False)
-    _is_outage: bool = field(default=False, init=False)  # the network says that it is away; else it is only silent
+    _is_outage: bool = field(default=False, init=False)  # the network failed; else it only does not answer
     _back: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _waiting: set[_Waiting] = field(default_factory=set, init=False)
-    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was asked for -> trouble said
+    _refused: dict[str, str] = field(default_factory=dict, init=False)  # what was requested -> trouble reported
 
     def answered(self, what: str) -> None:
         """The API server answered a request for `what`, with success."""

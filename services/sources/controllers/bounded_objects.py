@@ -32,7 +32,7 @@ class BoundedObjects:
         # Of the rest those to watch next. One that is being read at its turn, or is immutable, is taken out of it: it
         # comes back after its read, or with the next pod that names it.
         self._next: OrderedDict[Reference, None] = OrderedDict()
-        self._said = False
+        self._has_logged = False
 
     def register(self, reference: Reference) -> None:
         """Watch it, or read it now and then."""
@@ -54,15 +54,15 @@ class BoundedObjects:
             self._watched.unregister(reference)
 
     async def get(self, reference: Reference, *, fresh: bool) -> FoundObject:
-        """The object by the way it is kept."""
+        """Return the object, from its watch or its reads."""
         if reference in self._watched and not fresh:
             self._yields(reference)
         if reference in self._rest:
             return await self._fetched.get(reference, fresh=fresh)
         return await self._watched.get(reference, fresh=fresh)
 
-    def tells_by_itself(self, reference: Reference) -> bool:
-        """Those that are watched."""
+    def sends_first_version(self, reference: Reference) -> bool:
+        """True of those that are watched."""
         return reference in self._watched
 
     def sweep(self) -> None:
@@ -95,8 +95,8 @@ class BoundedObjects:
         return True
 
     def _read(self, reference: Reference) -> None:
-        if not self._said:
-            self._said = True
+        if not self._has_logged:
+            self._has_logged = True
             log.warning(
                 "pods of this node name more than %d Secrets and ConfigMaps: further ones are not watched, but read "
                 "again now and then, so that their changes show later",

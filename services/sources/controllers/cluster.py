@@ -51,8 +51,10 @@ class Cluster:
         self._runtime_classes = RuntimeClassReads(self._api)
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
         self._claims = VolumeClaims(config, self._api, changed)
-        whole = self._objects.whole
-        self._pods = ClusterPods(config, self._api, desired, mirrors, troubles, tell=self._on_pod, whole=whole)
+        on_complete = self._objects.all_taken
+        self._pods = ClusterPods(
+            config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
+        )
 
     async def run(self) -> None:
         """Until cancelled; ends with an error when a part of it does."""
@@ -90,7 +92,7 @@ class Cluster:
             path = paths.service_account(request.namespace, request.name)
             return await live_read(self._api, self._clients.objects, path, may_lag=True)
         if request.kind != "Node":
-            return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for anybody")
+            return FoundObject(object=None, error=f"objects of kind {request.kind!r} are not read for other services")
         if request.name != self._config.node_name:
             return FoundObject(object=None, error=f"only node {self._config.node_name} is read, not {request.name!r}")
         if request.fresh:
@@ -99,7 +101,7 @@ class Cluster:
 
     def _on_pod(self, change: MergeChange) -> None:
         """Follow what the pods of the API server name."""
-        self._objects.tell(change)
+        self._objects.take(change)
         self._claims.on_pod(change)
 
     async def get_services(self, request: GetServices) -> FoundServices:

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 
 class ClusterPods:
-    """The source `api`, and the mirror pods. `tell` hears each change right before it is published, `whole` once that
-    all there is has been told."""
+    """The source `api`, and the mirror pods. `before` gets each change right before it is published; `on_complete` is
+    called once all pods of the API server are published."""
 
     def __init__(
         self,
@@ -38,11 +38,11 @@ class ClusterPods:
         mirrors: OwnedStream[MirrorPod],
         troubles: Troubles,
         *,
-        tell: Callable[[MergeChange], None],
-        whole: Callable[[], None],
+        before: Callable[[MergeChange], None],
+        on_complete: Callable[[], None],
     ) -> None:
         self._desired, self._mirrors, self._troubles = desired, mirrors, troubles
-        self._tell, self._whole = tell, whole
+        self._before, self._on_complete = before, on_complete
         self._pods = ApiPods(config.node_name)
         self._changed = asyncio.Event()
         self._list_watch = ListWatch(
@@ -63,7 +63,7 @@ class ClusterPods:
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
     async def run(self, node_read: asyncio.Event) -> None:
-        """Until cancelled; asks for no pod before the node was read (pods.md 1.5)."""
+        """Run until cancelled; requests no pod before the node was read (pods.md 1.5)."""
         await self._remember()
         await node_read.wait()
         listing = asyncio.create_task(self._list_watch.run(), name="pods")
@@ -95,30 +95,30 @@ class ClusterPods:
             self.busy_since = None
 
     async def _merge(self) -> None:
-        """Everything heard so far, at once: what comes while the disk is busy is merged the next time."""
+        """Merge everything received so far at once: what arrives while the disk is busy is merged the next time."""
         for line in self._pods.notices:
             log.warning("%s", line)
         self._pods.notices.clear()
-        self._troubles.say_all("pods", {line: line for line in self._pods.problems}, logged=True)
-        whole, mirrors, pods = self._pods.whole, self._pods.mirrors, self._pods.to_run
+        self._troubles.set_all("pods", {line: line for line in self._pods.problems}, logged=True)
+        complete, mirrors, pods = self._pods.complete, self._pods.mirrors, self._pods.to_run
         changes = self._desired.merge("api", pods)
-        await self._save([objects.uid(pod) for pod in pods], whole=whole)
+        await self._save([objects.uid(pod) for pod in pods], complete=complete)
         crash_point("sources.saved")
         for key, mirror in mirrors.items():
             self._mirrors.put(key, mirror, "object added or changed")
         for key in sorted(set(self._mirrors.keys()) - mirrors.keys()):
             self._mirrors.delete(key, "object gone")
-        self._desired.publish("api", changes, whole=whole, tell=self._tell)
-        if whole:
+        self._desired.publish("api", changes, complete=complete, before=self._before)
+        if complete:
             self._mirrors.mark_complete()
-            self._whole()
+            self._on_complete()
         crash_point("sources.published")
 
     async def _remember(self) -> None:
         try:
             records = await asyncio.to_thread(self._records.load_all)
         except OSError as error:
-            self._troubles.say("records of pods", f"the record of when pods were first seen cannot be read: {error}")
+            self._troubles.set("records of pods", f"the record of when pods were first seen cannot be read: {error}")
             return
         record = records.get(first_seen.KEY)
         self._recorded = first_seen.decode(record)
@@ -128,10 +128,10 @@ class ClusterPods:
         for uid, seen in self._recorded.items():
             self._desired.pods.remember(uid, seen)
 
-    async def _save(self, uids: list[str], *, whole: bool) -> None:
+    async def _save(self, uids: list[str], *, complete: bool) -> None:
         merged = ((uid, self._desired.pods.pod(uid, "api")) for uid in uids)
         seen = {uid: objects.annotations(pod)[SEEN] for uid, pod in merged if pod is not None}
-        if not whole:  # pods that are not understood at the moment keep theirs
+        if not complete:  # pods that are not understood at the moment keep theirs
             seen = self._recorded | seen
         if seen == self._recorded or not self._saves:
             return
@@ -141,4 +141,4 @@ class ClusterPods:
             self._recorded = seen
         except OSError as error:
             line = f"the record of when pods were first seen cannot be saved: {error}"
-        self._troubles.say("records of pods", line or self._records.trouble)
+        self._troubles.set("records of pods", line or self._records.trouble)

@@ -44,15 +44,16 @@ class DesiredSet:
         source: str,
         changes: Iterable[MergeChange],
         *,
-        whole: bool,
-        tell: Callable[[MergeChange], None] = lambda _: None,
+        complete: bool,
+        before: Callable[[MergeChange], None] = lambda _: None,
     ) -> None:
-        """Tell the changes, in order. `whole`: they came from all the source has, so that what is absent is gone."""
+        """Publish the changes in order; `before` gets each one first. `complete`: the source passed all of its pods, so
+        that a missing pod is gone."""
         for change in changes:
-            tell(change)
+            before(change)
             self._publish(source, change)
-        if whole:
-            self.pods.told(source)
+        if complete:
+            self.pods.note_complete(source)
             if source == "api":
                 self._api_statuses.mark_complete()
         if self.pods.complete:
@@ -68,7 +69,7 @@ class DesiredSet:
             case Wanted(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
                 log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
-                self._put_api_status(desired)  # first: whoever follows both has no status that is older than the pod
+                self._put_api_status(desired)  # first: a follower of both has no status older than the pod
                 self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
             case StatusChanged(desired):
                 self._put_api_status(desired)

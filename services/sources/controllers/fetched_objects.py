@@ -1,8 +1,8 @@
 """Secrets and ConfigMaps that are read and not watched: the strategies Cache and Get (volumes.md 20), and
 what is too much to watch.
 
-Each object has at most one read under way and one waiting, whoever asks for it, so the queue is as long as the pods of
-this node name objects, and no longer. What no pod names any more leaves it.
+Each object has at most one read in progress and one waiting, however many services request it, so the queue is at most
+as long as the list of objects that the pods of this node name. An object that no pod names any more leaves it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from shared.podspec.references import Reference
 log = logging.getLogger(__name__)
 
 AT_ONCE = 16  # reads; the rest waits here, in the right order, and not in the client's queue
-PATIENCE = 4.0  # seconds an asker waits for its turn and the answer; whoever asks waits five
+ANSWER_SECONDS = 4.0  # a request waits so long for its turn and the read; the requesting service waits five
 ABSENT = 5.0  # seconds for which an absent object is not looked for again where refreshes are spread
 
 Answer = asyncio.Future[FoundObject]
@@ -111,7 +111,7 @@ class FetchedObjects:
             self._order.need(reference, self._pods(reference))
             self._turn()
         if not self._api.away:
-            await asyncio.wait([answer], timeout=PATIENCE)
+            await asyncio.wait([answer], timeout=ANSWER_SECONDS)
         if answer.done():
             found = answer.result()
         else:
@@ -140,8 +140,8 @@ class FetchedObjects:
         """How many reads are under way or wait for their turn."""
         return len(self._order)
 
-    def tells_by_itself(self, reference: Reference) -> bool:
-        """Nothing is read for the sake of the first version."""
+    def sends_first_version(self, reference: Reference) -> bool:
+        """Never: nothing is read for the first version alone."""
         return False
 
     def sweep(self) -> None:
@@ -185,7 +185,7 @@ class FetchedObjects:
             self._wake.clear()
             now, ttl = self._api.clock.monotonic(), self._time_to_live()
             if self._api.away:
-                await self._api.pause(PATIENCE, interruptible=True)
+                await self._api.pause(ANSWER_SECONDS, interruptible=True)
                 continue
             if now >= self._held_until and (reference := self._order.take(now, ttl)) is not None:
                 return reference
@@ -208,7 +208,7 @@ class FetchedObjects:
             found = FoundObject(object=None, error=f"{type(error).__name__}")
         finally:
             kept.sent = kept.reading = None
-            if self._kept.get(reference) is kept:  # else forgotten, and perhaps registered anew
+            if self._kept.get(reference) is kept:  # else forgotten, and perhaps registered again
                 self._order.done(reference)
                 if found is None:  # put off
                     kept.waiting = _joined(kept.waiting, answer)

@@ -1,4 +1,4 @@
-"""Runs one list and watch against the API server: does what the reflector says, hands on what comes, never gives up."""
+"""Runs one list and watch against the API server: performs the reflector's steps, passes on the results, never ends."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ from shared.kube.interface import ApiClient, ApiError, ApiStatusError, WatchEven
 
 log = logging.getLogger(__name__)
 
-LAG = 3  # refusals by the authorizer that are no news: a pod was bound a moment ago
-WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again: what fails all the same backs off meanwhile
+LAG = 3  # refusals by the authorizer that are expected right after a pod was bound
+WOKEN_AGAIN = 30.0  # seconds until a pause is ended early again; requests that still fail back off meanwhile
 CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -85,15 +85,15 @@ class ListWatch:
         newest, history, outages = self.api.newest, self.api.history, self.api.outages
         try:
             async with self.api.waiting(Until.OUTAGE_OVER):
-                answer = await self.client.get(self.path, query, timeout=self.reflector.patience)
+                answer = await self.client.get(self.path, query, timeout=self.reflector.answer_timeout)
         except ApiError as error:
             unknown = isinstance(error, ApiStatusError) and error.code == 400
             if unknown and self.selector and not self.selector_needed:
-                log.info("%s: listed whole, the API server cannot select them: %s", self.what, error)
+                log.info("%s: listed without a selector, the API server does not know it: %s", self.what, error)
                 self.selector = ""
                 return
             self.reflector.list_failed(error, now=self.api.clock.monotonic(), chance=self.api.chance())
-            self._say(error)
+            self._report(error)
             self.on_failure()
             return
         found = read_list(answer)
@@ -121,7 +121,9 @@ class ListWatch:
         opened = False
         try:
             async with contextlib.AsyncExitStack() as stack:
-                watch = self.client.watch(self.path, query, timeout=timeout, patience=self.reflector.patience)
+                watch = self.client.watch(
+                    self.path, query, timeout=timeout, answer_timeout=self.reflector.answer_timeout
+                )
                 async with self.api.waiting(Until.OUTAGE_OVER | Until.WENT_BACK):
                     stream = await stack.enter_async_context(watch)
                 opened = True
@@ -144,7 +146,7 @@ class ListWatch:
             ):  # it will be resumed, or listed; that may well succeed
                 log.debug("%s: the watch ended: %s", self.what, error)
             else:
-                self._say(error)
+                self._report(error)
             return
         now = self.api.clock.monotonic()
         self.reflector.watch_ended(lasted=now - began, events=events, now=now, chance=self.api.chance())
@@ -153,7 +155,7 @@ class ListWatch:
         self._forbidden = 0
         self.api.answered(self.what)
 
-    def _say(self, error: ApiError) -> None:
+    def _report(self, error: ApiError) -> None:
         forbidden = isinstance(error, ApiStatusError) and error.forbidden
         self._forbidden = self._forbidden + 1 if forbidden else 0
         self.api.failed(self.what, error, may_pass=0 < self._forbidden <= LAG)

@@ -7,7 +7,7 @@ from bus.messages.sources import FoundObject
 from services.sources.controllers.api_server import ApiServer
 from shared.kube.interface import ApiClient, ApiStatusError, ApiUnreachableError
 
-TIMEOUT = 4.0  # seconds from sending the request; whoever asks waits five
+TIMEOUT = 4.0  # seconds from sending the request; the requesting service waits five
 WAIT = 5.0  # seconds in all, also for the rate limit: a read that no asker waits for any more leaves its queue
 # Seconds between tries while the node authorizer does not know yet that a pod of this node names the object.
 FORBIDDEN_RETRIES = (0.1, 0.2, 0.4)

@@ -27,8 +27,8 @@ class ObjectStore(Protocol):
         """Read it. `fresh`: from the API server, whatever is known. Never raises for what the API server does."""
         ...
 
-    def tells_by_itself(self, reference: Reference) -> bool:
-        """A version of it is on its way, whether somebody asks for the object or not."""
+    def sends_first_version(self, reference: Reference) -> bool:
+        """Whether a first version of it will come without a request for the object."""
         ...
 
     def sweep(self) -> None:

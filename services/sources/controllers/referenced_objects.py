@@ -18,12 +18,12 @@ from shared.config.effective import EffectiveConfig
 from shared.podspec.references import MOST_REFERENCES, Reference, referenced_objects
 
 KINDS = ("Secret", "ConfigMap")
-# What is not watched, but shown in volumes, is read again each period, or more rarely where the Node's annotation says
-# so or where there is so much of it that it would take more than this share of the rate limit: 1 400 objects at 50
-# requests a second are each read again within 56 s.
+# An object that is not watched, but shown in volumes, is read again each period; more rarely where the Node's
+# annotation sets a longer one, or where there are so many that the reads would take more than this share of the rate
+# limit: 1 400 objects at 50 requests a second are each read again within 56 s.
 REFRESH_PERIOD = 30.0  # seconds
 REFRESH_SHARE = 0.5
-FIRST_VERSIONS = 10.0  # seconds: what has no version then will not be waited for any longer
+FIRST_VERSIONS = 10.0  # seconds to wait for the first version of an object
 
 
 class ReferencedObjects:
@@ -34,7 +34,7 @@ class ReferencedObjects:
     ) -> None:
         self._stream = stream
         self._counts = ReferenceCounts()
-        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were told
+        self._awaited: set[Reference] | None = None  # before the stream is complete; None = not all pods were taken
         self._overdue: asyncio.TimerHandle | None = None
         self._store: ObjectStore
         match config.change_detection_strategy:
@@ -55,8 +55,8 @@ class ReferencedObjects:
                 )
                 self._store = BoundedObjects(watched, fetched, lambda: api.clients.objects.shares_watches)
 
-    def tell(self, change: MergeChange) -> None:
-        """A pod from the API is about to be published, or taken away."""
+    def take(self, change: MergeChange) -> None:
+        """Take a change of an API pod that is about to be published."""
         match change:
             case Wanted(desired):
                 # A pod that names more is rejected, unless what is too much came with debug containers.
@@ -73,16 +73,16 @@ class ReferencedObjects:
             self._stream.delete(reference.key, "no pod names it")
             self._settled(reference)
 
-    def whole(self) -> None:
-        """Every pod there is has been told. The stream is complete once each object that is being watched then has a
-        version or failed to be read: to followers of an earlier life what is absent is gone."""
+    def all_taken(self) -> None:
+        """Every pod of the API was taken. The stream is complete once each object that is watched at this moment has a
+        version or failed to be read: followers of an earlier process then drop what is missing."""
         if self._awaited is not None:
             return
         known = set(self._stream.keys())
         self._awaited = {
             reference
             for reference in self._counts.references
-            if reference.key not in known and self._store.tells_by_itself(reference)
+            if reference.key not in known and self._store.sends_first_version(reference)
         }
         if self._awaited:
             self._overdue = asyncio.get_running_loop().call_later(FIRST_VERSIONS, self._complete)

@@ -1,4 +1,4 @@
-"""The pods of the static pod path: look, merge, save, publish. Works without anybody else."""
+"""The pods of the static pod path: look, merge, save, publish. Needs no other process."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class StaticPods:
         self.busy_since: float | None = None  # CLOCK_MONOTONIC; None while there is nothing to do
 
     async def run(self) -> None:
-        """Publish what the static pod path says, now and whenever it changes."""
+        """Publish the pods of the static pod path, now and at every change."""
         await self._remember()
         watching = asyncio.create_task(self._watch.run(), name="manifest-watch")
         try:
@@ -65,15 +65,15 @@ class StaticPods:
             return static_pod(document, node_name=self._config.node_name, source="file", origin=path)
         except InvalidPod:
             raise
-        except Exception as error:  # a manifest nobody thought of must not take the other pods down
-            log.exception("%s: the manifest could not be judged", path)
-            raise InvalidPod(f"invalid pod: it could not be judged: {error!r}") from error
+        except Exception as error:  # an unforeseen manifest must not affect the other pods
+            log.exception("%s: the manifest could not be checked", path)
+            raise InvalidPod(f"invalid pod: it could not be checked: {error!r}") from error
 
     async def _remember(self) -> None:
         try:
             records = await asyncio.to_thread(self._records.load_all)
         except OSError as error:
-            self._troubles.say("records", f"the records of the manifests cannot be read: {error}")
+            self._troubles.set("records", f"the records of the manifests cannot be read: {error}")
             return
         newer = []
         for path, record in sorted(records.items()):
@@ -93,13 +93,13 @@ class StaticPods:
             log.warning("the records of %d manifests, %s among them, are %s", len(newer), newer[0], what)
 
     async def _look(self) -> None:
-        """One look: everything heard before it is answered by it, everything after it wakes the loop again."""
+        """Look once: this covers every earlier event; a later event wakes the loop again."""
         self._changed.clear()
         now = self._clock.monotonic()
         full = now >= self._next_full_look
         if full:
             self._next_full_look = now + self._config.file_check_frequency
-        self._troubles.say("inotify", self._watch.arm())
+        self._troubles.set("inotify", self._watch.arm())
         try:
             files = await asyncio.to_thread(self._files.look)
             if self._source.lacks(files):
@@ -108,23 +108,23 @@ class StaticPods:
         except OSError as error:
             path = self._config.static_pod_path
             line = f"{path}: cannot be listed: {error.strerror}; the pods known from it stay"
-            self._troubles.say("staticPodPath", line)
+            self._troubles.set("staticPodPath", line)
             return
-        self._troubles.say("staticPodPath", None)
+        self._troubles.set("staticPodPath", None)
         listing = self._source.look(files, full=full)
         changes = self._desired.merge("file", listing.pods.values())
         merged = self._desired.pods.pod
         await self._save({path: merged(objects.uid(pod), "file") for path, pod in listing.pods.items()})
         crash_point("sources.saved")
-        self._desired.publish("file", changes, whole=True)
+        self._desired.publish("file", changes, complete=True)
         crash_point("sources.published")
         for path in self._recorded.keys() - files.keys():
             await self._drop_record(path)
         self._report(listing.problems, listing.fresh)
 
     async def _save(self, pods: dict[str, Object | None]) -> None:
-        """Records of the files whose pod is new or changed. A full disk must not keep a pod from running: it is said,
-        and tried again at the next look."""
+        """Save records of the files whose pod is new or changed. A full disk must not keep a pod from running: the
+        failure is reported, and saving is tried again at the next look."""
         line: str | None = None
         for path, pod in pods.items():
             if pod is None or self._recorded.get(path) == pod:
@@ -134,7 +134,7 @@ class StaticPods:
                 self._recorded[path] = pod
             except OSError as error:
                 line = f"the record of {path} cannot be saved: {error}"
-        self._troubles.say("records", line or self._records.trouble)
+        self._troubles.set("records", line or self._records.trouble)
 
     async def _drop_record(self, path: str) -> None:
         try:
@@ -150,4 +150,4 @@ class StaticPods:
             log.error("%s", line)
             self._events.record(failed_validation(line, problem.pod))
         current = {problem.path: f"{problem.path}: {problem.reason}" for problem in problems}
-        self._troubles.say_all("manifest", current, logged=True)
+        self._troubles.set_all("manifest", current, logged=True)

@@ -1,4 +1,4 @@
-"""What is wrong with sources now: each thing logged once when it begins and once when it is over, and in the beat."""
+"""The troubles of sources: each is logged when it begins and when it is over, and is in the beat meanwhile."""
 
 import logging
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ class Troubles:
         self._bus = bus
         self._lines: dict[str, str] = {}
 
-    def say(self, name: str, line: str | None, *, logged: bool = False) -> None:
-        """Set the trouble, or with None clear it. `logged`: whoever says it has written it to the log already."""
+    def set(self, name: str, line: str | None, *, logged: bool = False) -> None:
+        """Set the trouble, or with None clear it. `logged`: the caller has written it to the log already."""
         if self._lines.get(name) == line:
             return
         if line is None:
@@ -28,10 +28,10 @@ class Troubles:
             self._lines[name] = line
         self._bus.trouble(name, line)
 
-    def say_all(self, kind: str, lines: Mapping[str, str], *, logged: bool = False) -> None:
-        """Set all troubles of one kind, by what each is about; those of that kind that are not here are over."""
+    def set_all(self, kind: str, lines: Mapping[str, str], *, logged: bool = False) -> None:
+        """Set all troubles of one kind, by what each is about; those of this kind that are missing are over."""
         current = {f"{kind} {about}": line for about, line in lines.items()}
         for name in [name for name in self._lines if name.startswith(f"{kind} ") and name not in current]:
-            self.say(name, None)
+            self.set(name, None)
         for name, line in current.items():
-            self.say(name, line, logged=logged)
+            self.set(name, line, logged=logged)

@@ -1,7 +1,7 @@
 """Secrets and ConfigMaps kept in step by one watch each: the strategy Watch (volumes.md 20).
 
-A watch nobody read through for a while is closed, and opened again by the next read; not that of an object which a
-volume shows, for its followers hear of a change only through the watch.
+A watch without reads for a while is closed, and opened again by the next read; not that of an object which a volume
+shows, because its followers receive changes only through the watch.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class _Watched:
         self._opened(True)
 
     def stop(self) -> None:
-        """Stop watching; what is known must be read anew, unless it is immutable."""
+        """Stop watching; the object must be read again, unless it is immutable."""
         self.read = None
         if self._running is not None:
             self._running.cancel()
@@ -183,15 +183,15 @@ class WatchedObjects:
             return FoundObject(object=None, not_found=True, error=f'{kind} "{reference.name}" not found')
         return FoundObject(object=watched.object)
 
-    def tells_by_itself(self, reference: Reference) -> bool:
-        """Its watch does."""
+    def sends_first_version(self, reference: Reference) -> bool:
+        """Always: its watch sends one."""
         return reference in self._watched
 
     def __contains__(self, reference: Reference) -> bool:
         return reference in self._watched
 
     def sweep(self) -> None:
-        """Close the watches that nobody reads through."""
+        """Close the watches without reads."""
         now = self._api.clock.monotonic()
         for reference, watched in list(self._watched.items()):
             if now - watched.read_at >= self._idle_after and not self._is_shown(reference):

@@ -1,1 +1,1 @@
-"""Pure decisions of sources: what manifests and API objects say, what to ask the API server next, what changed."""
+"""Pure decisions of sources: pods from manifests and API objects, the next request to the API server, changes."""

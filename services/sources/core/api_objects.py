@@ -6,7 +6,7 @@ from shared.model.objects import Object
 
 
 def read_list(answer: Object) -> tuple[list[Any], str] | None:
-    """Items and version of a list; None when the answer is no list. An empty list is one that says so."""
+    """Items and version of a list; None when the answer is no list. An empty list has `items`, too."""
     metadata = answer.get("metadata")
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     items = answer.get("items", ())  # absent is no list

@@ -1,7 +1,7 @@
 """The pods of this node as the API server lists and changes them: which are to run, which are mirrors (pods.md 1.5).
 
-An object that cannot be understood is no reason to end a pod: what was known of it stays; and as long as a listed
-object cannot be understood at all, nothing that is absent counts as gone, and the set does not count as whole.
+An object that cannot be understood is no reason to end a pod: its last known state stays. While a listed object cannot
+be understood, no missing pod counts as deleted, and the set is not complete.
 """
 
 import re
@@ -27,7 +27,7 @@ class UnreadablePod(Exception):  # noqa: N818 - the counterpart of InvalidPod
 
 @dataclass
 class ApiPods:
-    """What the API server has for one node. `notices` collects lines for the log, each said once; take them away."""
+    """The pods of one node in the API server. `notices` collects lines for the log; the caller clears it."""
 
     node_name: str
     listed: bool = field(default=False, init=False)
@@ -36,8 +36,8 @@ class ApiPods:
     _unreadable: dict[str, str] = field(default_factory=dict, init=False)  # <name>_<namespace> or "" -> what is wrong
 
     @property
-    def whole(self) -> bool:
-        """The API server was listed, and everything it has for this node is understood."""
+    def complete(self) -> bool:
+        """Whether the API server was listed, and every pod of this node is understood."""
         return self.listed and not self._unreadable
 
     @property
@@ -68,7 +68,7 @@ class ApiPods:
     def replace(self, items: list[Any]) -> None:
         """Take a complete list."""
         known = {identity(pod): pod for pod in self._pods}
-        said, self._unreadable = self._unreadable, {}
+        noted, self._unreadable = self._unreadable, {}
         pods: list[Object] = []
         for item in items:
             try:
@@ -76,7 +76,7 @@ class ApiPods:
             except UnreadablePod as problem:
                 name = identity(item)
                 self._unreadable[name] = str(problem)
-                if said.get(name) != str(problem):
+                if noted.get(name) != str(problem):
                     self.notices.append(f"{problem}; {_standing(known.get(name))}")
                 if name in known:
                     pods.append(known[name])
@@ -93,7 +93,7 @@ class ApiPods:
         name = identity(item)
         if kind == "DELETED":
             if not name:
-                self.notices.append("the API server says that a pod was deleted, but not which one; ignored")
+                self.notices.append("the API server reports that a pod was deleted, but not which one; ignored")
                 return
             uid = metadata_text(item, "uid")
             self._forget(name, uid)
@@ -141,7 +141,7 @@ def _has_name(pod: Object, name: str) -> bool:
 
 
 def identity(item: Any) -> str:
-    """`<name>_<namespace>` of whatever this is; "" when it does not say."""
+    """Return `<name>_<namespace>` of any object; "" when it has none."""
     name, namespace = metadata_text(item, "name"), metadata_text(item, "namespace")
     return f"{name}_{namespace}" if name and namespace else ""
 
@@ -177,7 +177,7 @@ def read_pod(item: Any) -> Object:
 
 
 def _unnamed(pod: Object) -> list[str]:
-    """What lacks the name, or path, by which everybody knows it: the API server takes no pod without."""
+    """The parts without the name or path that identifies them: the API server accepts no such pod."""
     spec, every = pod.get("spec") or {}, [container for _, container in every_container(pod)]
     mounts = [mount for container in every for mount in container.get("volumeMounts") or ()]
     kinds = {

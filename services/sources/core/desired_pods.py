@@ -1,7 +1,7 @@
 """The merge: the complete set of each source against what was desired before (pods.md 1.6).
 
-Knows nothing of files or the API server; a source hands in everything it has, and gets the changes in the order they
-are to be told: removals first, so that a pod that comes back under a new UID finds its name free.
+Knows no files and no API server. A source passes all of its pods, and gets the changes in the order in which to publish
+them: removals first, so that the name is free for a pod that returns under a new UID.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from shared.podspec.pod_source import SEEN, SOURCE, with_seen
 
 @dataclass(frozen=True)
 class Removed:
-    """No source wants this UID any more."""
+    """No source has this UID any more."""
 
     uid: str
 
@@ -38,8 +38,8 @@ class StatusChanged:
 
 @dataclass(frozen=True)
 class Duplicate:
-    """Dropped: an earlier pod of the same update has its name, or one from another source its UID. Told once for as
-    long as it stays so. `message` is the kubelet's FailedValidation text."""
+    """Dropped: an earlier pod of the same update has its name, or one from another source its UID. Returned once while
+    it stays so. `message` is the kubelet's FailedValidation text."""
 
     pod: Object
     message: str
@@ -51,31 +51,31 @@ MergeChange = Removed | Wanted | StatusChanged | Duplicate
 
 @dataclass
 class DesiredPods:
-    """What all sources together want. `sources` are those configured; `complete` once each was told in full.
+    """The desired pods of all sources. `sources`: the configured ones; `complete` once all pods of each are published.
 
-    Pods of one name from two sources are both wanted: whoever runs them decides which has to wait.
+    Pods of one name from two sources are both desired: podsync decides which has to wait.
     """
 
     sources: frozenset[str]
     _pods: dict[str, DesiredPod] = field(default_factory=dict)
-    _seen: dict[str, str] = field(default_factory=dict)  # UID -> first seen, for UIDs an earlier life published
-    _told: set[str] = field(default_factory=set)
+    _seen: dict[str, str] = field(default_factory=dict)  # UID -> first seen, for UIDs an earlier process published
+    _complete: set[str] = field(default_factory=set)  # sources
     _dropped: dict[str, list[Object]] = field(default_factory=dict)  # source -> duplicates of its last update
     _given: dict[str, Object] = field(default_factory=dict)  # UID -> the very object that was merged last
 
     @property
     def complete(self) -> bool:
-        """Of every configured source all there was at some moment has been merged and told."""
-        return self._told >= self.sources
+        """Whether of every configured source all pods of some moment are merged and published."""
+        return self._complete >= self.sources
 
-    def told(self, source: str) -> None:
-        """A merge of this source held everything the source has, and its changes are published."""
-        self._told.add(source)
+    def note_complete(self, source: str) -> None:
+        """A merge had all pods of this source, and its changes are published."""
+        self._complete.add(source)
         if self.complete:
-            self._seen = {}  # what an earlier life knew has been used, or its pod is gone
+            self._seen = {}  # the earlier process's times are used by now, or their pods are gone
 
     def remember(self, uid: str, seen: str) -> None:
-        """An earlier life first saw this UID at `seen`: the annotation of a running pod's sandbox must not change."""
+        """An earlier process first saw this UID at `seen`: the annotation of a running sandbox must not change."""
         if seen:
             self._seen[uid] = seen
 
@@ -85,7 +85,7 @@ class DesiredPods:
         return None if known is None or known.source != source else known.pod
 
     def merge(self, source: str, pods: Iterable[Object], *, seen: str) -> list[MergeChange]:
-        """Take a source's complete set, whose objects nobody changes any more: the very object merged last is no news.
+        """Take a source's complete set. Its objects never change: one that was merged before (`is`) has no change.
 
         `seen`: now, RFC3339 with nine digits, for UIDs that are new.
         """
@@ -120,12 +120,12 @@ class DesiredPods:
             else:
                 continue
             self._pods[uid] = desired
-        added.sort(key=_created)  # so that whoever admits them judges older ones first (pods.md 1.7)
+        added.sort(key=_created)  # so that older pods are admitted first (pods.md 1.7)
         for uid in before - wanted.keys():
             del self._pods[uid], self._given[uid]
-        said = {objects.describe(pod) for pod in self._dropped.get(source, ())}
+        known_duplicates = {objects.describe(pod) for pod in self._dropped.get(source, ())}
         self._dropped[source] = [duplicate.pod for duplicate in duplicates]
-        fresh = [duplicate for duplicate in duplicates if objects.describe(duplicate.pod) not in said]
+        fresh = [duplicate for duplicate in duplicates if objects.describe(duplicate.pod) not in known_duplicates]
         return [*changes, *added, *updated, *fresh]
 
     def _annotated(self, uid: str, pod: Object, source: str, seen: str) -> Object:

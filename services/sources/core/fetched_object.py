@@ -1,4 +1,4 @@
-"""One Secret or ConfigMap as last fetched, and whether it will do: strategy Cache; pure (volumes.md 20)."""
+"""One Secret or ConfigMap as last fetched, and whether it is still valid: strategy Cache; pure (volumes.md 20)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ TTL = "node.alpha.kubernetes.io/ttl"  # annotation of the node, seconds, written
 
 
 def time_to_live(node: Object | None) -> float:
-    """Seconds for which a fetched object will do, by our Node; a minute where it does not say, or not sensibly."""
+    """Seconds for which a fetched object is valid, from our Node's annotation; 60 where it has none, or a bad one."""
     metadata = (node or {}).get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     text = annotations.get(TTL) if isinstance(annotations, dict) else None

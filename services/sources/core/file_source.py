@@ -17,7 +17,7 @@ from shared.podspec.static_pod import InvalidPod
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile:
-    """One look at one manifest file. `content` is None when it could not be read, and `unreadable` says why."""
+    """One look at one manifest file. `content` is None when it could not be read, and `unreadable` is the reason."""
 
     path: str  # absolute, as uid and messages name it
     content: bytes | None
@@ -27,7 +27,7 @@ class ManifestFile:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one file; `pod` is the pod that goes on running from it, None when there is none."""
+    """What is wrong with one file; `pod` is the pod that keeps running from it, None when there is none."""
 
     path: str
     reason: str
@@ -38,7 +38,7 @@ class Problem:
 class Listing:
     """The outcome of one look at all files: pods by path in lexical order, and every problem there is now.
 
-    `fresh` are the problems not said before of this content.
+    `fresh`: the problems that were not in the last listing.
     """
 
     pods: dict[str, Object]
@@ -51,8 +51,8 @@ class _Known:
     pod: Object | None = None  # the last good one
     origin: str = ""  # the path its UID is made from: that of the file it was first published from
     document: Any = None  # what it was made from; None = it is that of a record
-    content: bytes | None = None  # the last one judged
-    said: str = ""  # the reason last reported of `content`
+    content: bytes | None = None  # the last one checked
+    reported: str = ""  # the reason last reported of `content`
     reason: str = ""  # what is wrong with `content`, "" = nothing
     unsettled: bytes | None = None  # content while being written, at the last full look
 
@@ -67,8 +67,8 @@ class FileSource:
     _listed: dict[str, tuple[str, str]] = field(default_factory=dict)  # full name -> UID and origin in the last listing
 
     def remember(self, path: str, pod: Object, origin: str) -> None:
-        """Take over what an earlier process published from this file, until the file says otherwise. Call it in the
-        order of the paths."""
+        """Take the pod that an earlier process published from this file, until the file has other content. Call it in
+        the order of the paths."""
         self._known[path] = _Known(pod=pod, origin=origin)
         self._listed[objects.full_name(pod)] = (objects.uid(pod), origin)
 
@@ -81,13 +81,13 @@ class FileSource:
         return any(known.pod is not None and path not in files for path, known in self._known.items())
 
     def look(self, files: Mapping[str, ManifestFile], *, full: bool) -> Listing:
-        """Judge all files there are now, by path. `full`: the periodic look, which also takes a file that has been held
-        open for writing since the last one without changing."""
+        """Check all files, by path. `full`: the periodic look, which also takes a file that was open for writing since
+        the last full look and has not changed."""
         self._known = {path: known for path, known in self._known.items() if path in files}
         for path in sorted(files):
             known = self._known.setdefault(path, _Known())
             if self._is_settled(files[path], known, full=full):
-                self._judge(files[path], known)
+                self._check(files[path], known)
         return self._listing()
 
     def _is_settled(self, file: ManifestFile, known: _Known, *, full: bool) -> bool:
@@ -100,13 +100,13 @@ class FileSource:
             known.unsettled = file.content
         return False
 
-    def _judge(self, file: ManifestFile, known: _Known) -> None:
+    def _check(self, file: ManifestFile, known: _Known) -> None:
         if file.content is None:
             known.content, known.reason = None, file.unreadable or "it cannot be read"
             return
         if file.content == known.content:
             return
-        known.content, known.said = file.content, ""
+        known.content, known.reported = file.content, ""
         try:
             document = read_document(file.content)
             known.pod, known.reason = self.make_pod(document, file.path), ""
@@ -128,11 +128,11 @@ class FileSource:
                 problems.append(Problem(path, reason, pods.get(path)))
         listed = ((pod, self._known[path].origin) for path, pod in pods.items())
         self._listed = {objects.full_name(pod): (objects.uid(pod), origin) for pod, origin in listed}
-        fresh = tuple(problem for problem in problems if self._known[problem.path].said != problem.reason)
+        fresh = tuple(problem for problem in problems if self._known[problem.path].reported != problem.reason)
         for known in self._known.values():
-            known.said = ""
+            known.reported = ""
         for problem in problems:
-            self._known[problem.path].said = problem.reason
+            self._known[problem.path].reported = problem.reason
         return Listing(pods, tuple(problems), fresh)
 
     def _same_uid(self, known: _Known, pod: Object) -> Object:

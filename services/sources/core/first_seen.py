@@ -1,8 +1,8 @@
 """The record of when this node first saw each API pod; pure.
 
-The annotation config.seen goes into sandboxes, so it must be the same after a restart of sources. Nothing in the API
-says it (a pod may be created long before it is bound), so it is written down before the pod is published: one record
-for all pods, for it is small and changes only as pods come and go.
+The annotation config.seen goes into sandboxes, so it must be the same after a restart of sources. The API does not have
+this time (a pod may be created long before it is bound), so it is saved before the pod is published: one record for
+all pods, because it is small and changes only when pods are added or removed.
 """
 
 from collections.abc import Mapping

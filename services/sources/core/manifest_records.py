@@ -1,4 +1,4 @@
-"""What the record of a manifest file says, and which records count after a restart; pure.
+"""The content of the record of a manifest file, and which records count after a restart; pure.
 
 A record that cannot be understood does not count: all it does is bridge the time in which its file is broken, and keep
 the first-seen time. One of a newer version counts as far as it has what this version reads.

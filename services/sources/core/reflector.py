@@ -3,7 +3,7 @@
 Always lists without a resourceVersion, so from the newest state: an answer out of an API server's old cache could lack
 a pod that runs here, and absence from a list ends pods. A watch that ends or breaks resumes at the last version seen,
 bookmarks included, also after an outage. Another list follows only
-- an expired version (410), or one that the API server says it has not reached or keeps refusing;
+- an expired version (410), or one that the API server has not reached, as it reports, or keeps refusing;
 - a store that went back (restored or emptied): the API server sends nothing on a watch from a version that it never
   reaches. So the watch of our Node, when its connection broke, begins with a list of that one object, whose version is
   compared with the newest seen (`services.sources.controllers.api_server`).
@@ -14,10 +14,10 @@ The promise: in step within 10 s of the API server's return, also from an outage
 on this:
 - The kernel breaks a connection on which nothing is confirmed after about ten seconds; one that survives a shorter
   outage delivers what was held back.
-- Our Node's list and watch probe. From the first failed request on they are sent again, each time with PATIENCE until
+- Our Node's list and watch probe. From the first failed request on they are sent again, each with ANSWER_TIMEOUT until
   the answer begins and PROMPT_PAUSE between, so they are answered at most 8 s after the return.
 - The first answer to any request wakes every reflector that pauses, each after a random part of SPREAD.
-- Node and pods have a client of their own, so nothing stands before them in the queue of its rate limit.
+- Node and pods have a client of their own, so no other request is before them in the queue of its rate limit.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,23 +30,23 @@ from shared.kube.interface import ApiError, ApiMalformedError, ApiStatusError, A
 PAUSES = Backoff(initial=1.6, cap=30.0, reset_after=120.0)
 SPREAD = 1.0  # seconds over which what was woken by the end of an outage is sent
 FIRST_PAUSE_FORBIDDEN = 0.2  # the authorizer's graph learns within moments that a pod of this node needs the object
-# For what everything else waits for. With PATIENCE it leaves 2 s of the promised ten for the list of nodes, the list of
-# pods and the reads behind it. Whoever pauses for longer is woken by the first answer that anybody gets.
+# For requests that everything else waits for. With ANSWER_TIMEOUT it leaves 2 s of the promised ten for the list of
+# nodes, the list of pods and the reads after it. The first answer to any request ends longer pauses.
 PROMPT_PAUSE = 3.0
 BUSY_PAUSE = 10.0  # the longest pause while the API server answers 429 or 5xx, where PROMPT_PAUSE would be shorter
-PATIENCE = 5.0  # seconds until the answer to a list, or the head of a watch
-# A list out of many thousands of objects may need more than that, or would never be read at all: so each time that was
-# not enough doubles it. Not for the one object by name that probes.
-LONGEST_PATIENCE = 30.0
+ANSWER_TIMEOUT = 5.0  # seconds until the answer to a list, or the head of a watch
+# A list of many thousands of objects may take longer: each timeout doubles it. Not for the watch that probes, which is
+# of one object by name.
+LONGEST_ANSWER_TIMEOUT = 30.0
 SHORTEST_WATCH = 300.0  # watches end after this to twice this many seconds, so that not all nodes come back at once
-HASTY = 1.0  # seconds: a watch that ended sooner and said nothing counts as a failure
+HASTY = 1.0  # seconds: a watch that ended sooner and without an event counts as a failure
 EARLY = 5.0  # seconds by which the end of a watch may come before the time agreed
 REFUSED_FOR_LONG = 300.0  # seconds of nothing but 5xx for one version, and it is given up
 
 
 @dataclass(frozen=True)
 class ListAll:
-    """Read the whole list."""
+    """Read the list."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ Step = ListAll | WatchFrom | Pause
 
 @dataclass
 class Reflector:
-    """The state of one list and watch. Tell it what came of each step, then ask for the next one."""
+    """The state of one list and watch. Report the result of each step, then call `next_step`."""
 
     longest_pause: float = PAUSES.cap
-    longest_patience: float = LONGEST_PATIENCE
+    longest_answer_timeout: float = LONGEST_ANSWER_TIMEOUT
     shortest_watch: float = SHORTEST_WATCH
     lists_after_break: bool = False  # of one small object: where a watch broke or ended early, to see a store go back
-    patience: float = field(default=PATIENCE, init=False)  # seconds to wait for the next answer
+    answer_timeout: float = field(default=ANSWER_TIMEOUT, init=False)  # seconds to wait for the next answer
     version: str = field(default="", init=False)  # of the newest object or bookmark seen; "" = list first
     _pause: Pause | None = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
@@ -99,11 +99,11 @@ class Reflector:
     def listed(self, version: str) -> None:
         """The list was read."""
         self.version, self._proven = version, False
-        self.patience, self._unserved_since = PATIENCE, None
+        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def watch_opened(self) -> None:
         """The head of a watch came."""
-        self.patience, self._unserved_since = PATIENCE, None
+        self.answer_timeout, self._unserved_since = ANSWER_TIMEOUT, None
 
     def woken(self) -> None:
         """An outage is over; if the next step fails all the same, its pauses begin short again."""
@@ -130,13 +130,13 @@ class Reflector:
 
     def list_failed(self, error: ApiError | None, *, now: float, chance: float) -> None:
         """The list could not be read; None: what came was no list."""
-        self._judge_patience(error)
+        self._adapt_timeout(error)
         self._fail(error, now, chance)
 
     def watch_failed(self, error: ApiError, *, now: float, chance: float, opened: bool = False) -> None:
         """The watch was refused or could not be opened; or it was `opened` and broke."""
         if not opened:
-            self._judge_patience(error)
+            self._adapt_timeout(error)
         status = error if isinstance(error, ApiStatusError) else None
         if isinstance(error, ApiUnreachableError) and error.is_outage and self.lists_after_break:
             self.version = ""
@@ -151,9 +151,10 @@ class Reflector:
             self.version, self._refused, self._unserved_since = "", 0, None
         self._fail(error, now, chance)
 
-    def _judge_patience(self, error: ApiError | None) -> None:
+    def _adapt_timeout(self, error: ApiError | None) -> None:
         if isinstance(error, ApiUnansweredError):
-            self.patience = Backoff(PATIENCE, self.longest_patience).next_delay(self.patience)
+            longer = Backoff(ANSWER_TIMEOUT, self.longest_answer_timeout)
+            self.answer_timeout = longer.next_delay(self.answer_timeout)
 
     def _is_given_up(self, status: ApiStatusError, now: float) -> bool:
         """Perhaps the API server never accepts this version: an etcd restored from a backup."""

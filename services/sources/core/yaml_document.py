@@ -12,7 +12,7 @@ LIMITS = Limits(depth=MAX_DEPTH, values=MAX_BYTES, characters=MAX_BYTES)
 
 
 class UnreadableManifestError(Exception):
-    """The bytes are no single YAML or JSON document. `str()` is one line saying why."""
+    """The bytes are no single YAML or JSON document. `str()` is one line with the reason."""
 
 
 def read_document(content: bytes) -> Any:

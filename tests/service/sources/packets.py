@@ -59,12 +59,12 @@ class LossyClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         if self._dropping:
             await asyncio.sleep(DIAL)
             raise ApiUnreachableError(f"WATCH {path}: no connection")
-        async with self._client.watch(path, query, timeout=timeout, patience=patience) as stream:
+        async with self._client.watch(path, query, timeout=timeout, answer_timeout=answer_timeout) as stream:
             yield self._events(stream, self._lost)
 
     async def _events(self, stream: AsyncIterator[WatchEvent], lost: asyncio.Event) -> AsyncIterator[WatchEvent]:
@@ -101,10 +101,10 @@ class LimitedClient:
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, path: str, query: Mapping[str, str], *, timeout: float, patience: float | None = None
+        self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
         await self._take()
-        async with self._client.watch(path, query, timeout=timeout, patience=patience) as stream:
+        async with self._client.watch(path, query, timeout=timeout, answer_timeout=answer_timeout) as stream:
             yield stream
 
     async def _take(self) -> None:

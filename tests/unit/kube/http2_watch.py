@@ -17,7 +17,7 @@ class Watch:
 
     async def _run(self, client: KubeClient, name: str, opened_within: float) -> None:
         query = {"fieldSelector": f"metadata.name={name}"}
-        async with client.watch("/api/v1/secrets", query, timeout=300, patience=opened_within) as events:
+        async with client.watch("/api/v1/secrets", query, timeout=300, answer_timeout=opened_within) as events:
             self.opened.set()
             await self.go_on.wait()
             async for one in events:

@@ -146,7 +146,7 @@ async def test_a_watch_opens_within_its_time_or_not_at_all(tmp_path: Path) -> No
 
         server.handler = answer
         with pytest.raises(ApiUnansweredError):
-            async with client.watch("/pods", {}, timeout=300, patience=0.1):
+            async with client.watch("/pods", {}, timeout=300, answer_timeout=0.1):
                 raise AssertionError("opened")
 
 

@@ -60,7 +60,7 @@ def test_an_odd_object_is_left_out_said_once_and_keeps_the_list_from_being_whole
     pods = listed(pod("web"), odd)
     pods.replace([odd, pod("web")])
     assert uids(pods) == ["uid-web"]
-    assert not pods.whole
+    assert not pods.complete
     assert len(pods.notices) == 1 and "\n" not in pods.notices[0]
 
 
@@ -82,7 +82,7 @@ def test_a_known_pod_that_becomes_odd_stays_as_it_was_until_it_is_understood_aga
         assert kept["spec"]["containers"][0]["image"] == "busybox:1"
     assert "it stays as it was known" in pods.notices[0] and len(pods.notices) == 1
     pods.change("MODIFIED", pod("web", labels={"a": "b"}))
-    assert pods.whole and pods.to_run[0]["metadata"]["labels"] == {"a": "b"}
+    assert pods.complete and pods.to_run[0]["metadata"]["labels"] == {"a": "b"}
 
 
 def test_an_odd_object_without_a_name_may_be_any_of_those_that_seem_to_be_gone() -> None:
@@ -96,7 +96,7 @@ def test_an_odd_object_without_a_name_may_be_any_of_those_that_seem_to_be_gone()
 def test_a_known_odd_pod_may_be_deleted() -> None:
     pods = listed(pod("web"))
     pods.change("DELETED", {"metadata": {"name": "web", "namespace": "default"}})
-    assert uids(pods) == [] and pods.whole
+    assert uids(pods) == [] and pods.complete
 
 
 def test_the_deletion_of_an_older_pod_of_the_same_name_is_old_news() -> None:
@@ -115,7 +115,7 @@ def test_a_pod_that_says_it_is_on_another_node_is_not_ours_any_more() -> None:
     pods = listed(pod("web"), pod("db"))
     pods.change("MODIFIED", pod("web", node="node2"))
     pods.replace([pod("db"), pod("web", node="node2")])
-    assert uids(pods) == ["uid-db"] and pods.whole
+    assert uids(pods) == ["uid-db"] and pods.complete
     assert pods.notices[0] == "pod web_default(uid-web) is bound to node node2 and not to this one"
 
 

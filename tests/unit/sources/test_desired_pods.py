@@ -87,10 +87,10 @@ def test_one_source_never_removes_the_pods_of_another() -> None:
 def test_the_set_is_complete_only_once_each_source_was_told_in_full() -> None:
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.merge("file", [pod("a")], seen="t0")
-    desired.told("file")
+    desired.note_complete("file")
     desired.merge("api", [pod("b")], seen="t0")
     before = desired.complete  # merged, but nobody has heard of it yet
-    desired.told("api")
+    desired.note_complete("api")
     assert (before, desired.complete) == (False, True)
 
 
@@ -98,7 +98,7 @@ def test_what_an_earlier_life_knew_waits_for_the_source_that_reports_last() -> N
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.remember("b", "long ago")
     desired.merge("file", [pod("a")], seen="now")
-    desired.told("file")
+    desired.note_complete("file")
     desired.merge("api", [pod("b")], seen="now")
     assert annotations(desired.pod("b", "api") or {})["kubernetes.io/config.seen"] == "long ago"
 

@@ -6,7 +6,7 @@ import pytest
 
 from services.sources.core.api_objects import read_list
 from services.sources.core.reflector import (
-    PATIENCE,
+    ANSWER_TIMEOUT,
     PROMPT_PAUSE,
     REFUSED_FOR_LONG,
     ListAll,
@@ -106,21 +106,21 @@ def test_what_everything_waits_for_never_pauses_for_more_than_three_seconds() ->
 
 
 def test_an_answer_that_takes_long_gets_more_time_the_next_time() -> None:
-    reflector, probe = Reflector(), Reflector(longest_patience=PATIENCE)
+    reflector, probe = Reflector(), Reflector(longest_answer_timeout=ANSWER_TIMEOUT)
     given = []
     for now in range(5):
         for each in (reflector, probe):
             each.list_failed(LATE, now=float(now), chance=0.0)
-        given.append(reflector.patience)
-    assert (given, probe.patience) == ([10.0, 20.0, 30.0, 30.0, 30.0], 5.0)
+        given.append(reflector.answer_timeout)
+    assert (given, probe.answer_timeout) == ([10.0, 20.0, 30.0, 30.0, 30.0], 5.0)
     reflector.listed("7")
     for error in (AWAY, BROKEN, THROTTLED):
         reflector.watch_failed(error, now=9.0, chance=0.0)
-    assert reflector.patience == 5.0
+    assert reflector.answer_timeout == 5.0
     reflector.watch_failed(LATE, now=9.0, chance=0.0)
-    assert reflector.patience == 10.0
+    assert reflector.answer_timeout == 10.0
     reflector.watch_opened()
-    assert reflector.patience == 5.0
+    assert reflector.answer_timeout == 5.0
 
 
 def test_two_healthy_minutes_make_pauses_short_again() -> None:
