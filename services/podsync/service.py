@@ -44,7 +44,7 @@ class PodSyncService:
         node = self.node_checkpoint.load_all()
         steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", steady.boot, machine_started=steady.machine_started)
-        self.calls = calls_over(runtime, config, clock)
+        self.calls = calls_over(runtime, config, clock, context.metrics)
         self.calls.subpaths = AskedSubpaths(bus)
         if config.joins_cluster:
             self.calls.cluster = SourcesReads(bus, config.node_name)

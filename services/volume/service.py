@@ -27,6 +27,7 @@ from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
 from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.subpath_requests import SubpathRequests
+from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.token_cache import JITTER
@@ -56,7 +57,9 @@ class Volume:
         )
         reconciler = self.reconciler = Reconciler(populator.desired, ActualStateOfWorld())
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins)
-        executor = OperationExecutor(reconciler, calls, content, clock, failures, context.deadlines)
+        executor = OperationExecutor(
+            reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler)
+        )
         subpaths = SubpathRequests(reconciler, executor, changed.set)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,

@@ -14,6 +14,7 @@ from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook, uid_of
 from services.podsync.controllers.housekeeping import Housekeeping
+from services.podsync.controllers.pod_metrics import PodMetrics
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.controllers.pod_workers import PodWorkers
 from services.podsync.core.machine import PodSync
@@ -53,6 +54,7 @@ class PodLoop:
         self._events, self._housekeeping, self._streams = events, housekeeping, streams
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
+        self._metrics = PodMetrics(context.metrics, context.clock)
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self.workers = PodWorkers(
@@ -60,6 +62,7 @@ class PodLoop:
             streams=streams,
             perform=self._perform,
             finished=self.handle,
+            settled=self._metrics.settled,
             trouble=context.bus.trouble,
             clock=context.clock,
             deadlines=context.deadlines,
@@ -134,6 +137,7 @@ class PodLoop:
                 self._pod_errors.forget(uid)
                 self._stories.forget(uid)
                 self._stories.keep_newest(self.core.records)
+            self._metrics.instructed(uid, instruction)
             self.workers.add(uid, instruction)
 
     async def _perform(self, call: Call) -> Event:
@@ -151,7 +155,10 @@ class PodLoop:
             sandbox_of={c.id: c.sandbox_id for c in record.instances},
             host_ips=self.core.node_ips,
         )
-        return await self._calls.perform(call, view)
+        began = self._metrics.calling(call)
+        outcome = await self._calls.perform(call, view)
+        self._metrics.called(call, record.saved.pod, outcome, began)
+        return outcome
 
     def _wake_earlier(self, when: float) -> None:
         if when >= self._wake_at:

@@ -88,6 +88,7 @@ class PodWorkers:
         streams: PodStreams,
         perform: Callable[[Call], Awaitable[Event]],
         finished: Callable[[Event], None],
+        settled: Callable[[str], None],
         trouble: Callable[[str, str | None], None],
         clock: Clock,
         deadlines: Deadlines,
@@ -95,6 +96,7 @@ class PodWorkers:
         self._deadlines = deadlines
         self._checkpoint, self._streams = checkpoint, streams
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
+        self._settled = settled
         self._saver = Saver(checkpoint)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -194,6 +196,7 @@ class PodWorkers:
         if worker.forgotten:
             self._workers.pop(uid, None)
         elif worker.calls == 0:
+            self._settled(uid)
             self._release_save(uid, worker)
         else:
             self._start_save_timer(uid, worker)
@@ -296,6 +299,7 @@ class PodWorkers:
         worker.calls -= 1
         self._finished(outcome)
         if worker.task is None and not worker.calls and not worker.forgotten:
+            self._settled(call.uid)
             self._release_save(call.uid, worker)
 
     def _failed(self, call: Call, why: str) -> CallFailed:

@@ -13,6 +13,7 @@ from bus.messages.event import KubeEvent
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
+from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.operations import (
     ExpandVolume,
     Kind,
@@ -63,8 +64,9 @@ class OperationExecutor:
         clock: Clock,
         failures: PodFailures,
         deadlines: Deadlines,
+        metrics: VolumeMetrics,
     ) -> None:
-        self.calls, self._deadlines = calls, deadlines
+        self.calls, self._deadlines, self._metrics = calls, deadlines, metrics
         self.on_end: Callable[[Iterable[KubeEvent]], None] = lambda _: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
@@ -146,6 +148,7 @@ class OperationExecutor:
 
     async def _attempt(self, operation: Operation) -> Iterable[KubeEvent]:
         gathered: Gathered | None = Gathered()
+        began = self._clock.monotonic()
         if isinstance(operation, MountVolume | MountDevice) and needs_content(operation):
             gathered = await self._gather(operation, operation.spec)
         try:
@@ -166,6 +169,7 @@ class OperationExecutor:
             outcome = Outcome(error=f"unexpected {type(failure).__name__}")
         else:
             self._failures.ended(operation.uid, _what(operation))
+        self._metrics.ended(operation, outcome, self._clock.monotonic() - began)
         return self._ended(operation, outcome)
 
     async def _in_turns(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:

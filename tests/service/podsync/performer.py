@@ -9,6 +9,7 @@ from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls,
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call
 from shared.config.effective import EffectiveConfig
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.model.runtime import Container, RuntimePod
 from tests.fakes.runtime import FakeRuntime
@@ -41,7 +42,7 @@ class Performer:
             pod_logs_dir=str(directory / "pods"),
             cgroups_per_qos=False,
         )
-        self.calls: RuntimeCalls = calls_over(self.runtime, config, self.clock)
+        self.calls: RuntimeCalls = calls_over(self.runtime, config, self.clock, Registry())
         self.pod = pod
         self.ids: dict[str, str] = {}
         self.sandbox = ""

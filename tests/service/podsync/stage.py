@@ -26,6 +26,7 @@ from bus.messages.streams import (
 from services.frame.launch import Context
 from services.podsync.service import PodSyncService
 from shared.config.effective import EffectiveConfig
+from shared.metrics.registry import Registry, Series
 from tests.fakes.runtime import FakeRuntime
 
 DEADLINE_SECONDS = 10.0
@@ -78,7 +79,8 @@ class Stage:
     async def start(self) -> None:
         """A new life of podsync."""
         bus = self.network.bus("podsync")
-        context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event())
+        self.metrics = Registry("podsync")
+        context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
         self.service = PodSyncService(context, self.runtime)
         await bus.start()
         self._task = asyncio.create_task(self.service.run())
@@ -96,6 +98,10 @@ class Stage:
         uid = str(pod["metadata"]["uid"])
         self.desired.put(uid, DesiredPod(uid=uid, source=source, pod=pod))
         return uid
+
+    def counted(self, name: str) -> Series:
+        """The series of a metric of the present process."""
+        return next(series for family, series in self.metrics.collect() if family.name == name)
 
     def status(self, uid: str) -> dict[str, Any]:
         """The newest status the server has of the pod, {} for none."""

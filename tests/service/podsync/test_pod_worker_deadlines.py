@@ -47,6 +47,7 @@ class Stage:
             streams=self.streams,
             perform=self.performer.perform,
             finished=self.outcomes.append,
+            settled=lambda uid: None,
             trouble=lambda what, line: None,
             clock=network.clock,
             deadlines=self.deadlines,

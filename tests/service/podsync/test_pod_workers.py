@@ -26,6 +26,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         streams=PodStreams(bus),
         perform=never,
         finished=outcome.set_result,
+        settled=lambda uid: None,
         trouble=lambda what, line: None,
         clock=network.clock,
         deadlines=Deadlines(),

@@ -20,6 +20,7 @@ from services.volume.service import Volume
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
+from shared.metrics.registry import Registry, Series
 from tests.fakes.heard import Heard
 
 TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
@@ -90,7 +91,8 @@ class Node:
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
         self.deadlines = Deadlines()
-        context = Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines)
+        self.metrics = Registry("volume")
+        context = Context("volume", config, bus, SystemClock(), asyncio.Event(), self.deadlines, self.metrics)
         volume = Volume(context, self.plugins)
         await bus.start()
         running = asyncio.create_task(volume.run())
@@ -101,6 +103,10 @@ class Node:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await running
+
+    def counted(self, name: str) -> Series:
+        """The series of a metric of the newest volume."""
+        return next(series for family, series in self.metrics.collect() if family.name == name)
 
     async def until_gone(self, uid: str) -> None:
         """Until `pods/<uid>` is removed, which no stream reports."""

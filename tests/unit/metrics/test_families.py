@@ -38,7 +38,8 @@ def _numbers(text: str) -> tuple[float, ...]:
 
 @cache
 def reference() -> dict[str, tuple[Kind, tuple[str, ...], str]]:
-    """Name -> kind, labels and the notes, of the tables of node.md 9.1, 9.3 and the lists of 9.5."""
+    """Name -> kind, labels and the notes, of the tables of node.md 9.1 and 9.3 and the lists of 9.5. A name that begins
+    with an underscore goes on from the first one of its row: each place where it can is a name."""
     section = REFERENCE.read_text().partition("## 9. Metrics")[2].partition("## Appendix")[0]
     rows: dict[str, tuple[Kind, tuple[str, ...], str]] = {}
     labels: tuple[str, ...] = ()
@@ -51,9 +52,10 @@ def reference() -> dict[str, tuple[Kind, tuple[str, ...], str]]:
         )
         first = ""
         for name in re.split(r", | / ", names.replace("★ ", "")):
-            name = first.rsplit("_", name.count("_"))[0] + name if name.startswith("_") else name
             first = first or name
-            rows[name] = KINDS[kind], labels, notes
+            parts = first.split("_")
+            begins = ["_".join(parts[:count]) for count in range(2, len(parts))] if name.startswith("_") else [""]
+            rows.update({begin + name: (KINDS[kind], labels, notes) for begin in begins})
     for name, kind, listed in re.findall(r"(prober_\w+|kubernetes_\w+) ([CGH])\{([^}]*)\}", section):
         rows[name] = KINDS[kind], tuple(re.sub(r"=[^,]*| ", "", listed).split(",")), ""
     return rows
@@ -84,7 +86,7 @@ def test_a_metric_is_declared_as_the_kubelets(name: str) -> None:
 def _buckets(notes: str, name: str) -> tuple[float, ...]:
     if growing := re.search(r"Exp\(([\d.]+),([\d.]+),(\d+)\)", notes):
         return exponential(float(growing[1]), float(growing[2]), int(growing[3]))
-    if listed := re.search(r"(?:^|buckets )((?:[\d.]+ )+[\d.]+)", notes):
+    if listed := re.search(r"(?:^|buckets:? )((?:[\d.]+ )+[\d.]+)", notes):
         return _numbers(listed[1])
     if notes.strip() == "podStart":
         text = REFERENCE.read_text().partition("podStart buckets: ")[2].partition("|")[0]

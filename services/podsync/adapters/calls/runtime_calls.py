@@ -41,6 +41,7 @@ from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime, RuntimeCallError
 from shared.deadlines import waiting_for
+from shared.metrics.registry import Registry
 from shared.model.runtime import RuntimePod
 
 __all__ = ["PodView", "RuntimeCalls", "calls_over"]
@@ -160,7 +161,7 @@ class RuntimeCalls(PodOperations):
         return replace(done, observation=await self.look(call.uid))
 
 
-def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock) -> RuntimeCalls:
+def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock, metrics: Registry) -> RuntimeCalls:
     """The calls of this node: its cgroups, directories and facts are looked up once."""
     hierarchies = cgroup_layout.find_hierarchies()
     facts = read_node_facts(config, cgroup_v2=hierarchies.unified is not None)
@@ -169,7 +170,7 @@ def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock) -> Runti
         pulls=ImagePulls(runtime, clock, config),
         facts=facts,
         directories=PodDirectories(Path(config.root_dir), Path(config.pod_logs_dir)),
-        cgroups=PodCgroups(facts, hierarchies, runtime, clock),
+        cgroups=PodCgroups(facts, hierarchies, runtime, clock, metrics),
         clock=clock,
         resolv_conf=config.resolv_conf,
         user_namespaces=UserNamespaces(

@@ -6,7 +6,8 @@ the configuration. Decides no value.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
@@ -27,11 +28,16 @@ from shared.cgroup_name import CGROUPFS, SYSTEMD
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 from shared.deadlines import in_turn
+from shared.metrics.family import histogram
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
 
 log = logging.getLogger(__name__)
 
+DURATION = histogram(
+    "kubelet_cgroup_manager_duration_seconds", "Duration of an operation on a cgroup.", "operation_type"
+)
 QOS_SECONDS = 60.0  # the kubelet writes QoS cgroups once a minute, whatever it wrote before
 _ORPHAN = CgroupValues(cpu_shares=2)
 
@@ -39,8 +45,11 @@ _ORPHAN = CgroupValues(cpu_shares=2)
 class PodCgroups:
     """Of one node. `facts` tells the driver in force once `driver` was awaited."""
 
-    def __init__(self, facts: NodeFacts, hierarchies: Hierarchies, runtime: Runtime, clock: Clock) -> None:
+    def __init__(
+        self, facts: NodeFacts, hierarchies: Hierarchies, runtime: Runtime, clock: Clock, metrics: Registry
+    ) -> None:
         self.facts, self.hierarchies = facts, hierarchies
+        self._duration = metrics.histogram(DURATION)
         self._runtime, self._clock = runtime, clock
         self._driver: Driver | None = None
         self._asking = asyncio.Lock()
@@ -82,7 +91,8 @@ class PodCgroups:
             await self.write_classes(active_pods)
         except OSError as error:
             log.warning("QoS cgroups keep their values: %s", error)
-        await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
+        with self._timed("create"):
+            await driver.ensure(pod_cgroup_name(pod, self.facts), pod_cgroup_values(pod, self.facts))
         return True
 
     async def release(self, uid: str, pod: Object | None) -> None:
@@ -93,7 +103,8 @@ class PodCgroups:
         driver = await self.driver()
         own = (pod_cgroup_name(pod, self.facts),) if pod else possible_pod_cgroup_names(uid, self.facts)
         for name in own:
-            await driver.destroy(name)
+            with self._timed("destroy"):
+                await driver.destroy(name)
 
     async def write_classes(self, active_pods: Callable[[], Iterable[Object]], *, whole: bool = False) -> None:
         """Give the QoS cgroups what the pods that run make of them; what they were given within the last minute they
@@ -107,12 +118,21 @@ class PodCgroups:
                 if not whole and self._has(name, values):
                     continue
                 try:
-                    await driver.write(name, values)
+                    with self._timed("update"):
+                        await driver.write(name, values)
                     self._given[name] = (values, self._clock.monotonic())
                 except OSError as error:
                     failures.append(error)
         if failures:
             raise failures[0]
+
+    @contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        began = self._clock.monotonic()
+        try:
+            yield
+        finally:
+            self._duration.observe(self._clock.monotonic() - began, operation)
 
     def _has(self, name: str, values: CgroupValues) -> bool:
         given, at = self._given.get(name, (None, 0.0))

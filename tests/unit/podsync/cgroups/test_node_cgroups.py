@@ -14,6 +14,7 @@ from services.podsync.core.cgroups.pod_cgroup import UNLIMITED_HUGEPAGES, Cgroup
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.cri.interface import RuntimeCallError
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from tests.unit.podsync.cgroups.test_cgroups import v1
 
@@ -107,7 +108,8 @@ class Stage:
         (root / "cg").mkdir()
         self.facts = NodeFacts(node_name="n1", page_sizes=("2MB",), **facts)
         hierarchies = v1(root / "cg", "cpu", "memory")
-        self.pods = PodCgroups(self.facts, hierarchies, self.runtime, self.clock)  # type: ignore[arg-type]
+        self.metrics = Registry()
+        self.pods = PodCgroups(self.facts, hierarchies, self.runtime, self.clock, self.metrics)  # type: ignore[arg-type]
         self.driver = Driver()
         self.pods._driver = self.driver
         self.active: list[Object] = []
@@ -344,3 +346,16 @@ async def test_the_cgroup_of_a_pod_that_comes_while_its_volumes_are_looked_for_s
     while stage.node._under_way:
         await asyncio.sleep(0)
     assert stage.driver.destroyed == []
+
+
+async def test_operations_on_cgroups_are_counted_also_those_that_fail(stage: Stage) -> None:
+    await stage.pods.prepare(a_pod("1"), lambda: ())
+    await stage.pods.release("u", a_pod("1"))
+    stage.driver.refuses[stage.driver.destroyed[-1]] = "busy"
+    with pytest.raises(OSError, match="busy"):
+        await stage.pods.release("u", a_pod("1"))
+    series = next(
+        s for family, s in stage.metrics.collect() if family.name == "kubelet_cgroup_manager_duration_seconds"
+    )
+    counts = {operation: sum(values[:-1]) for (operation,), values in series.items()}
+    assert counts == {"create": 1, "update": 2, "destroy": 2}  # two QoS classes are written before the first pod

@@ -1,0 +1,44 @@
+"""Label values of metrics: small sets, whatever a pod contains (node.md 4.22, 9.1)."""
+
+from shared.model.objects import Object
+
+_REJECTIONS = frozenset(
+    {
+        *("AppArmor", "PodOSSelectorNodeLabelDoesNotMatch", "PodOSNotSupported", "InvalidNodeInfo"),
+        *("InitContainerRestartPolicyForbidden", "SupplementalGroupsPolicyNotSupported", "UnexpectedAdmissionError"),
+        *("UnknownReason", "UnexpectedPredicateFailureType", "OutOfcpu", "OutOfmemory", "OutOfephemeral-storage"),
+        *("OutOfpods", "PodLevelResourcesNotSupported", "PodFeatureUnsupported", "Evicted", "SysctlForbidden"),
+        *("TopologyAffinityError", "NodeShutdown", "VolumeAttachmentLimitExceeded"),
+        "node(s) had taints that the pod didn't tolerate",
+    }
+)
+_TYPES = (("initContainers", "init_container"), ("ephemeralContainers", "ephemeral_container"))
+_MEGABYTE, _GIGABYTE = 1 << 20, 1 << 30
+_SIZES = (
+    *((limit * _MEGABYTE, text) for limit, text in ((10, "0-10MB"), (100, "10MB-100MB"), (500, "100MB-500MB"))),
+    *((limit * _GIGABYTE, text) for limit, text in ((1, "500MB-1GB"), (5, "1GB-5GB"), (10, "5GB-10GB"))),
+    *((limit * _GIGABYTE, text) for limit, text in ((20, "10GB-20GB"), (30, "20GB-30GB"), (40, "30GB-40GB"))),
+    *((limit * _GIGABYTE, text) for limit, text in ((60, "40GB-60GB"), (100, "60GB-100GB"))),
+)
+
+
+def rejection(reason: str) -> str:
+    """Return the label of the reason of a rejection."""
+    if reason in _REJECTIONS:
+        return reason
+    return "OutOfExtendedResources" if reason.startswith("OutOf") else "Other"
+
+
+def container_type(pod: Object, name: str) -> str:
+    """Return the type of the pod's container with this name."""
+    for field, kind in _TYPES:
+        if any(container.get("name") == name for container in pod.get("spec", {}).get(field) or ()):
+            return kind
+    return "container"
+
+
+def image_size(size: int | None) -> str:
+    """Return the range in which the size (bytes) of an image is; None = unknown."""
+    if size is None:
+        return "N/A"
+    return next((text for limit, text in _SIZES if size <= limit), "GT100GB")

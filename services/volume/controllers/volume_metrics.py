@@ -1,0 +1,70 @@
+"""Counts volumes by plugin and times operations on them, under the kubelet's names (node.md 9.3)."""
+
+from collections import Counter
+
+from services.volume.core.operations import ExpandVolume, MountVolume, Operation, UnmountDevice, UnmountVolume
+from services.volume.core.outcome import Outcome
+from services.volume.core.reconciler import Reconciler
+from services.volume.core.volume_spec import VolumeSpec
+from shared.metrics.family import gauge, histogram
+from shared.metrics.registry import Registry
+
+OPERATIONS = histogram(
+    "storage_operation_duration_seconds",
+    "Duration of an operation on a volume.",
+    "volume_plugin",
+    "operation_name",
+    "status",
+    "migrated",
+    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0),
+)
+TOTAL = gauge("volume_manager_total_volumes", "Volumes of pods, desired and actual.", "plugin_name", "state")
+
+_NAMES = {
+    MountVolume: "volume_mount",
+    ExpandVolume: "expand_volume",
+    UnmountVolume: "volume_unmount",
+    UnmountDevice: "unmount_device",
+}
+
+
+class VolumeMetrics:
+    """The instruments."""
+
+    def __init__(self, metrics: Registry, reconciler: Reconciler) -> None:
+        self._reconciler = reconciler
+        self._operations, self._total = metrics.histogram(OPERATIONS), metrics.gauge(TOTAL)
+        metrics.before_collecting(self._count_volumes)
+
+    def ended(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
+        """The operation ended so; the reconciler does not know it yet. Directories of pods are no volumes, and the
+        mount of a device is part of that of its volume."""
+        name = _NAMES.get(type(operation))
+        plugin = self._plugin(operation)
+        if name and plugin:
+            status = "fail-unknown" if outcome.error else "success"
+            self._operations.observe(seconds, plugin, name, status, "false")
+
+    def _plugin(self, operation: Operation) -> str:
+        match operation:
+            case MountVolume(spec=spec) | ExpandVolume(spec=spec):
+                return spec.plugin
+            case UnmountDevice(plugin=plugin):
+                return plugin
+            case UnmountVolume(uid=uid, volume=volume):
+                actual = self._reconciler.actual.get(uid, volume)
+                return actual.plugin if actual is not None else ""
+        return ""
+
+    def _count_volumes(self) -> None:
+        desired = Counter(
+            spec.plugin
+            for pod in self._reconciler.desired.pods.values()
+            for spec in pod.mounts.values()
+            if isinstance(spec, VolumeSpec)
+        )
+        actual = Counter(volume.plugin for _, _, volume in self._reconciler.actual.every() if volume.plugin)
+        self._total.clear()
+        for state, volumes in (("desired_state_of_world", desired), ("actual_state_of_world", actual)):
+            for plugin, count in volumes.items():
+                self._total.set(count, plugin, state)
