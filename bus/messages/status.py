@@ -5,6 +5,16 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
+class VolumesReported:
+    """Stream `volumes.reported`, key `node`: the status.volumesInUse that the API server has of the Node, after a write
+    of `volumes.in_use` or a comparison that found nothing to write."""
+
+    generation: str  # of `volumes.in_use`
+    volumes: tuple[str, ...]
+    resource_version: str  # of the Node that has them
+
+
+@dataclass(frozen=True, kw_only=True)
 class RequestToken:
     """Request to status: a TokenRequest for a service account (volumes.md 10.1)."""
 

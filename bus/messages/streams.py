@@ -8,8 +8,9 @@ from bus.messages.event import KubeEvent
 from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
+from bus.messages.status import VolumesReported
 from bus.messages.usage import NodeUsage, PodUsage
-from bus.messages.volume import MountedVolumes, RegisteredPlugin
+from bus.messages.volume import MountedVolumes, RegisteredPlugin, VolumesInUse
 from shared.model.runtime import RuntimePod
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ PODS_STATUS = Stream("pods.status", "podsync", PodStatus)
 NODE_PRESSURE = Stream("node.pressure", "podsync", NodePressure)
 NODE_RESOURCES = Stream("node.resources", "podsync", NodeResources)
 VOLUMES_MOUNTED = Stream("volumes.mounted", "volume", MountedVolumes)
+VOLUMES_IN_USE = Stream("volumes.in_use", "volume", VolumesInUse)
+VOLUMES_REPORTED = Stream("volumes.reported", "status", VolumesReported)
 PLUGINS_REGISTERED = Stream("plugins.registered", "volume", RegisteredPlugin)
 RUNTIME_PODS = Stream("runtime.pods", "pleg", RuntimePod)
 NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
@@ -66,6 +69,8 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_PRESSURE,
     NODE_RESOURCES,
     VOLUMES_MOUNTED,
+    VOLUMES_IN_USE,
+    VOLUMES_REPORTED,
     PLUGINS_REGISTERED,
     RUNTIME_PODS,
     NODE_OBSERVED,

@@ -33,6 +33,15 @@ class MountedVolumes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VolumesInUse:
+    """Stream `volumes.in_use`, key `node`: the attachable volumes for status.volumesInUse of the Node. There is no item
+    until everything that is mounted was found after a start."""
+
+    generation: str  # names this value; a later one of the same process has a higher number behind its last dot
+    volumes: tuple[str, ...]  # unique names, sorted
+
+
+@dataclass(frozen=True, kw_only=True)
 class PrepareSubpath:
     """Request to volume: make one subpath of a mounted volume ready for one container (pods.md 6.8). A
     request and no stream, for the path may have been expanded from a Secret. Answered with PreparedSubpath; the same

@@ -8,12 +8,12 @@ Purpose
     the Node.
 
 Owns
-    `events/status`.
+    `events/status`; `volumes.reported`, the volumesInUse of the Node after each comparison.
 
 Follows
-    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`,
-    `node.observed`, `node.object`, `node.resources`, `node.images`, `plugins.registered`, every
-    `events/<service>`, and all beats.
+    `pods.status`, `pods.admitted`, `pods.desired`, `pods.api_status`, `pods.mirrors`, `node.pressure`, `node.observed`,
+    `node.object`, `node.resources`, `node.images`, `plugins.registered`, `volumes.in_use`, every `events/<service>`,
+    and all beats.
 
 Answers
     ReviewToken, ReviewAccess, RequestToken: with the answer of the API server.

@@ -10,12 +10,14 @@ Purpose
     below `plugins_registry`.
 
 Owns
-    `volumes.mounted`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`, `plugins/` and
-    `volume-subpaths/`; the shared mount propagation of the root directory.
+    `volumes.mounted`, `volumes.in_use`, `plugins.registered` and `events/volume`; on disk `pods/<uid>`, its `volumes/`,
+    `plugins/` and `volume-subpaths/`; the shared mount propagation of the root directory.
 
 Follows
     `pods.volumes`; `objects.changed`, to refresh files and to read claims again at once; `node.object`, for the labels
-    that a PersistentVolume may require; `node.resources`, for the size of a tmpfs and for files that show a resource.
+    that a PersistentVolume may require and for the volumes that are attached; `volumes.reported`, to mount an
+    attachable volume only after the Node names it in volumesInUse; `node.resources`, for the size of a tmpfs and for
+    files that show a resource.
 
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,

@@ -2,16 +2,21 @@
 
 import asyncio
 import random
+import secrets
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
+from bus.interface import Change
+from bus.messages.sources import NodeObject
 from bus.messages.streams import (
     NODE_OBJECT,
     NODE_RESOURCES,
     OBJECTS_CHANGED,
     PLUGINS_REGISTERED,
     PODS_VOLUMES,
+    VOLUMES_IN_USE,
     VOLUMES_MOUNTED,
+    VOLUMES_REPORTED,
     events_of,
 )
 from bus.messages.volume import PrepareSubpath, ReleaseSubpaths
@@ -29,6 +34,7 @@ from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.attachments import Attachments
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.token_cache import JITTER
 from services.volume.plugins.plugin_calls import PluginCalls
@@ -55,7 +61,11 @@ class Volume:
         populator = DesiredStateOfWorldPopulator(
             plugins, host_resources.read(), clock, failures, claims, changed.set, alone=alone
         )
-        reconciler = self.reconciler = Reconciler(populator.desired, ActualStateOfWorld())
+        reconciler = self.reconciler = Reconciler(
+            populator.desired,
+            ActualStateOfWorld(),
+            Attachments(secrets.token_hex(4), by_controller=context.config.controller_attach_detach),
+        )
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins)
         executor = OperationExecutor(
             reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler)
@@ -64,6 +74,7 @@ class Volume:
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
             mounted=bus.own(VOLUMES_MOUNTED),
+            in_use=bus.own(VOLUMES_IN_USE),
             events=EventRecorder(bus.own(events_of("volume")), clock),
             root_dir=root,
             sync_period=context.config.sync_frequency,
@@ -71,11 +82,17 @@ class Volume:
         )  # fmt: skip
         sockets = PluginSockets(Path(root) / "plugins_registry")
         self._registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
+
+        def on_node(change: Change[NodeObject]) -> None:
+            populator.on_node(change)
+            self._reconciliation.on_node(change)
+
         executor.on_end = self._reconciliation.on_operation_end
         bus.follow(PODS_VOLUMES, populator.on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)
-        bus.follow(NODE_OBJECT, populator.on_node)
+        bus.follow(NODE_OBJECT, on_node)
+        bus.follow(VOLUMES_REPORTED, self._reconciliation.on_reported)
         bus.answer(PrepareSubpath, subpaths.prepare)
         bus.answer(ReleaseSubpaths, subpaths.release)
 

@@ -26,10 +26,11 @@ class Disk:
 
 
 class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
-    """`{"disk": {"name": …, "block": …, "bytes": …}}` in spec.volumes."""
+    """`{"disk": {"name": …, "block": …, "bytes": …, "attachable": …}}` in spec.volumes."""
 
     name = "kubernetes.io/disk"
     persistent = True
+    attachable = True
 
     @property
     def root(self) -> Path:
@@ -42,7 +43,12 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
         name = str(source.get("name") or "none")
         block, capacity = source.get("block") is True, source.get("bytes") or 0
         return VolumeSpec(
-            plugin=cls.name, source=Disk(name, capacity), volume_name=name, block=block, capacity=capacity
+            plugin=cls.name,
+            source=Disk(name, capacity),
+            volume_name=name,
+            block=block,
+            capacity=capacity,
+            attachable=source.get("attachable") is True,
         )
 
     @classmethod

@@ -5,11 +5,21 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version as version_of
 
 from bus.interface import Change, Deleted, Put
 from bus.messages.sources import NodeObject
-from bus.messages.streams import NODE_IMAGES, NODE_OBJECT, NODE_OBSERVED, NODE_RESOURCES
+from bus.messages.status import VolumesReported
+from bus.messages.streams import (
+    NODE_IMAGES,
+    NODE_OBJECT,
+    NODE_OBSERVED,
+    NODE_RESOURCES,
+    VOLUMES_IN_USE,
+    VOLUMES_REPORTED,
+)
+from bus.messages.volume import VolumesInUse
 from services.frame.launch import Context
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
@@ -22,7 +32,7 @@ from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import Condition
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
 from services.status.core.node_patch import is_newer, metadata_differs, news, node_patch
-from services.status.core.node_status import part, with_status
+from services.status.core.node_status import part, volumes_in_use, with_status
 from services.status.core.report_schedule import ATTEMPTS, PROMPT_WRITES, SYNC_JITTER, ReportSchedule
 from shared.config.effective import EffectiveConfig
 from shared.config.gates import declared_features
@@ -63,6 +73,8 @@ class Node:
         self._resources = self._bus.follow(NODE_RESOURCES, lambda _: self._now())
         self._observed = self._bus.follow(NODE_OBSERVED, lambda _: self._facts_changed.set())
         self._images = self._bus.follow(NODE_IMAGES)
+        self._in_use = self._bus.follow(VOLUMES_IN_USE, lambda _: self._now())
+        self._reported = self._bus.own(VOLUMES_REPORTED)
         conditions.on_change(self._now)
         self._machine = MachineFacts()
         self._network: HostNetwork | None = None
@@ -71,6 +83,7 @@ class Node:
         self._schedule = ReportSchedule(self._config.node_status_report_frequency)
         self._uid = ""
         self._reconciled = False  # the Node of this uid was corrected once by this process
+        self._is_read = False  # it was read by this process itself since volumes were published
         self._returned: Object | None = None  # by our last write, until the stream is as far
         self._residue: Object = {}  # what the API server did not take of our last write
         self._prompt = 0  # syncs in a row that did not wait for their period
@@ -152,7 +165,10 @@ class Node:
         return self._config.register_node and not self._agent.facts.registered
 
     async def _try(self, *, fresh: bool) -> None:
-        node = await self._existing(fresh=fresh)
+        in_use = self._in_use.state.get(NODE)
+        # The stream may be behind the last write of an earlier process: what is reported rests on a read of our own.
+        node = await self._existing(fresh=fresh or (in_use is not None and not self._is_read))
+        self._is_read = self._is_read or in_use is not None
         if node is None:
             node = await register(self._client, lambda: self._facts(self._conditions.verdict), self._note)
             await self._agent.note(registered=True)
@@ -174,7 +190,21 @@ class Node:
             await self._write(node, wanted, facts)
             self._schedule.reported(now, changed=changed, chance=self._chance())
             await self._agent.note(registered=True)
+            node = self._returned or node
+        self._report_volumes(in_use, node)
         self._reconciled = facts.resources is not None
+
+    def _report_volumes(self, in_use: VolumesInUse | None, node: Object) -> None:
+        """Publish which volumes the Node has in use, after it was compared with `in_use`."""
+        if in_use is not None:
+            reported = VolumesReported(
+                generation=in_use.generation,
+                volumes=volumes_in_use(node),
+                resource_version=str((node.get("metadata") or {}).get("resourceVersion") or ""),
+            )
+            before = self._reported.get(NODE)
+            if before is None or before != replace(reported, resource_version=before.resource_version):
+                self._reported.put(NODE, reported, "the node status was compared")
 
     async def _note_given(self, node: Object, wanted: Object, facts: NodeFacts) -> None:
         """Save which allocatable is ours before it is written."""
@@ -205,7 +235,7 @@ class Node:
             raise
 
     def _facts(self, conditions: tuple[Condition, ...]) -> NodeFacts:
-        images = self._images.state.get(NODE)
+        images, in_use = self._images.state.get(NODE), self._in_use.state.get(NODE)
         return NodeFacts(
             identity=self._identity,
             machine=self._machine,
@@ -216,6 +246,7 @@ class Node:
             images=images.images if images is not None else None,
             conditions=conditions,
             devices=self._devices,
+            volumes_in_use=None if in_use is None else in_use.volumes,
             given=self._agent.facts.allocatable,
         )
 

@@ -72,4 +72,5 @@ class NodeFacts:
     images: tuple[NodeImage, ...] | None = None
     conditions: tuple[Condition, ...] = ()
     devices: frozenset[str] = frozenset()  # resources that the device plugin checkpoint names
+    volumes_in_use: tuple[str, ...] | None = None  # None = not known: what the Node has stays
     given: dict[str, tuple[str, ...]] = field(default_factory=dict)  # foreign resource -> allocatable set by this agent

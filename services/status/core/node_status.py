@@ -170,7 +170,13 @@ def _set_declared_features(node: Object, status: Object, facts: NodeFacts) -> No
         status["declaredFeatures"] = list(facts.identity.declared_features)
 
 
-# volumesInUse stays as it is: no volume here is attachable yet.
+def _set_volumes_in_use(node: Object, status: Object, facts: NodeFacts) -> None:
+    if facts.volumes_in_use:
+        status["volumesInUse"] = list(facts.volumes_in_use)
+    elif facts.volumes_in_use is not None:
+        status.pop("volumesInUse", None)
+
+
 _SETTERS: tuple[Callable[[Object, Object, NodeFacts], None], ...] = (
     _set_addresses,
     _set_machine,
@@ -182,4 +188,11 @@ _SETTERS: tuple[Callable[[Object, Object, NodeFacts], None], ...] = (
     _set_features,
     _set_conditions,
     _set_declared_features,
+    _set_volumes_in_use,
 )
+
+
+def volumes_in_use(node: Object) -> tuple[str, ...]:
+    """Return status.volumesInUse of a Node of any shape."""
+    listed = (node.get("status") or {}).get("volumesInUse")
+    return tuple(name for name in listed if isinstance(name, str)) if isinstance(listed, list) else ()

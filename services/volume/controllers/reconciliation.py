@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from bus.event_recorder import EventRecorder
 from bus.interface import Bus, Change, OwnedStream, Put
 from bus.messages.event import KubeEvent
-from bus.messages.sources import ChangedObject
-from bus.messages.volume import MountedVolumes
+from bus.messages.sources import ChangedObject, NodeObject
+from bus.messages.status import VolumesReported
+from bus.messages.volume import MountedVolumes, VolumesInUse
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.controllers.claim_reads import ClaimReads
@@ -53,6 +54,7 @@ class Reconciliation:
         claims: ClaimReads,
         subpaths: SubpathRequests,
         mounted: OwnedStream[MountedVolumes],
+        in_use: OwnedStream[VolumesInUse],
         events: EventRecorder,
         root_dir: str,
         sync_period: float,
@@ -61,7 +63,7 @@ class Reconciliation:
         self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
         self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
         self._claims = claims
-        self._mounted, self._events, self._root_dir = mounted, events, root_dir
+        self._mounted, self._in_use, self._events, self._root_dir = mounted, in_use, events, root_dir
         self._sync_period, self._changed = sync_period, changed
         self._next_sweep = self._next_refresh = 0.0
         self._not_looked_at: set[str] = set()  # pods whose directory could not be read at the start
@@ -95,6 +97,19 @@ class Reconciliation:
             self._claims.on_object(change.key, change.value.resource_version)
             self._content.changed(change.key)
             self._reconciler.object_changed(change.key, change.value.resource_version)
+            self._changed.set()
+
+    def on_reported(self, change: Change[VolumesReported]) -> None:
+        """Follow `volumes.reported`."""
+        if isinstance(change, Put):
+            reported = change.value
+            self._reconciler.attachments.reported(reported.generation, reported.volumes, reported.resource_version)
+            self._changed.set()
+
+    def on_node(self, change: Change[NodeObject]) -> None:
+        """Follow `node.object`: what is attached."""
+        if isinstance(change, Put):
+            self._reconciler.attachments.on_node(change.value.node)
             self._changed.set()
 
     def on_operation_end(self, events: Iterable[KubeEvent]) -> None:
@@ -175,6 +190,8 @@ class Reconciliation:
         uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
         self._failures.keep({*uids, *self._not_looked_at, DEVICES})
         self._content.keep({*uids})
+        if (in_use := self._reconciler.volumes_in_use()) is not None:
+            self._in_use.put("node", in_use, "reconciled")
         if self._failures.may_try(DEVICES, RECONCILE, now):
             self._reconcile_devices(now)
         for uid in uids:

@@ -47,6 +47,7 @@ class ActualDevice:
     state: MountState
     path: str = ""  # where it is mounted
     error: str = ""  # of the last MountDevice
+    attachable: bool = False  # or may be so: it stays in volumesInUse
 
 
 @dataclass

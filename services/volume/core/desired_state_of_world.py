@@ -92,6 +92,11 @@ class DesiredStateOfWorld:
         """Return the unique name of each device that some pod's volume has."""
         return list(self._sharing)
 
+    def spec_of_device(self, unique_name: str) -> VolumeSpec | None:
+        """Return what one of the volumes with this device asks for."""
+        uid, key = next(iter(self._sharing.get(unique_name, ())), ("", ""))
+        return self.pods[uid].mounts[key] if uid else None
+
     def read_again(self, uids: Iterable[str] | None = None) -> None:
         """Read the volumes of these pods again, None = of all: what `spec_of` uses beside the pods has changed."""
         for uid in list(self._admitted if uids is None else uids):

@@ -1,19 +1,24 @@
 """The devices below volumes that pods share: mounted before the first volume, unmounted after the last one; pure."""
 
 from services.volume.core.actual_state_of_world import ActualStateOfWorld, MountState
+from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import DeviceOperation, MountDevice, UnmountDevice
 from services.volume.core.volume_spec import VolumeSpec
 
 
-def due(desired: DesiredStateOfWorld, actual: ActualStateOfWorld, *, may_unmount: bool) -> list[DeviceOperation]:
-    """Return the operations that bring the devices to what the pods want. `may_unmount`: every volume on disk is known
-    and so is every pod."""
+def due(
+    desired: DesiredStateOfWorld, actual: ActualStateOfWorld, attachments: Attachments, *, may_unmount: bool
+) -> list[DeviceOperation]:
+    """Return the operations that bring the devices to what the pods need. `may_unmount`: every volume on disk is known
+    and so is every pod. An attachable device waits until it is attached."""
     mounts = [
         MountDevice(unique_name, spec)
         for unique_name in desired.unique_names()
-        if not is_mounted(actual, unique_name) and (spec := _waiting(desired, actual, unique_name)) is not None
+        if not is_mounted(actual, unique_name)
+        and (spec := _waiting(desired, actual, unique_name)) is not None
+        and (not spec.attachable or attachments.may_mount(unique_name))
     ]
     unmounts = [
         UnmountDevice(unique_name, device.plugin, device.volume_name)
@@ -21,6 +26,12 @@ def due(desired: DesiredStateOfWorld, actual: ActualStateOfWorld, *, may_unmount
         if may_unmount and not desired.sharing(unique_name) and not actual.is_used(unique_name)
     ]
     return [*mounts, *unmounts]
+
+
+def attachable(desired: DesiredStateOfWorld, actual: ActualStateOfWorld) -> set[str]:
+    """Return the unique names of the attachable devices that a pod needs or of which something is mounted."""
+    needed = {name for name in desired.unique_names() if (spec := desired.spec_of_device(name)) and spec.attachable}
+    return needed | {name for name, device in actual.devices.items() if device.attachable}
 
 
 def is_mounted(actual: ActualStateOfWorld, unique_name: str) -> bool:

@@ -19,9 +19,16 @@ class MountWaits:
 
     _since: dict[str, float] = field(default_factory=dict)
 
-    def message(self, uid: str, pod: DesiredVolumes | None, seen: MountedVolumes | None, now: float) -> str:
+    def message(
+        self,
+        uid: str,
+        pod: DesiredVolumes | None,
+        seen: MountedVolumes | None,
+        now: float,
+        unattached: Iterable[str] = (),
+    ) -> str:
         """Return the text of an Event that is due, "" = none. Call it in every turn: the next Event of a pod that still
-        waits is due after the same time again."""
+        waits is due after the same time again. `unattached`: names of volumes that are not attached to the node."""
         missing = _missing(pod, seen.volumes if seen is not None else {})
         if pod is None or not missing:
             self._since.pop(uid, None)
@@ -29,18 +36,18 @@ class MountWaits:
         if now - self._since.setdefault(uid, now) < TIMEOUT:
             return ""
         self._since[uid] = now
-        return self.text(pod, seen)
+        return self.text(pod, seen, unattached)
 
     @staticmethod
-    def text(pod: DesiredVolumes, seen: MountedVolumes | None) -> str:
+    def text(pod: DesiredVolumes, seen: MountedVolumes | None, unattached: Iterable[str] = ()) -> str:
         """Return the kubelet's text about a pod that waits for its volumes."""
         missing = _missing(pod, seen.volumes if seen is not None else {})
         specs = pod.volumes.items()
         refused = {name: spec.reason for name, spec in specs if isinstance(spec, Refused) and spec.reason}
         why = "; ".join(dict.fromkeys(refused.values())) or "context deadline exceeded"
         return (
-            f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, unattached volumes=[], "
-            f"failed to process volumes={_listed(refused)}: {why}"
+            f"Unable to attach or mount volumes: unmounted volumes={_listed(missing)}, "
+            f"unattached volumes={_listed(unattached)}, failed to process volumes={_listed(refused)}: {why}"
         )
 
     def keep(self, uids: Container[str]) -> None:

@@ -49,6 +49,10 @@ class OperationBackoff:
         """Return the operation that runs on this volume."""
         return self._running.get(uid, {}).get(volume)
 
+    def running_for(self, uid: str) -> list[Operation]:
+        """Return the operations that run for one pod, or "" for devices."""
+        return list(self._running.get(uid, {}).values())
+
     def succeeded(self, operation: Operation) -> None:
         """The operation is done; its failures are forgotten."""
         self._ended(operation)

@@ -26,10 +26,11 @@ class FoundVolume:
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device of which its plugin found something at start, mounted or half-way."""
+    """A device of which its plugin found something at start, mounted or half-way; `attachable`: or may be so."""
 
     plugin: str
     volume_name: str
+    attachable: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
-from bus.messages.volume import MountedVolumes, VolumeState
+from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
 from services.volume.core import devices
 from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, ActualVolume, MountState
+from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
-from services.volume.core.mount_events import of_failure, warning
-from services.volume.core.mount_waits import MountWaits
+from services.volume.core.mount_events import of_failure
+from services.volume.core.mount_refusals import refusal_of
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import (
     DeviceOperation,
@@ -26,9 +27,10 @@ from services.volume.core.operations import (
 from services.volume.core.orphans import Orphans
 from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
+from services.volume.core.pod_events import PodEvents
 from services.volume.core.refreshes import Key, Refreshes
 from services.volume.core.view import message, mount_step, settling, usable, view
-from services.volume.core.volume_spec import Refused, Unprocessed, spec_name
+from services.volume.core.volume_spec import Refused, spec_name
 
 # LAGGING and UNANSWERED failures are not reported for this long (seconds).
 QUIET = 10.0
@@ -43,13 +45,12 @@ class Reconciler:
 
     desired: DesiredStateOfWorld
     actual: ActualStateOfWorld
+    attachments: Attachments = field(default_factory=lambda: Attachments(""))
     _backoff: OperationBackoff = field(default_factory=OperationBackoff)
-    _refusals_reported: dict[str, dict[str, str]] = field(default_factory=dict)  # pod UID -> volume -> reason
-    _failed: dict[str, list[KubeEvent]] = field(default_factory=dict)  # pod UID -> of what was not begun
     _orphans: Orphans = field(default_factory=Orphans)
     _failing_since: dict[Key, float] = field(default_factory=dict)
     refreshes: Refreshes = field(default_factory=Refreshes)
-    _waits: MountWaits = field(default_factory=MountWaits)
+    _events: PodEvents = field(default_factory=PodEvents)
     found_all: bool = True  # False: some pod's directory could not be read yet, so its volumes are not known
     # Subpaths that are being bound: pod UID, name of the volume in the pod -> its key, for each of them.
     _preparing: dict[Key, list[str]] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Reconciler:
     def found_devices(self, found: Iterable[FoundDevice]) -> None:
         """At start something of these devices was found on disk or in the mount table."""
         for device in found:
-            state = ActualDevice(device.plugin, device.volume_name, MountState.UNCERTAIN)
+            state = ActualDevice(device.plugin, device.volume_name, MountState.UNCERTAIN, attachable=device.attachable)
             self.actual.devices.setdefault(f"{device.plugin}/{device.volume_name}", state)
 
     def begin_subpath(self, uid: str, volume: str) -> str:
@@ -126,9 +127,7 @@ class Reconciler:
         self.actual.directories |= {uid for uid, pod in self.desired.pods.items() if not pod.finished}
         on_disk = self.actual.uids()
         self.desired.withdrawn &= on_disk
-        self._waits.keep(self.desired.pods)
-        reported = self._refusals_reported
-        self._refusals_reported = {uid: names for uid, names in reported.items() if uid in self.desired.pods}
+        self._events.keep(self.desired.pods)
         return sorted(self.desired.pods.keys() | on_disk)
 
     def operations(self, uid: str, now: float) -> list[Operation]:
@@ -137,7 +136,7 @@ class Reconciler:
         for operation in self._due(uid, now):
             if self._backoff.may_start(operation, now):
                 self._backoff.start(operation)
-                if isinstance(operation, MountVolume) and (refusal := self._refusal(uid, operation)) is not None:
+                if isinstance(operation, MountVolume) and (refusal := self._refusal(operation)) is not None:
                     self._refuse(operation, refusal, now)
                     continue
                 if isinstance(operation, MountVolume):
@@ -153,6 +152,17 @@ class Reconciler:
             self._backoff.start(operation)
         return started
 
+    def volumes_in_use(self) -> VolumesInUse | None:
+        """Return the value of `volumes.in_use`, None = as it is. What is in use is first known when every volume on
+        disk and every pod is; a device that is being mounted or unmounted is in use."""
+        if self.attachments.in_use is None and not (self.desired.exhaustive and self.found_all):
+            return None
+        running = (operation.volume for operation in self._backoff.running_for("") if _is_attachable(operation))
+        if not self.attachments.use(devices.attachable(self.desired, self.actual).union(running)):
+            return None
+        in_use = self.attachments.in_use or frozenset()
+        return VolumesInUse(generation=self.attachments.generation, volumes=tuple(sorted(in_use)))
+
     def still_due(self, operation: Operation, now: float) -> bool:
         """Return whether an operation that waited for its turn would still be started: the pod may be back or gone."""
         if isinstance(operation, MountDevice | UnmountDevice):
@@ -164,22 +174,9 @@ class Reconciler:
         self._backoff.abandoned(operation)
 
     def events(self, uid: str, now: float) -> list[KubeEvent]:
-        """Return the due events of this pod: once for a volume that can never be mounted, and for volumes that have
-        been missing for long."""
-        pod = self.desired.pods.get(uid)
-        wanted = pod.volumes if pod is not None else {}
-        refused = {name: spec for name, spec in wanted.items() if isinstance(spec, Refused) and not _is_quiet(spec)}
-        reported = self._refusals_reported.pop(uid, {})
-        if refused:
-            self._refusals_reported[uid] = {name: spec.reason for name, spec in refused.items()}
-        new = {name: spec for name, spec in refused.items() if reported.get(name) != spec.reason}
-        failed = self._failed.pop(uid, [])
-        messages = [message(n, spec.reason, step=spec.step) for n, spec in new.items() if type(spec) is Refused]
-        if any(isinstance(spec, Unprocessed) for spec in new.values()) and pod is not None:
-            messages.append(self._waits.text(pod, self.view(uid)))
-        if waited := self._waits.message(uid, pod, self.view(uid), now):
-            messages.append(waited)
-        return [*failed, *(warning(pod, text) for text in messages)] if pod is not None else []
+        """Return the due events of this pod: once for a volume that cannot be mounted, and for volumes that have been
+        missing for long."""
+        return self._events.due(uid, self.desired.pods.get(uid), self.view(uid), self.attachments, now)
 
     def host_path_returned(self, path: str) -> None:
         """A check of this path that had hung has returned: the volumes that wait for their retry need not."""
@@ -227,7 +224,9 @@ class Reconciler:
             case MountDevice(unique_name, spec):
                 state = MountState.UNCERTAIN if error else MountState.MOUNTED
                 shown = "" if quiet else error
-                device = ActualDevice(spec.plugin, spec.volume_name, state, outcome.host_path, shown)
+                device = ActualDevice(
+                    spec.plugin, spec.volume_name, state, outcome.host_path, shown, attachable=spec.attachable
+                )
                 self.actual.devices[unique_name] = device
             case UnmountDevice(unique_name):
                 if not error:
@@ -237,18 +236,8 @@ class Reconciler:
         events = of_failure(operation, error, self.desired) if error and not quiet else ()
         return Done(retry_in=wait, events=tuple(events), quiet=quiet)
 
-    def _refusal(self, uid: str, operation: MountVolume) -> Refused | None:
-        """Why the volume may not be mounted for this pod here; one of which something is there already is mounted."""
-        spec = operation.spec
-        if _has_begun(self.actual.get(uid, operation.volume)):
-            return None
-        if spec.elsewhere:
-            step = "MapVolume" if spec.block else "MountVolume"
-            return Refused("no matching NodeSelectorTerms", f"{step}.NodeAffinity check")
-        if spec.one_pod and self.actual.is_used_by_others(spec.unique_name, uid):
-            why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
-            return Refused(why, "MountVolume.SetUp")
-        return None
+    def _refusal(self, operation: MountVolume) -> Refused | None:
+        return refusal_of(operation.uid, operation.volume, operation.spec, self.actual, self.attachments)
 
     def _refuse(self, operation: MountVolume, refusal: Refused, now: float) -> None:
         """The operation fails before it begins: nothing of the volume is there."""
@@ -256,8 +245,7 @@ class Reconciler:
         self._backoff.failed(operation, now)
         error = message(operation.volume, refusal.reason, step=refusal.step)
         self.actual.put(*key, ActualVolume(MountState.UNCERTAIN, on_disk=False, spec=spec, error=error))
-        pod = self.desired.pods[operation.uid]
-        self._failed.setdefault(operation.uid, []).append(warning(pod, error))
+        self._events.refused(self.desired.pods[operation.uid], error, refusal)
 
     def _retry_others(self, uid: str, key: str) -> None:
         """A volume is unmounted: another pod may have waited for this."""
@@ -310,7 +298,7 @@ class Reconciler:
             self._orphans.next_at(now),
             self._backoff.next_attempt(now),
             self.refreshes.next_at(now),
-            self._waits.next_at(now),
+            self._events.next_at(now),
             self.desired.hold_until,
         )
         return min((moment for moment in moments if moment is not None and moment > now), default=None)
@@ -334,7 +322,7 @@ class Reconciler:
             mounted = volume is not None and volume.state is MountState.MOUNTED and volume.spec == spec
             if spec.requires_remount and self.refreshes.due((uid, name), now):
                 mounted = False
-            refused = spec.elsewhere and not _has_begun(volume)
+            refused = refusal_of(uid, name, spec, self.actual, self.attachments) is not None
             device_path = "" if refused else devices.path_for(spec, self.actual, self._backoff)
             if not mounted and device_path is not None and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, spec, device_path))
@@ -358,7 +346,7 @@ class Reconciler:
 
     def _due_devices(self) -> list[DeviceOperation]:
         may_unmount = self.desired.exhaustive and self.found_all
-        return devices.due(self.desired, self.actual, may_unmount=may_unmount)
+        return devices.due(self.desired, self.actual, self.attachments, may_unmount=may_unmount)
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if not self._orphans.may_unmount(uid, self.desired, now):
@@ -380,13 +368,8 @@ class Reconciler:
         return any(key in keys for (pod, _), keys in self._preparing.items() if pod == uid)
 
 
-def _is_quiet(spec: Refused) -> bool:
-    return isinstance(spec, Unprocessed) and (spec.quiet or not spec.reason)
-
-
-def _has_begun(volume: ActualVolume | None) -> bool:
-    """Whether something of the volume is, or may be, there."""
-    return volume is not None and (volume.to_tear_down or bool(volume.unique_name))
+def _is_attachable(operation: Operation) -> bool:
+    return isinstance(operation, MountDevice) and operation.spec.attachable
 
 
 def _may_belong(key: str, volume: ActualVolume, desired: DesiredVolumes) -> bool:

@@ -20,6 +20,7 @@ class VolumeSpec:
     # How the plugin names a volume with a device layer: pods that want the same one share its device, which is mounted
     # once, below their own mounts. "" = no device layer, the volume is the pod's alone.
     volume_name: str = ""
+    attachable: bool = False  # the attach-detach controller attaches it to the node before its device is mounted
     block: bool = False  # the pod gets a block device and no mounted file system
     capacity: int = field(default=0, compare=False)  # bytes that it is to have; 0 = not known, it is never expanded
     has_directory: bool = True  # below `pods/<uid>/volumes`; it is torn down once the pod does not want the volume

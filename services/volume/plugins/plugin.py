@@ -28,6 +28,7 @@ class VolumePlugin(ABC, Generic[Source]):
     name: ClassVar[str]  # as `kubernetes.io/secret`; with `~` for `/` it is the directory of its volumes
     # Its directories may be those of PersistentVolumes, named after them: the core knows them by `<name>/<directory>`.
     persistent: ClassVar[bool] = False
+    attachable: ClassVar[bool] = False  # its devices may be attached by the attach-detach controller
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
     def __init__(self, directories: PodDirectories, clock: Clock) -> None:

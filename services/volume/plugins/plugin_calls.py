@@ -101,7 +101,11 @@ class PluginCalls:
 
     def found_devices(self) -> list[FoundDevice]:
         """Return every device of which something is on disk or mounted, after a restart."""
-        return [device for plugin in self._devices.values() for device in plugin.reconstruct_devices()]
+        return [
+            replace(device, attachable=plugin.attachable)
+            for plugin in self._devices.values()
+            for device in plugin.reconstruct_devices()
+        ]
 
 
 def error_text(error: OSError) -> str:

@@ -19,6 +19,8 @@ from bus.messages.streams import (
     NODE_PRESSURE,
     NODE_RESOURCES,
     PLUGINS_REGISTERED,
+    VOLUMES_IN_USE,
+    VOLUMES_REPORTED,
     events_of,
 )
 from services.frame.launch import Context
@@ -107,7 +109,7 @@ class StillHost:
 
 
 class NodeStage:
-    """One API server, the neighbours' streams, and lives of status one after the other."""
+    """One API server, the neighbours' streams, and processes of status one after the other."""
 
     def __init__(self, directory: Path, drops: OlderServer, **config: Any) -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce())
@@ -131,42 +133,44 @@ class NodeStage:
         self.plugins = self.buses["volume"].own(PLUGINS_REGISTERED)
         self.observed = self.buses["pleg"].own(NODE_OBSERVED)
         self.images = self.buses["pleg"].own(NODE_IMAGES)
+        self.volumes_in_use = self.buses["volume"].own(VOLUMES_IN_USE)
+        self.reported = Heard(self.buses["volume"], VOLUMES_REPORTED)
         self.events = Heard(self.buses["server"], events_of("status"))
         self.heartbeat = HeartbeatClient(self.api, USER)
         self.watching = True  # sources follows the Node; otherwise its stream shows what it last showed
         self.lease_ages: list[float] = []  # how old the lease was, at every second
         self._tasks: list[asyncio.Task[None]] = []
-        self._life: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """The neighbours live; status does not yet."""
+        """Start everything but status."""
         for bus in self.buses.values():
             await bus.start()
-        self._tasks = [asyncio.create_task(self._sources()), asyncio.create_task(self._lives())]
+        self._tasks = [asyncio.create_task(self._sources()), asyncio.create_task(self._lease_ages())]
 
     def is_well(self) -> None:
-        """pleg and podsync say what they have to."""
+        """pleg and podsync publish a healthy node."""
         self.observed.put("node", replace(WELL, last_relist_at=self.clock.monotonic()))
         self.resources.put("node", RESOURCES)
         self.pressure.put("node", NodePressure(conditions=(NO_DISK_PRESSURE,)))
         self.images.put("node", NodeImages(images=(NodeImage(id="i", names=("a:1",), size_bytes=5),)))
 
     async def start(self, generation: str = "g1") -> None:
-        """A new life of status."""
+        """Start a process of status."""
         bus = self.network.bus("status")
         clients = Clients(self.heartbeat, *(FakeClient(self.api, USER) for _ in range(5)))
         context = Context("status", self.config, bus, self.clock, asyncio.Event())
         service = Status(context, clients, host=self.host, generation=generation, chance=lambda: 0.5)
         await bus.start()
-        self._life = asyncio.create_task(service.run())
+        self._running = asyncio.create_task(service.run())
         await self.network.settle()
 
     async def kill(self) -> None:
         """SIGKILL of status."""
-        if self._life is not None:
+        if self._running is not None:
             self.network.kill("status")
-            await ended(self._life)
-            self._life = None
+            await ended(self._running)
+            self._running = None
 
     async def close(self) -> None:
         await self.kill()
@@ -230,7 +234,7 @@ class NodeStage:
                             self.node_object.put("node", NodeObject(node=event.object))
             await asyncio.sleep(1)
 
-    async def _lives(self) -> None:
+    async def _lease_ages(self) -> None:
         while True:
             for bus in self.buses.values():
                 bus.progress(MAIN_LOOPS[bus.service])

@@ -41,6 +41,7 @@ class Node:
         self.volumes = [*VOLUMES, {"name": "host", "hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}}]
         self.host = tmp_path / "host"
         self.plugins = PLUGINS
+        self.controller_attach_detach = True
         self.deadlines = Deadlines()  # of the newest volume
         self._next_podsync()
 
@@ -87,7 +88,10 @@ class Node:
 
     @contextlib.asynccontextmanager
     async def volume(self) -> AsyncIterator[None]:
-        config = EffectiveConfig(node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="")
+        config = EffectiveConfig(
+            node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="",
+            controller_attach_detach=self.controller_attach_detach,
+        )  # fmt: skip
         bus = self.network.bus("volume")
         # Retries and graces run on the machine's clock here; the waits themselves are tested in the core.
         self.deadlines = Deadlines()

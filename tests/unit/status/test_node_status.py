@@ -11,7 +11,7 @@ from services.status.core.initial_node import initial_node, reconciled
 from services.status.core.node_capacity import given_allocatable
 from services.status.core.node_conditions import adopted
 from services.status.core.node_facts import HostNetwork, MachineFacts, NodeFacts, NodeIdentity, kubelet_version
-from services.status.core.node_status import rebooted, with_status
+from services.status.core.node_status import rebooted, volumes_in_use, with_status
 
 OBSERVED = NodeObserved(
     observed_at=1,
@@ -283,3 +283,13 @@ def test_the_api_servers_conditions_are_the_baseline() -> None:
         ("Ready", "True", "t0"),
     ]
     assert adopted((READY,), None) == (READY,)
+
+
+def test_volumes_in_use_are_written_once_they_are_known() -> None:
+    before = {"status": {"volumesInUse": ["kubernetes.io/csi/old^1"]}}
+    assert status(before)["volumesInUse"] == ["kubernetes.io/csi/old^1"]
+    assert status(before, replace(FACTS, volumes_in_use=("a", "b")))["volumesInUse"] == ["a", "b"]
+    assert "volumesInUse" not in status(before, replace(FACTS, volumes_in_use=()))
+    assert volumes_in_use(before) == ("kubernetes.io/csi/old^1",)
+    odd: list[dict[str, Any]] = [{}, {"status": None}, {"status": {"volumesInUse": {}}}]
+    assert [volumes_in_use(node) for node in odd] == [(), (), ()]

@@ -1,0 +1,70 @@
+"""Which attachable volumes this node uses, and which of them may be mounted: the protocol with the attach-detach
+controller (volumes.md 4); pure.
+
+A volume is mounted only after a write of the Node's status named it in volumesInUse, and after the Node, as that write
+returned it or newer, names it in volumesAttached. It leaves volumesInUse only once nothing of it is mounted.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from services.volume.core.pod_fields import dictionaries, dictionary, text
+from shared.model.objects import Object
+
+
+@dataclass
+class Attachments:
+    """`token`: names this process in generations. `by_controller` False: the node should attach volumes itself, which
+    no type of volume here supports."""
+
+    token: str
+    by_controller: bool = True
+    in_use: frozenset[str] | None = None  # unique names; None = not known yet what this node uses
+    _number: int = 0
+    _since: dict[str, int] = field(default_factory=dict)  # unique name -> generation from which on it is in use
+    _reported: int = 0  # the newest generation that is in the API server
+    _seen: dict[str, str] = field(default_factory=dict)  # unique name -> version of the Node when it was reported
+    _attached: frozenset[str] = frozenset()
+    _version: str = ""  # of the Node that names these
+
+    @property
+    def generation(self) -> str:
+        """Return what the present `in_use` is published as."""
+        return f"{self.token}.{self._number}"
+
+    def use(self, unique_names: Collection[str]) -> bool:
+        """Take what this node uses now; return whether it has changed."""
+        now = frozenset(unique_names)
+        if now == self.in_use:
+            return False
+        self._number += 1
+        self._since = {name: self._since.get(name, self._number) for name in now}
+        self._seen = {name: version for name, version in self._seen.items() if name in now}
+        self.in_use = now
+        return True
+
+    def reported(self, generation: str, volumes: Collection[str], version: str) -> None:
+        """A write of this generation returned the Node with these volumesInUse and this resourceVersion."""
+        token, _, number = generation.rpartition(".")
+        if token != self.token or not number.isdecimal() or int(number) < self._reported:
+            return
+        self._reported = int(number)
+        for name in volumes:
+            if name in self._since and self._since[name] <= self._reported:
+                self._seen.setdefault(name, version)
+
+    def on_node(self, node: Object) -> None:
+        """Take the Node as the API server has it."""
+        status = dictionary(node.get("status"))
+        self._attached = frozenset(text(volume.get("name")) for volume in dictionaries(status.get("volumesAttached")))
+        self._version = text(dictionary(node.get("metadata")).get("resourceVersion"))
+
+    def may_mount(self, unique_name: str) -> bool:
+        """Return whether an attachable volume is reported in use and attached."""
+        reported_at = self._seen.get(unique_name)
+        return reported_at is not None and unique_name in self._attached and not _is_older(self._version, reported_at)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is older than another; those that are no numbers cannot be compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

@@ -1,0 +1,25 @@
+"""Why a volume may not be mounted for a pod now, though its claim is resolved (volumes.md 3.2, 5.5); pure."""
+
+from services.volume.core.actual_state_of_world import ActualStateOfWorld
+from services.volume.core.attachments import Attachments
+from services.volume.core.volume_spec import Refused, VolumeSpec
+
+ATTACH = "AttachVolume.Attach"
+
+
+def refusal_of(
+    uid: str, key: str, spec: VolumeSpec, actual: ActualStateOfWorld, attachments: Attachments
+) -> Refused | None:
+    """Return the kubelet's reason; None = it may be mounted. One of which something is mounted already is not
+    refused."""
+    volume = actual.get(uid, key)
+    if volume is not None and (volume.to_tear_down or volume.unique_name):
+        return None
+    if spec.attachable and not attachments.by_controller:
+        return Refused("attaching volumes from the kubelet is not supported", ATTACH)
+    if spec.elsewhere:
+        step = "MapVolume" if spec.block else "MountVolume"
+        return Refused("no matching NodeSelectorTerms", f"{step}.NodeAffinity check")
+    if spec.one_pod and actual.is_used_by_others(spec.unique_name, uid):
+        return Refused("volume uses the ReadWriteOncePod access mode and is already in use by another pod")
+    return None

@@ -1,0 +1,74 @@
+"""The Events of one pod about volumes of which no operation was begun: refused ones, and those it waits for long;
+pure."""
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+from bus.messages.event import KubeEvent
+from bus.messages.volume import MountedVolumes
+from services.volume.core.attachments import Attachments
+from services.volume.core.desired_state_of_world import DesiredVolumes
+from services.volume.core.mount_events import warning
+from services.volume.core.mount_refusals import ATTACH
+from services.volume.core.mount_waits import MountWaits
+from services.volume.core.view import message
+from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec
+
+
+@dataclass
+class PodEvents:
+    """By pod UID: which refusals were reported, and since when volumes are missing."""
+
+    _reported: dict[str, dict[str, str]] = field(default_factory=dict)  # pod UID -> volume -> reason
+    _failed: dict[str, list[KubeEvent]] = field(default_factory=dict)  # pod UID -> of mounts that were refused
+    _waits: MountWaits = field(default_factory=MountWaits)
+
+    def refused(self, pod: DesiredVolumes, text: str, refusal: Refused) -> None:
+        """A mount was refused for now."""
+        reason = "FailedAttachVolume" if refusal.step == ATTACH else "FailedMount"
+        self._failed.setdefault(pod.uid, []).append(warning(pod, text, reason))
+
+    def due(
+        self, uid: str, pod: DesiredVolumes | None, seen: MountedVolumes | None, attachments: Attachments, now: float
+    ) -> list[KubeEvent]:
+        """Return the events that are due. Call it in every turn."""
+        failed, reported = self._failed.pop(uid, []), self._reported.pop(uid, {})
+        wanted = pod.volumes if pod is not None else {}
+        refused = {name: spec for name, spec in wanted.items() if isinstance(spec, Refused) and not _is_quiet(spec)}
+        if refused:
+            self._reported[uid] = {name: spec.reason for name, spec in refused.items()}
+        new = {name: spec for name, spec in refused.items() if reported.get(name) != spec.reason}
+        messages = [
+            message(name, spec.reason, step=spec.step)
+            for name, spec in new.items()
+            if not isinstance(spec, Unprocessed)
+        ]
+        unattached = _unattached(pod, attachments)
+        if any(isinstance(spec, Unprocessed) for spec in new.values()) and pod is not None:
+            messages.append(self._waits.text(pod, seen, unattached))
+        if waited := self._waits.message(uid, pod, seen, now, unattached):
+            messages.append(waited)
+        return [*failed, *(warning(pod, text) for text in messages)] if pod is not None else []
+
+    def keep(self, uids: Container[str]) -> None:
+        """Forget all pods but these."""
+        self._waits.keep(uids)
+        self._reported = {uid: names for uid, names in self._reported.items() if uid in uids}
+        self._failed = {uid: events for uid, events in self._failed.items() if uid in uids}
+
+    def next_at(self, now: float) -> float | None:
+        """Return when the next event is due; None when no pod waits."""
+        return self._waits.next_at(now)
+
+
+def _is_quiet(spec: Refused) -> bool:
+    return isinstance(spec, Unprocessed) and (spec.quiet or not spec.reason)
+
+
+def _unattached(pod: DesiredVolumes | None, attachments: Attachments) -> list[str]:
+    """The names of the volumes that wait for the attach-detach controller."""
+    return [
+        name
+        for name, spec in (pod.volumes.items() if pod is not None else ())
+        if isinstance(spec, VolumeSpec) and spec.attachable and not attachments.may_mount(spec.unique_name)
+    ]
