@@ -105,7 +105,8 @@ class ClusterPods:
         await self._save([objects.uid(pod) for pod in pods], complete=complete)
         crash_point("sources.saved")
         for key, mirror in mirrors.items():
-            self._mirrors.put(key, mirror, "object added or changed")
+            if (shown := self._mirrors.get(key)) is None or shown.pod is not mirror.pod:
+                self._mirrors.put(key, mirror, "object added or changed")
         for key in sorted(set(self._mirrors.keys()) - mirrors.keys()):
             self._mirrors.delete(key, "object gone")
         self._desired.publish("api", changes, complete=complete, before=self._before)

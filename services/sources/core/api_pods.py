@@ -72,9 +72,8 @@ class ApiPods:
         pods: list[Object] = []
         for item in items:
             try:
-                pod = self._read(item)
+                pod = self._read(item, known.get(name := identity(item)))
             except UnreadablePod as problem:
-                name = identity(item)
                 self._unreadable[name] = str(problem)
                 if noted.get(name) != str(problem):
                     self.notices.append(f"{problem}; {_standing(known.get(name))}")
@@ -98,11 +97,12 @@ class ApiPods:
             uid = metadata_text(item, "uid")
             self._forget(name, uid)
             return
+        place = self._place(name)
+        known = self._pods[place] if place is not None else None
         try:
-            pod = self._read(item)
+            pod = self._read(item, known)
         except UnreadablePod as problem:
             if self._unreadable.get(name) != str(problem):
-                known = next((pod for pod in self._pods if identity(pod) == name), None)
                 self.notices.append(f"{problem}; {_standing(known)}")
             if name:  # else nothing could ever take it back
                 self._unreadable[name] = str(problem)
@@ -111,8 +111,7 @@ class ApiPods:
         if pod is None:
             self._forget(name, objects.uid(item))
             return
-        place = self._place(name)
-        if place is not None and objects.uid(self._pods[place]) == objects.uid(pod):
+        if place is not None and known is not None and objects.uid(known) == objects.uid(pod):
             self._pods[place] = pod
         else:  # a name has one pod in the API: another UID under it replaces what was there
             self._pods = [known for known in self._pods if not _has_name(known, name)] + [pod]
@@ -124,9 +123,9 @@ class ApiPods:
         self._unreadable.pop(name, None)
         self._pods = [pod for pod in self._pods if not _has_name(pod, name) or uid not in ("", objects.uid(pod))]
 
-    def _read(self, item: Any) -> Object | None:
+    def _read(self, item: Any, known: Object | None) -> Object | None:
         """The pod, defaulted; None when it is bound to another node. Raises UnreadablePod."""
-        pod = read_pod(item)
+        pod = read_pod(item, known)
         node = pod["spec"]["nodeName"]
         if node == self.node_name:
             return pod
@@ -146,34 +145,44 @@ def identity(item: Any) -> str:
     return f"{name}_{namespace}" if name and namespace else ""
 
 
-def read_pod(item: Any) -> Object:
-    """A pod out of what the API server sent: without managedFields, defaulted; `item` stays as it was.
+def read_pod(item: Any, known: Object | None = None) -> Object:
+    """Return the pod that the API server sent: without managedFields, defaulted; `item` stays as it was.
 
-    Raises UnreadablePod for what lacks identity, node or containers, or has known fields of another type.
+    A spec that equals that of `known`, the same pod as it was read before, is taken from it: most changes are of the
+    status alone. Raises UnreadablePod for what lacks identity, node or containers, or has known fields of another type.
     """
     label = f"pod {identity(item) or '(unnamed)'} from the API server"
     if not isinstance(item, dict):
         raise UnreadablePod(f"{label} cannot be understood: it is no object")
-    pod, errors = plain_copy(without_managed_fields(item), nul=True)
+    spec_read = known is not None and item.get("spec") == known["spec"]
+    rest = {key: value for key, value in item.items() if key != "spec"} if spec_read else item
+    pod, errors = plain_copy(without_managed_fields(rest), nul=True)
     errors = errors or type_errors(pod)
     if errors:
         raise UnreadablePod(f"{label} cannot be understood: {'; '.join(errors[:3])}")
+    if known is not None and spec_read:
+        pod["spec"] = known["spec"]
     spec = pod.get("spec") or {}
     missing = [f"metadata.{key}" for key in ("name", "namespace", "uid") if not metadata_text(pod, key)]
     missing += [f"spec.{key}" for key in ("nodeName", "containers") if not spec.get(key)]
     missing += [] if isinstance(pod.get("status", {}), dict) else ["a readable status"]
-    missing += _unnamed(pod)
+    missing += [] if spec_read else _unnamed(pod)
     if missing:
         raise UnreadablePod(f"{label} cannot be understood: it lacks {', '.join(missing)}")
     if not _UID.fullmatch(objects.uid(pod)):
         raise UnreadablePod(f"{label} cannot be understood: its UID is no name for a directory")
+    return pod if spec_read else _defaulted(pod)
+
+
+def _defaulted(pod: Object) -> Object:
+    spec = pod["spec"]
     unknown = [volume for volume in spec.get("volumes") or () if volume.keys() - {"name"} - VOLUME_TYPES.keys()]
     kinds = [set(volume) for volume in unknown]
     apply_defaults(pod)
     for volume, before in zip(unknown, kinds, strict=True):
         if "emptyDir" not in before:  # a kind of volume that this version does not know is not an empty one
             volume.pop("emptyDir", None)
-    return dict(pod)
+    return pod
 
 
 def _unnamed(pod: Object) -> list[str]:

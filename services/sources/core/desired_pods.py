@@ -90,18 +90,20 @@ class DesiredPods:
         `seen`: now, RFC3339 with nine digits, for UIDs that are new.
         """
         wanted: dict[str, Object] = {}
-        names: set[str] = set()
+        names: set[tuple[str, str]] = set()
         duplicates: list[Duplicate] = []
         for pod in pods:
-            if objects.full_name(pod) in names:
+            metadata = pod["metadata"]  # the loop runs over all pods at each change of one
+            uid, name = metadata["uid"], (metadata["name"], metadata["namespace"])
+            if name in names:
                 duplicates.append(Duplicate(pod, _duplicate_message(pod, source)))
                 continue
-            names.add(objects.full_name(pod))
-            holder = self._pods.get(objects.uid(pod))
+            names.add(name)
+            holder = self._pods.get(uid)
             if holder is not None and holder.source != source:
                 duplicates.append(Duplicate(pod, _taken_message(pod, source, holder.source)))
                 continue
-            wanted[objects.uid(pod)] = pod
+            wanted[uid] = pod
         before = {uid for uid, known in self._pods.items() if known.source == source}
         changes: list[MergeChange] = [Removed(uid) for uid in self._pods if uid in before - wanted.keys()]
         added: list[Wanted] = []

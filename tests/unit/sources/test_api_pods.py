@@ -1,5 +1,6 @@
 """What the API server lists and changes, understood or not: which pods are to run, which are mirrors, which stay."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -137,3 +138,39 @@ def test_a_pod_is_defaulted_stripped_and_otherwise_left_as_it_came() -> None:
     assert read["spec"]["fromTheFuture"] == {"a": [1]}
     assert read["spec"]["terminationGracePeriodSeconds"] == 30
     assert read["spec"]["volumes"] == [{"name": "v", "holographic": {"depth": 3}}, {"name": "e", "emptyDir": {}}]
+
+
+def test_a_change_of_the_status_alone_keeps_the_spec_that_was_read() -> None:
+    pods = listed(pod("web"))
+    (before,) = pods.to_run
+    shown = {**before, "spec": copy.deepcopy(before["spec"]), "status": {"phase": "Running"}}
+    pods.change("MODIFIED", shown)
+    (after,) = pods.to_run
+    assert after["spec"] is before["spec"] and after["status"] == {"phase": "Running"}
+
+
+def test_a_changed_spec_is_read_anew_and_a_bad_one_leaves_the_pod_as_it_was() -> None:
+    pods = listed(pod("web"))
+    changed = pod("web")
+    changed["spec"]["containers"][0]["image"] = "busybox:2"
+    pods.change("MODIFIED", changed)
+    (after,) = pods.to_run
+    assert after["spec"]["containers"][0]["image"] == "busybox:2" and after["spec"]["dnsPolicy"] == "ClusterFirst"
+    pods.change("MODIFIED", pod("web") | {"spec": {**after["spec"], "containers": [{"name": "main", "image": 7}]}})
+    assert pods.to_run == [after] and not pods.whole
+
+
+@pytest.mark.parametrize("odd", [{"status": []}, {"metadata": pod("web", labels={"a": 1})["metadata"]}])
+def test_a_spec_that_was_read_does_not_make_the_rest_of_the_object_sound(odd: Pod) -> None:
+    pods = listed(pod("web"))
+    (before,) = pods.to_run
+    bad = {**pod("web"), "spec": before["spec"], **odd}
+    pods.change("MODIFIED", bad)
+    assert pods.to_run == [before] and not pods.whole
+
+
+def test_another_pod_with_the_name_and_the_spec_of_a_known_one_replaces_it() -> None:
+    pods = listed(pod("web"))
+    (before,) = pods.to_run
+    pods.change("MODIFIED", {**pod("web", uid="other"), "spec": copy.deepcopy(before["spec"])})
+    assert uids(pods) == ["other"]
