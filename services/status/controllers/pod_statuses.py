@@ -30,6 +30,8 @@ class PodStatuses:
         self._answers: dict[str, Object] = {}  # answers of the API server that the watch has not shown yet
         self._doubtful: set[str] = set()  # asked, and no answer came: it may or may not have happened
         self._without_effect: dict[str, Object] = {}  # what the API server did not take over when it was sent
+        # API UID -> versions of the API object and of podsync's status between which nothing was left to write
+        self._settled: dict[str, tuple[str, tuple[int, int]]] = {}
         self._deleted: set[str] = set()  # API UID of objects whose deletion was accepted
         self._nothing_to_do: dict[str, tuple[object, ...]] = {}  # UID -> what was known when there was nothing to do
 
@@ -122,7 +124,7 @@ class PodStatuses:
                 baseline, ask_first = Baseline(found, certain=True), False
             pod = baseline.pod
             assert pod is not None
-            change = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
+            change = self._change(target, pod, status)
             if change is None or change == self._without_effect.get(uid(target)):
                 break
             if not baseline.certain:
@@ -138,7 +140,7 @@ class PodStatuses:
                     raise
                 ask_first = True
                 continue
-            left = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
+            left = self._change(target, pod, status)
             if left is None:
                 self._without_effect.pop(uid(target), None)
             else:
@@ -147,6 +149,17 @@ class PodStatuses:
         else:
             raise ApiError(f"the pod changed under {_TRIES} attempts to write its status")
         return pod, asked
+
+    def _change(self, target: Object, pod: Object, status: PodStatus) -> Object | None:
+        """The `status` of the patch to be sent, None = none. The watch shows each write once more: the two are not
+        compared again while they have the versions at which nothing was left to write."""
+        versions = (str(metadata(pod).get("resourceVersion") or ""), status.version)
+        if versions[0] and self._settled.get(uid(target)) == versions:
+            return None
+        change = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
+        if change is None:
+            self._settled[uid(target)] = versions
+        return change
 
     async def _patch(self, target: Object, pod: Object, change: Object) -> Object:
         """A phase that is no end goes only onto the version it was compared with, so that it never replaces an end."""
@@ -214,7 +227,7 @@ class PodStatuses:
         """Forget everything about pods that are no more."""
         followed = self._followed
         alive = {*followed.desired.state, *followed.statuses.state, *(m.uid for m in followed.mirrors.state.values())}
-        for known in (self._answers, self._without_effect, self._nothing_to_do):
+        for known in (self._answers, self._without_effect, self._nothing_to_do, self._settled):
             for api_uid in known.keys() - alive:
                 del known[api_uid]
         self._doubtful &= alive

@@ -5,9 +5,7 @@ Pure; statuses are raw PodStatus objects, and odd ones raise nothing.
 
 from typing import Any
 
-import orjson
-
-from services.status.core.strategic_patch import POD, two_way_patch, without_nulls
+from services.status.core.strategic_patch import POD, patch_without_nulls, same_json, without_nulls
 from shared.model.conditions import DISRUPTION_TARGET, POD_CONDITIONS, POD_SCHEDULED
 from shared.model.objects import Object
 
@@ -48,11 +46,10 @@ def is_terminal(status: Object) -> bool:
 
 
 def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
-    """Return the status to write over `api` when podsync publishes `wanted`; `now` is RFC3339.
+    """Return the status to write over `api` when podsync publishes `wanted`, neither with nulls; `now` is RFC3339.
 
     Fields and conditions that are not the node's stay. A terminal phase is never left again, and makes the pod unready.
     """
-    api, wanted = without_nulls(api), without_nulls(wanted)
     merged = {key: value for key, value in api.items() if key not in _OWN_FIELDS}
     merged |= {key: value for key, value in wanted.items() if key in _OWN_FIELDS}
     if api.get("qosClass"):
@@ -79,11 +76,11 @@ def merged_status(api: Object, wanted: Object, *, now: str) -> Object:
 def status_patch(api: Object, wanted: Object, *, now: str) -> Object | None:
     """The `status` of the patch that makes the API object show `wanted`; None when it does already. Conditions in
     another order are no difference worth a request."""
-    before = status_of(api)
-    merged = merged_status(before, wanted, now=now)
-    if orjson.dumps(before, option=orjson.OPT_SORT_KEYS) == orjson.dumps(merged, option=orjson.OPT_SORT_KEYS):
+    before = without_nulls(status_of(api))
+    merged = merged_status(before, without_nulls(wanted), now=now)
+    if same_json(before, merged):
         return None
-    patch = two_way_patch({"status": before}, {"status": merged}, POD)
+    patch = patch_without_nulls({"status": before}, {"status": merged}, POD)
     changes: Object = patch.get("status") or {}
     return changes if any(not key.startswith(_ORDER) for key in changes) else None
 

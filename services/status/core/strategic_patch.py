@@ -27,7 +27,12 @@ def two_way_patch(old: Object, new: Object, schema: Schema) -> Object:
     An element that is only in `old` is named for deletion; a merged list that changes is given with its full order.
     A merged list that names an element twice, or has an element without a name, is replaced.
     """
-    return _maps(without_nulls(old), without_nulls(new), "", schema)
+    return patch_without_nulls(without_nulls(old), without_nulls(new), schema)
+
+
+def patch_without_nulls(old: Object, new: Object, schema: Schema) -> Object:
+    """As `two_way_patch`, for objects that contain no null."""
+    return _maps(old, new, "", schema)
 
 
 def without_nulls(value: Any) -> Any:
@@ -52,7 +57,7 @@ def _maps(old: Object, new: Object, path: str, schema: Schema) -> Object:
     patch: Object = {key: None for key in old if key not in new}
     for key, value in new.items():
         before = old.get(key)
-        if key in old and _same(before, value):
+        if key in old and same_json(before, value):
             continue
         below = f"{path}.{key}" if path else key
         if isinstance(before, dict) and isinstance(value, dict):
@@ -93,8 +98,17 @@ def _by_name(elements: list[Any], name: str) -> dict[str, Object] | None:
     return named
 
 
+def same_json(one: Any, other: Any) -> bool:
+    """Return whether both are the same JSON: true is not 1, but 1.0 is."""
+    try:
+        if orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS):
+            return True
+    except TypeError:  # a number or text that orjson does not encode
+        pass
+    return _same(one, other)
+
+
 def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: true is not 1."""
     if one is other:
         return True
     if isinstance(one, dict) and isinstance(other, dict):

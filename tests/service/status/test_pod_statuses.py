@@ -79,6 +79,27 @@ async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkey
 
 
 @on_virtual_time
+async def test_a_write_that_the_watch_shows_is_not_compared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+
+    def counted(api: Object, wanted: Object, *, now: str) -> Object | None:
+        compared.append(api["metadata"]["resourceVersion"])
+        return status_patch(api, wanted, now=now)
+
+    monkeypatch.setattr(pod_statuses, "status_patch", counted)
+    cluster = await begun(tmp_path)
+    uid = await running_pod(cluster)
+    compared.clear()
+    cluster.say(uid, ready=False)
+    await cluster.live(2)
+    assert ready(cluster.shown()) == "False"
+    assert len(compared) == len(set(compared)) == 2, "before the write, and its answer"
+    await cluster.stop()
+
+
+@on_virtual_time
 async def test_what_others_write_stays_and_what_is_ours_is_written_again(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
@@ -113,7 +134,7 @@ async def test_what_an_older_server_drops_is_sent_once_per_change(tmp_path: Path
 
 
 @on_virtual_time
-async def test_a_lost_answer_is_looked_into_before_anything_is_said_again(tmp_path: Path) -> None:
+async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
     cluster.watching = False

@@ -149,7 +149,7 @@ def test_a_change_of_the_status_alone_keeps_the_spec_that_was_read() -> None:
     assert after["spec"] is before["spec"] and after["status"] == {"phase": "Running"}
 
 
-def test_a_changed_spec_is_read_anew_and_a_bad_one_leaves_the_pod_as_it_was() -> None:
+def test_a_changed_spec_is_read_again_and_a_bad_one_leaves_the_pod_as_it_was() -> None:
     pods = listed(pod("web"))
     changed = pod("web")
     changed["spec"]["containers"][0]["image"] = "busybox:2"
@@ -157,7 +157,7 @@ def test_a_changed_spec_is_read_anew_and_a_bad_one_leaves_the_pod_as_it_was() ->
     (after,) = pods.to_run
     assert after["spec"]["containers"][0]["image"] == "busybox:2" and after["spec"]["dnsPolicy"] == "ClusterFirst"
     pods.change("MODIFIED", pod("web") | {"spec": {**after["spec"], "containers": [{"name": "main", "image": 7}]}})
-    assert pods.to_run == [after] and not pods.whole
+    assert pods.to_run == [after] and not pods.complete
 
 
 @pytest.mark.parametrize("odd", [{"status": []}, {"metadata": pod("web", labels={"a": 1})["metadata"]}])
@@ -166,7 +166,7 @@ def test_a_spec_that_was_read_does_not_make_the_rest_of_the_object_sound(odd: Po
     (before,) = pods.to_run
     bad = {**pod("web"), "spec": before["spec"], **odd}
     pods.change("MODIFIED", bad)
-    assert pods.to_run == [before] and not pods.whole
+    assert pods.to_run == [before] and not pods.complete
 
 
 def test_another_pod_with_the_name_and_the_spec_of_a_known_one_replaces_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.status.core.strategic_patch import NODE, POD, Schema, two_way_patch, without_nulls
+from services.status.core.strategic_patch import NODE, POD, Schema, same_json, two_way_patch, without_nulls
 
 SCHEMA: Schema = {"status.conditions": "type", "status.podIPs": "ip", "status.conditions.inner": "k"}
 
@@ -155,3 +155,19 @@ def test_the_addresses_of_a_node_are_always_said_whole() -> None:
     new = [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n1"}]
     assert two_way_patch(pod(addresses=old), pod(addresses=new), NODE) == pod(addresses=[*new, {"$patch": "replace"}])
     assert two_way_patch(pod(), pod(addresses=new), NODE) == pod(addresses=new)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": 1, "b": [1, {"c": None}]}, {"b": [1, {"c": None}], "a": 1}, True),
+        ([1, 2], (1, 2), True),
+        ({"a": [1.0]}, {"a": [1]}, True),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": []}, {"a": {}}, False),
+        ({"a": 2**70}, {"a": 2**70}, True),
+        ({"a": 1}, {"a": 1, "b": 1}, False),
+    ],
+)
+def test_two_values_are_compared_as_json(one: Any, other: Any, same: bool) -> None:
+    assert same_json(one, other) is same
