@@ -1,6 +1,6 @@
 """`python -m bench`: measure, print the table, store JSON, Markdown and charts. Exit code 1 when a sample is missing.
 
-A goal that is missed is shown and fails nothing: the benchmark measures, people judge.
+A missed goal is shown and is no failure: the benchmark measures, people decide.
 """
 
 import argparse
@@ -32,7 +32,7 @@ RESULTS = Path("bench-results")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as told; the exit code."""
+    """Measure as the arguments request; return the exit code."""
     given = _parser().parse_args(arguments)
     if os.geteuid() != 0:
         return _refuse("measuring kubelets needs root (sudo make bench)")
@@ -59,16 +59,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse("stopped; what was started has been taken away, nothing was stored")
     facts["load at the end"] = _load()
     wanted = tuple(one for one in scenarios if plan.large or not one.large)
-    told = document(run, figures(wanted).values(), facts)
+    found = document(run, figures(wanted).values(), facts)
     place = given.results / (given.name or time.strftime("%Y%m%d-%H%M%S"))
     place.mkdir(parents=True, exist_ok=True)
-    (place / "results.json").write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2))
-    (place / "results.md").write_text(markdown(told))
+    (place / "results.json").write_bytes(orjson.dumps(found, option=orjson.OPT_INDENT_2))
+    (place / "results.md").write_text(markdown(found))
     from bench.plots import write_plots  # not while the agents are measured
 
-    write_plots(told, place)
-    print(f"\n{table(told)}\n\n{outcome(told)}; stored in {place}")
-    failed = problems(told)
+    write_plots(found, place)
+    print(f"\n{table(found)}\n\n{outcome(found)}; stored in {place}")
+    failed = problems(found)
     for line in failed:
         print(f"bench: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -122,11 +122,11 @@ def _plan(given: argparse.Namespace) -> Plan:
 
 
 def _facts(go: str) -> dict[str, Any]:
-    containerd = _said("containerd", "--version").split()
+    containerd = _output_of("containerd", "--version").split()
     return {
         "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "Go kubelet": go,
-        "Bulkhead": f"{version('bulkhead-kubelet')} {_said('git', 'rev-parse', '--short', 'HEAD')}".strip(),
+        "Bulkhead": f"{version('bulkhead-kubelet')} {_output_of('git', 'rev-parse', '--short', 'HEAD')}".strip(),
         "Python": platform.python_version(),
         "containerd": containerd[2] if len(containerd) > 2 else "",
         "kernel": platform.release(),
@@ -141,11 +141,11 @@ def _load() -> str:
 
 def _assets() -> Path | None:
     """The folder that KUBEBUILDER_ASSETS or tools/control-plane names."""
-    named = os.environ.get("KUBEBUILDER_ASSETS") or _said("tools/control-plane", "--existing")
+    named = os.environ.get("KUBEBUILDER_ASSETS") or _output_of("tools/control-plane", "--existing")
     return Path(named) if named and (Path(named) / "kube-apiserver").exists() else None
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     except OSError:

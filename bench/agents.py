@@ -30,7 +30,7 @@ _LEFT_BY_GO = (Path("/var/lib/kubelet"), Path("/var/log/pods"), Path("/var/log/c
 
 
 class Agent:
-    """One kubelet with a home, its own or a given one; `name` is the column it stands in. Started in a session of its
+    """One kubelet with a home, its own or a given one; `name` is its column in the report. Started in a session of its
     own."""
 
     name = ""
@@ -161,12 +161,12 @@ class GoKubelet(Agent):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _command(self) -> list[str]:
-        told = subprocess.run([self._program, "--help"], capture_output=True, text=True, check=False).stdout
-        remote = ["--container-runtime=remote"] if "--container-runtime " in told else []
+        usage = subprocess.run([self._program, "--help"], capture_output=True, text=True, check=False).stdout
+        remote = ["--container-runtime=remote"] if "--container-runtime " in usage else []
         return [str(self._program), *self._flags, *remote]
 
     def _make_cgroup(self) -> None:
-        """The Go kubelet wants its cgroup root to be there, in every hierarchy."""
+        """Create the Go kubelet's cgroup root in every hierarchy; it does not do so itself."""
         for top in (_HIERARCHIES, *_HIERARCHIES.iterdir()):
             if top.is_symlink() or not (top / "cgroup.procs").exists():
                 continue
@@ -177,9 +177,9 @@ class GoKubelet(Agent):
 
 
 def go_version(folder: Path) -> str:
-    """What the Go kubelet says to --version: `1.20.2`; "" when there is none."""
+    """Return the Go kubelet's version: `1.20.2`; "" when there is none."""
     program = folder / "kubelet"
     if not program.exists():
         return ""
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    return told.strip().rpartition("v")[2]
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return output.strip().rpartition("v")[2]

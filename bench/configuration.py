@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_PODS = 150
-# What the defaults of releases say differently; on request said to both.
+# Defaults that differ between releases; on request both agents get these.
 _RATES = {
     "eventRecordQPS": 50,
     "eventBurst": 100,

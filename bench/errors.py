@@ -1,4 +1,4 @@
-"""What ends a figure: one line that says which and why."""
+"""The error that ends a figure: one line with the figure and the reason."""
 
 
 class BenchError(Exception):

@@ -21,7 +21,7 @@ class Figure:
 
     @property
     def family(self) -> str:
-        """The chart it stands in."""
+        """The chart that shows it."""
         return self.key.partition(".")[0]
 
 
@@ -43,7 +43,7 @@ class Plan:
     execs: int = 5  # batches of 10
     log_mib: int = 64
     kills: tuple[str, ...] | None = None  # which services; None = all seven
-    standing: int = 5  # pods that stand by while processes are killed
+    standing: int = 5  # pods that run while processes are killed
     floor: int = 10
     equal_rates: bool = False
 

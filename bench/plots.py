@@ -11,12 +11,12 @@ from bench.results import Document
 _COLOURS = {"floor": "tab:gray", "go": "tab:blue", "bulkhead": "tab:orange"}
 
 
-def write_plots(told: Document, directory: Path) -> list[Path]:
+def write_plots(results: Document, directory: Path) -> list[Path]:
     """Write `ratios.svg` and `<family>.svg`; a chart without a sample is left out. The files."""
     written = []
-    ratios = [row for row in told["figures"] if row["ratio"]]
+    ratios = [row for row in results["figures"] if row["ratio"]]
     families: dict[str, list[Document]] = {}
-    for row in told["figures"]:
+    for row in results["figures"]:
         if any(cell["samples"] for cell in row["agents"].values()):
             families.setdefault(row["family"], []).append(row)
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "bench"}):  # text stays text, ids stay the same

@@ -42,8 +42,8 @@ def parse_stat(text: str) -> Process:
 
 
 def family(processes: Iterable[Process], root: int) -> dict[int, Process]:
-    """Those of the session that `root` began, and all their descendants, by pid; zombies, which cost nothing, left out
-    unless somebody's time still stands in them."""
+    """Return the processes of the session that `root` began, and all their descendants, by pid. A zombie keeps the CPU
+    time of its children."""
     everyone = {process.pid: process for process in processes}
     found = {pid for pid, process in everyone.items() if pid == root or process.session == root}
     while new := {p.pid for p in everyone.values() if p.parent in found and p.pid not in found}:
@@ -113,7 +113,7 @@ class AgentProcesses:
         return found
 
     def kill(self) -> None:
-        """SIGKILL all of them, the root first so that it restarts nobody."""
+        """SIGKILL all of them, the root first so that it restarts none."""
         for _ in range(20):
             left = [pid for pid, process in self.all().items() if process.state != "Z"]
             if not left:

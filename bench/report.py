@@ -5,28 +5,28 @@ from typing import Any
 from bench.results import Document, problems
 
 NAMES = {"go": "Go kubelet", "bulkhead": "Bulkhead", "floor": "floor"}
-_MARKS = {True: "met", False: "MISSED", None: "not told"}
+_MARKS = {True: "met", False: "MISSED", None: "unknown"}
 
 
-def markdown(told: Document) -> str:
-    """The whole report."""
-    facts, plan = told["facts"], told["plan"]
+def markdown(results: Document) -> str:
+    """Return the report."""
+    facts, plan = results["facts"], results["plan"]
     lines = ["# Benchmark", "", *(f"- {name}: {value}" for name, value in facts.items())]
-    lines += [f"- rounds: {plan['rounds']}, alternating; it took {told['seconds'] / 60:.1f} minutes", ""]
-    if failed := problems(told):
+    lines += [f"- rounds: {plan['rounds']}, alternating; it took {results['seconds'] / 60:.1f} minutes", ""]
+    if failed := problems(results):
         lines += ["**The run failed:**", "", *(f"- {line}" for line in failed), ""]
-    lines += [table(told), "", *_legend(), ""]
-    for heading, by_agent in told["details"].items():
+    lines += [table(results), "", *_legend(), ""]
+    for heading, by_agent in results["details"].items():
         lines += ["## " + heading, "", *_detail(by_agent), ""]
     return "\n".join(lines)
 
 
-def table(told: Document) -> str:
+def table(results: Document) -> str:
     """The rows, aligned, so that it can be read in a terminal too."""
-    agents = told["agents"]
+    agents = results["agents"]
     heads = ["figure", "unit", *(NAMES.get(agent, agent) for agent in agents), "ratio", "goal", "Go 1.36"]
     rows = [heads, ["-" * len(head) for head in heads]]
-    for row in told["figures"]:
+    for row in results["figures"]:
         rows += _rows(row, agents)
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     widths = [max(width, 3) for width in widths]
@@ -102,11 +102,11 @@ def _legend() -> list[str]:
         "Cells: median / p90 / max (number of samples). ↑ = more is better: p90 and max are counted from the bad side.",
         "Ratio: Bulkhead's median in times the Go kubelet's. `absent`: the agent has not got it. Go 1.36: measured",
         "elsewhere on a machine of this kind with containerd 2.1, for reference. The floor belongs to no agent:",
-        "its rows stand in the first column.",
+        "its rows are in the first column.",
     ]
 
 
-def outcome(told: Document) -> str:
-    """One line: how many goals were met, missed or could not be told."""
-    marks: list[Any] = [goal["met"] for row in told["figures"] for goal in row["goals"]]
-    return f"goals: {marks.count(True)} met, {marks.count(False)} missed, {marks.count(None)} not told"
+def outcome(results: Document) -> str:
+    """One line: how many goals were met, missed or are unknown."""
+    marks: list[Any] = [goal["met"] for row in results["figures"] for goal in row["goals"]]
+    return f"goals: {marks.count(True)} met, {marks.count(False)} missed, {marks.count(None)} unknown"

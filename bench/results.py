@@ -10,13 +10,13 @@ from typing import Any
 from bench.agents import BULKHEAD, GO
 from bench.figure import Figure
 from bench.run import FLOOR, Run
-from bench.statistics import Goal, Summary, judge, ratio, summarize
+from bench.statistics import Goal, Summary, ratio, summarize, verdict_of
 
 Document = dict[str, Any]
 
 
 def document(run: Run, figures: Iterable[Figure], facts: Mapping[str, Any]) -> Document:
-    """Everything there is to tell of a run. A figure without a sample that is not absent stands as failed."""
+    """Return the results of a run. A figure without a sample that is not absent has failed."""
     rows = list(figures)
     floors = {
         figure.key: taken for figure in rows if (taken := _summary(run, FLOOR, figure)) and figure.family == FLOOR
@@ -36,7 +36,7 @@ def document(run: Run, figures: Iterable[Figure], facts: Mapping[str, Any]) -> D
 def _row(run: Run, figure: Figure, floors: Mapping[str, Summary]) -> Document:
     ours, theirs = _summary(run, BULKHEAD, figure), _summary(run, GO, figure)
     agents = (FLOOR,) if figure.family == FLOOR else run.agents
-    verdicts = [judge(goal, ours, theirs, floors, figure.better) for goal in figure.goals]
+    verdicts = [verdict_of(goal, ours, theirs, floors, figure.better) for goal in figure.goals]
     return {
         "key": figure.key,
         "title": figure.title,
@@ -96,10 +96,10 @@ def goal_text(goal: Goal, figure: Figure) -> str:
     return f"{goal.stat} {sign} {goal.limit:g} {figure.unit}".rstrip()
 
 
-def problems(told: Document) -> list[str]:
-    """A line for every scenario or figure that failed; empty = the run is whole."""
-    lines = list(told["failures"])
-    for row in told["figures"]:
+def problems(results: Document) -> list[str]:
+    """Return a line for every scenario or figure that failed; empty = all were measured."""
+    lines = list(results["failures"])
+    for row in results["figures"]:
         for agent, cell in row["agents"].items():
             if cell["state"] == "failed" and not any(row["title"] in line and agent in line for line in lines):
                 lines.append(f"{agent}: {row['title']}: no sample")

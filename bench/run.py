@@ -1,6 +1,6 @@
 """Runs the scenarios: floor, then one agent and the other, each with a fresh node, as many rounds as asked for.
 
-Says what it does while it runs. A scenario that fails is told and the run goes on, to fail at its end.
+Prints its progress. When a scenario fails, the run reports it, continues, and fails at its end.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bench.statistics import summarize
 from shared.cri.interface import RuntimeCallError
 from shared.kube.interface import ApiError
 
-Tell = Callable[[str], None]  # says a line of progress
+Progress = Callable[[str], None]  # prints a line
 FLOOR = "floor"
 SCENARIO_LIMIT = 900.0  # seconds
 
@@ -38,59 +38,59 @@ async def measure(folder: Path, plan: Plan, agents: Sequence[str], scenarios: Se
     """Run them all, with the programs in `folder`."""
     run, began = Run(plan, tuple(agents)), time.monotonic()
 
-    def tell(text: str) -> None:
+    def progress(text: str) -> None:
         print(f"[{time.monotonic() - began:6.0f} s] {text}", flush=True)
 
-    tell("starting control plane and containerd")
+    progress("starting control plane and containerd")
     async with Site(folder, equal_rates=plan.equal_rates) as site:
         for number in range(1, plan.rounds + 1):
             for agent in (FLOOR, *agents):
                 wanted = [one for one in scenarios if one.floor == (agent == FLOOR) and (plan.large or not one.large)]
                 if wanted:
-                    await _session(site, run, agent, number, wanted, tell)
+                    await _session(site, run, agent, number, wanted, progress)
     run.seconds = time.monotonic() - began
     return run
 
 
-async def _session(site: Site, run: Run, agent: str, number: int, wanted: list[Scenario], tell: Tell) -> None:
+async def _session(site: Site, run: Run, agent: str, number: int, wanted: list[Scenario], progress: Progress) -> None:
     samples = Samples(agent, number)
     run.sessions.append(samples)
     where = f"round {number}/{run.plan.rounds} {agent}"
     if agent == FLOOR:
-        await run_scenario(site, wanted[0], samples, run, where, tell)
+        await run_scenario(site, wanted[0], samples, run, where, progress)
         return
     try:
         async with site.node(agent) as node:
             for scenario in wanted:
-                if not await run_scenario(node, scenario, samples, run, where, tell):
+                if not await run_scenario(node, scenario, samples, run, where, progress):
                     await _clear(node)
     except (BenchError, ApiError) as error:
         run.failures.append(f"{where}: {error}")
-        tell(run.failures[-1])
+        progress(run.failures[-1])
 
 
 async def run_scenario(
-    place: "Node | Site", scenario: Scenario, samples: Samples, run: Run, where: str, tell: Tell
+    place: "Node | Site", scenario: Scenario, samples: Samples, run: Run, where: str, progress: Progress
 ) -> bool:
     """Run one; whether all of its figures were taken."""
-    tell(f"{where}: {scenario.name} …")
+    progress(f"{where}: {scenario.name} …")
     try:
         await asyncio.wait_for(scenario.run(place, samples, run.plan), SCENARIO_LIMIT)
     except (BenchError, ApiError, RuntimeCallError, aiohttp.ClientError, OSError) as error:
         run.failures.append(f"{where}: {scenario.name}: {str(error) or type(error).__name__}")
-        tell(run.failures[-1])
+        progress(run.failures[-1])
         return False
     for figure in scenario.figures:
         if figure.key in samples.absent:
-            tell(f"{where}:   {figure.title}: absent ({samples.absent[figure.key]})")
+            progress(f"{where}:   {figure.title}: absent ({samples.absent[figure.key]})")
             continue
         try:
             taken = summarize(samples.values.get(figure.key, []), figure.better)
         except ValueError as error:
             run.failures.append(f"{where}: {scenario.name}: {figure.title}: {error}")
-            tell(run.failures[-1])
+            progress(run.failures[-1])
         else:
-            tell(f"{where}:   {figure.title}: {taken.p50:.3g} {figure.unit} (max {taken.max:.3g}, n {taken.count})")
+            progress(f"{where}:   {figure.title}: {taken.p50:.3g} {figure.unit} (max {taken.max:.3g}, n {taken.count})")
     return True
 
 

@@ -24,8 +24,8 @@ from tests.control_plane import ControlPlane
 from tests.world import busybox_pod
 from tools.clean import remove_pods
 
-PATIENCE = 180.0  # seconds for one pod; the slow one of the two needs some
-AT_ONCE = ("sh", "-c", 'trap "exit 0" TERM; sleep 1000000 & wait')  # ends as soon as it is told to
+POD_SECONDS = 180.0  # for one pod; the slower agent needs some
+AT_ONCE = ("sh", "-c", 'trap "exit 0" TERM; sleep 1000000 & wait')  # ends at the first SIGTERM
 
 
 class Site:
@@ -102,13 +102,13 @@ class Node:
         expected = self.watch.node(self.name, ready, "to be Ready")
         began = self.agent.start()
         try:
-            return (await expected.within(PATIENCE)).at - began
+            return (await expected.within(POD_SECONDS)).at - began
         except BenchError:
             self.agent.check_alive()
             raise
 
     async def forget(self) -> None:
-        """Stop the agent and delete its node, for a start that registers anew."""
+        """Stop the agent and delete its node, for a start that registers again."""
         await asyncio.to_thread(self.agent.stop)
         expected = self.watch.node(self.name, gone, "to be gone")
         await self.admin.delete(paths.node(self.name))
@@ -123,7 +123,7 @@ class Node:
         await asyncio.to_thread(self.agent.remove)
 
     async def force_away(self) -> None:
-        """Have the API server forget this node's pods, whatever the agent says."""
+        """Delete this node's pods from the API server by force, without the agent."""
         for name in self.pods():
             with suppress(ApiStatusError):
                 await self.admin.delete(paths.pod("default", name), {"gracePeriodSeconds": 0})
@@ -147,7 +147,7 @@ class Node:
         expected = self.watch.pod(pod["metadata"]["name"], ready, "to be Ready")
         began = time.monotonic()
         await self.post(pod)
-        return (await expected.within(PATIENCE)).at - began
+        return (await expected.within(POD_SECONDS)).at - began
 
     async def post(self, obj: Object) -> Object:
         """Create a pod or Secret, and wait for nothing."""
@@ -159,7 +159,7 @@ class Node:
         expected = self.watch.pod(name, gone, "to be gone")
         began = time.monotonic()
         await self.admin.delete(paths.pod("default", name))
-        return (await expected.within(PATIENCE)).at - began
+        return (await expected.within(POD_SECONDS)).at - began
 
     async def create_all(self, pods: Iterable[Object]) -> float:
         """Create them at once; seconds from the first request until the last is Ready."""
@@ -167,7 +167,7 @@ class Node:
         expected = [self.watch.pod(pod["metadata"]["name"], ready, "to be Ready") for pod in pods]
         began = time.monotonic()
         await asyncio.gather(*(self.post(pod) for pod in pods))
-        return max([(await one.within(2 * PATIENCE)).at for one in expected]) - began
+        return max([(await one.within(2 * POD_SECONDS)).at for one in expected]) - began
 
     async def delete_all(self, names: Iterable[str] | None = None) -> float:
         """Delete these, or all; seconds from the first request until the last is gone. 0 where there is none."""
@@ -177,13 +177,13 @@ class Node:
         expected = [self.watch.pod(name, gone, "to be gone") for name in names]
         began = time.monotonic()
         await asyncio.gather(*(self.admin.delete(paths.pod("default", name)) for name in names))
-        return max([(await one.within(2 * PATIENCE)).at for one in expected]) - began
+        return max([(await one.within(2 * POD_SECONDS)).at for one in expected]) - began
 
     async def first_process(self, name: str) -> int:
-        """The pid of the first process of the pod's container, as the runtime tells."""
+        """The pid of the first process of the pod's container, from the runtime."""
         uid = self.watch.pods[name]["metadata"]["uid"]
         found = (await self.site.runtime.observe(uid)).get(uid)
         pid = found.containers[0].pid if found and found.containers else 0
         if not pid:
-            raise BenchError(f"the runtime tells no process of pod {name}")
+            raise BenchError(f"the runtime reports no process of pod {name}")
         return pid

@@ -1,4 +1,4 @@
-"""How long a start takes: from the exec of `kubelet` until all seven services have been heard on the bus.
+"""How long a start takes: from the exec of `kubelet` to the first beat of the last of the seven services.
 
 `python -m bench.startup [RUNS]`, without a cluster, on an otherwise idle machine; prints each run and the median, in
 seconds, and beside it the CPU seconds of all its processes, which a busy machine changes little.
@@ -22,14 +22,14 @@ LONGEST = 60.0  # seconds
 
 async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
     """Start it once and stop it; the seconds from exec to the first beat of the last service, and the CPU's."""
-    heard: dict[str, float] = {}
+    first_beats: dict[str, float] = {}
     complete = asyncio.Event()
     bus = ProcessBus("test", new_manifest(kubelet.run_dir))
 
     def listen(service: str, sent_at: float) -> None:
         if sent_at >= began:
-            heard.setdefault(service, time.monotonic())
-        if set(heard) == set(SERVICES):
+            first_beats.setdefault(service, time.monotonic())
+        if set(first_beats) == set(SERVICES):
             complete.set()
 
     bus.on_beat(lambda beat: listen(beat.service, beat.sent_at))
@@ -39,7 +39,7 @@ async def seconds_until_all_beat(kubelet: Kubelet) -> tuple[float, float]:
         kubelet.start()
         async with asyncio.timeout(LONGEST):
             await complete.wait()
-        return max(heard.values()) - began, cpu_seconds(kubelet)
+        return max(first_beats.values()) - began, cpu_seconds(kubelet)
     finally:
         await bus.stop()
         await asyncio.to_thread(kubelet.end)

@@ -43,7 +43,7 @@ def _reached_by(ordered: Sequence[float], share: float) -> float:
 
 
 def ratio(of: float, to: float) -> float | None:
-    """How many times `to`; None where that says nothing."""
+    """How many times `to`; None where `to` is 0."""
     return of / to if to > 0 else None
 
 
@@ -63,14 +63,14 @@ class Goal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a goal was met; `met` None = it cannot be told. `measured` is what was held against the limit."""
+    """Whether a goal was met; `met` None = unknown. `measured` is the value that was compared with the limit."""
 
     goal: Goal
     met: bool | None
     measured: float | None
 
 
-def judge(
+def verdict_of(
     goal: Goal, ours: Summary | None, theirs: Summary | None, floors: Mapping[str, Summary], better: Better
 ) -> Verdict:
     """Hold our figure against the goal."""

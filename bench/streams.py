@@ -12,7 +12,7 @@ from tests.control_plane import ControlPlane
 
 _PROTOCOL = "v4.channel.k8s.io"
 _STDIN, _STDOUT, _ERROR = 0, 1, 3
-PATIENCE = 30.0  # seconds
+TIMEOUT = 30.0  # seconds
 
 
 class Through:
@@ -21,7 +21,7 @@ class Through:
     def __init__(self, plane: ControlPlane) -> None:
         context = ssl.create_default_context(cafile=str(plane.ca_file))
         context.load_cert_chain(*plane.kubelet_client_pair)  # its group is system:masters
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=PATIENCE, sock_read=PATIENCE)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
         self._session = aiohttp.ClientSession(plane.url, connector=aiohttp.TCPConnector(ssl=context), timeout=timeout)
 
     async def __aenter__(self) -> Self:
@@ -33,7 +33,7 @@ class Through:
         await self._session.close()
 
     async def log_bytes(self, pod: str) -> int:
-        """Read the pod's whole log; how many bytes it had."""
+        """Read the pod's log; return its length in bytes."""
         read = 0
         async with self._session.get(f"/api/v1/namespaces/default/pods/{pod}/log") as answer:
             if answer.status != 200:
@@ -69,7 +69,7 @@ class Command:
         return bool(status) and json.loads(status).get("status") == "Success"
 
     async def echoes(self, line: bytes, seconds: float = 5.0) -> bool:
-        """Whether a line sent to it comes back: the session lives. The command must be `cat`."""
+        """Whether a line sent to the session comes back. The command must be `cat`."""
         wanted, got = line + b"\n", b""
         try:
             await self._socket.send_bytes(bytes([_STDIN]) + wanted)

@@ -34,7 +34,7 @@ class _Waiter:
 
 
 class Expectation:
-    """An event somebody waits for; `what` is told when it does not come."""
+    """An event that a scenario waits for; `what` is in the error when it does not come."""
 
     def __init__(self, future: "asyncio.Future[Seen]", what: str) -> None:
         self._future, self._what = future, what

@@ -1,7 +1,7 @@
 """The frames of the wire: which bytes an update, a beat, a request and an answer are. Pure: no sockets, no state.
 
-A head is a small JSON object with the protocol version in `v`; a body stays apart and undecoded until someone who
-knows its type wants it. PROTOCOL.md, part "Frames", is the specification of this module.
+A head is a small JSON object with the protocol version in `v`; a body is a frame of its own, and decoded by code that
+knows its type. PROTOCOL.md, part "Frames", is the specification of this module.
 """
 
 from collections.abc import Sequence

@@ -30,8 +30,8 @@ class Inlet:
         self.look_again()  # the descriptor does not report what came before
 
     def look_again(self) -> None:
-        """To be called after every send on the same socket: the descriptor tells once that there is something to
-        receive, and a send may have been the one to hear it."""
+        """Call it after every send on the same socket: the descriptor becomes readable once for something to receive,
+        and a send may have reset it."""
         if self._loop is not None and self._due is None:
             self._due = self._loop.call_soon(self._drain_again)
 
@@ -49,7 +49,7 @@ class Inlet:
         self._drain()
 
     def _drain(self) -> None:
-        """Until the socket has nothing left: only then its descriptor tells of what comes next."""
+        """Receive until the socket is empty: only then its descriptor becomes readable again."""
         for _ in range(BURST):
             if self._loop is None:
                 return

@@ -92,8 +92,8 @@ def go_quote(text: str) -> str:
 def shortened_json(line: str, limit: int) -> bytes:
     """The same record in at most `limit` bytes (at least 1024): the header, as much of `msg` and `err` as fits, and
     `truncated`, the length it had."""
-    whole = orjson.loads(line)
-    kept = {key: whole[key] for key in ("ts", "caller", "msg", "v", "err", "logger") if key in whole}
+    fields = orjson.loads(line)
+    kept = {key: fields[key] for key in ("ts", "caller", "msg", "v", "err", "logger") if key in fields}
     kept["truncated"] = len(line)
     room = limit
     while True:

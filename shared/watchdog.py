@@ -64,7 +64,7 @@ class Watchdog:
             signal.setitimer(signal.ITIMER_PROF, self._busy)
             self._deadlines.tick()
             hangs = self._standstill.tick()
-            reason = "the event loop stood still for too long" if hangs else self._deadlines.overdue()
+            reason = "the event loop did not turn for too long" if hangs else self._deadlines.overdue()
         signal.setitimer(signal.ITIMER_PROF, 0)
         if reason is not None:
             self._on_hang(reason)

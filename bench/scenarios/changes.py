@@ -1,4 +1,4 @@
-"""What reaches a running pod, and what it says: a changed Secret in its volume, the first good answer to its probe."""
+"""Changes that reach a running pod, or come from it: a changed Secret in its volume, the first success of its probe."""
 
 import asyncio
 import base64
@@ -10,7 +10,7 @@ from aiohttp import web
 
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import PATIENCE, Node
+from bench.site import POD_SECONDS, Node
 from bench.watch import ready
 from shared.kube.interface import PatchType
 from shared.model.objects import Object
@@ -40,11 +40,11 @@ async def _change(node: Node, name: str, file: Path) -> float:
     began = time.monotonic()
     body = {"data": _secret(name, "after")["data"]}
     await node.admin.patch(f"/api/v1/namespaces/default/secrets/{name}", body, PatchType.MERGE)
-    while time.monotonic() < began + PATIENCE:
+    while time.monotonic() < began + POD_SECONDS:
         if file.read_text() == "after":
             return time.monotonic() - began
         await asyncio.sleep(LOOK_EVERY)
-    raise BenchError(f"waited {PATIENCE:.0f} s for the new Secret {name} in its volume")
+    raise BenchError(f"waited {POD_SECONDS:.0f} s for the new Secret {name} in its volume")
 
 
 def _secret(name: str, value: str) -> Object:
@@ -59,7 +59,7 @@ def _pod_with_secret(node: Node, name: str) -> Object:
 
 
 class Answers:
-    """An HTTP server on loopback that plays the probed program: 503 until told, and when its first 200 went out."""
+    """An HTTP server on loopback in place of the probed program: 503 until `good` is set; notes its first 200."""
 
     def __init__(self) -> None:
         self.good = False
@@ -96,16 +96,16 @@ async def probes(node: Node, samples: Samples, plan: Plan) -> None:
         pod["spec"]["containers"][0]["readinessProbe"] = {**probe, "failureThreshold": 1}
         running = node.watch.pod(name, _running, "to run")
         await node.post(pod)
-        await running.within(PATIENCE)
+        await running.within(POD_SECONDS)
         for _ in range(plan.probes):
             await asyncio.sleep(random.uniform(0, 1))
             expected = node.watch.pod(name, ready, "to be Ready")
             answers.first_good, answers.good = 0.0, True
-            seen = await expected.within(PATIENCE)
+            seen = await expected.within(POD_SECONDS)
             samples.sample(PROBE.key, seen.at - answers.first_good)
             expected = node.watch.pod(name, _not_ready, "not to be Ready")
             answers.good = False
-            await expected.within(PATIENCE)
+            await expected.within(POD_SECONDS)
         await node.delete_all()
 
 

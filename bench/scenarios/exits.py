@@ -7,7 +7,7 @@ import signal
 import time
 
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import PATIENCE, Node
+from bench.site import POD_SECONDS, Node
 from bench.statistics import Goal
 from bench.watch import Test, restarted, terminated
 
@@ -45,7 +45,7 @@ async def _end(node: Node, name: str, test: Test) -> float:
     expected = node.watch.pod(name, test, "to show the end of its container")
     began = time.monotonic()
     os.kill(pid, signal.SIGKILL)
-    return (await expected.within(PATIENCE)).at - began
+    return (await expected.within(POD_SECONDS)).at - began
 
 
 SCENARIOS = (Scenario("exits", exits, (STATUS, RESTARTED)),)

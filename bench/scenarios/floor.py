@@ -18,7 +18,7 @@ from tools.oci_image import BUSYBOX_IMAGE
 START = Figure("floor.start", "floor: RunPodSandbox, CreateContainer, StartContainer", "s")
 STOP = Figure("floor.stop", "floor: StopContainer, StopPodSandbox", "s")
 CONTAINER = Figure("floor.container", "floor: CreateContainer, StartContainer", "s")
-EXIT = Figure("floor.exit", "floor: a first process is killed → ContainerStatus says so", "s")
+EXIT = Figure("floor.exit", "floor: a first process is killed → ContainerStatus shows it", "s")
 LOOK_EVERY = 0.002  # seconds
 
 
@@ -42,7 +42,7 @@ async def floor(site: Site, samples: Samples, plan: Plan) -> None:
             samples.sample(START.key, started - began)
             samples.sample(CONTAINER.key, started - made)
             samples.sample(EXIT.key, await _exit(runtime, sandbox_id, sandbox))
-            await asyncio.sleep(0.3)  # the shell has its trap by then; before, it would not hear TERM
+            await asyncio.sleep(0.3)  # the shell has its trap by then; before, it would ignore TERM
             began = time.monotonic()
             await runtime.StopContainer(api_pb2.StopContainerRequest(container_id=container_id, timeout=30))
             await runtime.StopPodSandbox(api_pb2.StopPodSandboxRequest(pod_sandbox_id=sandbox_id))

@@ -44,7 +44,7 @@ async def empty(node: Node, samples: Samples, plan: Plan) -> None:
 
 
 async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
-    """A burst of pods; then they stand idle; then all go at once."""
+    """A burst of pods; then they are idle; then all are deleted at once."""
     await burst_ready(node, samples, plan.burst, BURST_READY, BURST_CPU)
     await asyncio.sleep(plan.settle)
     await _idle(node, samples, plan, CPU, REQUESTS)

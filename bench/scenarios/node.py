@@ -1,4 +1,4 @@
-"""The agent's own life: how long a start takes, and what a SIGKILL costs the pods, the node and a session in them."""
+"""Starts and kills of the agent: how long a start takes, and what a SIGKILL costs pods, node and open sessions."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ import time
 from bench.agents import BULKHEAD
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import PATIENCE, Node
+from bench.site import POD_SECONDS, Node
 from bench.statistics import Goal
 from bench.streams import Command, Through
 from bench.watch import first_container, ready
@@ -28,14 +28,14 @@ APART = 3.0  # seconds between two kills
 
 
 async def starts(node: Node, samples: Samples, plan: Plan) -> None:
-    """On a node without pods, with the certificates of an earlier start; the node registers anew."""
+    """On a node without pods, with the certificates of an earlier start; the node registers again."""
     for _ in range(plan.starts):
         await node.forget()
         samples.sample(START.key, await node.start())
 
 
 class Harm:
-    """What a kill does to pods that stand by and to the node, as any watcher sees it."""
+    """The effects of a kill on running pods and on the node, as a watch shows them."""
 
     def __init__(self, node: Node, standing: list[str]) -> None:
         self._node, self._standing = node, set(standing)
@@ -89,15 +89,15 @@ async def kills(node: Node, samples: Samples, plan: Plan) -> None:
                 harmed[RESTARTED.key] += harm.restarted()
                 harmed[FLAPS.key] += harm.flaps
                 harmed[EXECS.key] += lost and victim != "server"
-            _tell_harm(samples, victim or "all", harm, lost)
+            _note_harm(samples, victim or "all", harm, lost)
     for key, count in harmed.items():
         samples.sample(key, count)
     await node.delete_all()
 
 
 async def _session(api: Through, pod: str) -> Command:
-    """A session that echoes; after a kill of what listens on the kubelet's port, only trying tells when it is back."""
-    deadline, why = time.monotonic() + PATIENCE, "it does not echo"
+    """A session that echoes; after a kill of the process with the kubelet port it tries until that is back."""
+    deadline, why = time.monotonic() + POD_SECONDS, "it does not echo"
     while time.monotonic() < deadline:
         try:
             session = await api.exec(pod, "cat", stdin=True)
@@ -107,10 +107,10 @@ async def _session(api: Through, pod: str) -> Command:
         except BenchError as error:
             why = str(error)
         await asyncio.sleep(0.2)
-    raise BenchError(f"no exec session in {pod} for {PATIENCE:.0f} s: {why}")
+    raise BenchError(f"no exec session in {pod} for {POD_SECONDS:.0f} s: {why}")
 
 
-def _tell_harm(samples: Samples, victim: str, harm: Harm, lost: bool) -> None:
+def _note_harm(samples: Samples, victim: str, harm: Harm, lost: bool) -> None:
     samples.detail(RESTARTED.title, victim, harm.restarted())
     samples.detail(FLAPS.title, victim, harm.flaps)
     samples.detail(EXECS.title, victim, lost)
@@ -124,10 +124,10 @@ async def _kill_one(node: Node, service: str) -> float:
     os.kill(pid, signal.SIGKILL)
     [name] = node.new_names("new", 1)
     took = await node.create(node.pod(name))
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + POD_SECONDS
     while node.agent.processes.pids().get(service, pid) == pid:
         if time.monotonic() > deadline:
-            raise BenchError(f"{service} was not started again within {PATIENCE:.0f} s")
+            raise BenchError(f"{service} was not started again within {POD_SECONDS:.0f} s")
         await asyncio.sleep(0.05)
     return took
 
@@ -142,7 +142,7 @@ async def _kill_all(node: Node) -> float:
     await node.post(node.pod(name))
     await asyncio.sleep(max(0.0, began + RESTART_AFTER - time.monotonic()))
     node.agent.start()
-    return (await expected.within(PATIENCE)).at - began
+    return (await expected.within(POD_SECONDS)).at - began
 
 
 SCENARIOS = (Scenario("starts", starts, (START,)),)

@@ -4,7 +4,7 @@ import time
 
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
-from bench.site import PATIENCE, Node
+from bench.site import POD_SECONDS, Node
 from bench.streams import Through
 from bench.watch import terminated
 
@@ -22,7 +22,7 @@ async def log(node: Node, samples: Samples, plan: Plan) -> None:
     ended = node.watch.pod(name, terminated, "to write its log and end")
     command = f"yes {'x' * (LINE - 1)} | head -n {lines}"
     await node.post(node.pod(name, "sh", "-c", command, restartPolicy="Never"))
-    await ended.within(PATIENCE)
+    await ended.within(POD_SECONDS)
     async with Through(node.site.plane) as api:
         for _ in range(READS):
             began = time.monotonic()

@@ -42,8 +42,10 @@ class NodeObserved:
     pids_max: int = -1
     pids_running: int = -1
     cpus: int = -1
-    runtime_handlers: tuple[RuntimeHandler, ...] | None = None  # sorted by name; None = the runtime does not tell
-    supplemental_groups_policy: bool | None = None  # feature of the runtime; None = it does not tell
+    runtime_handlers: tuple[RuntimeHandler, ...] | None = (
+        None  # sorted by name; None = the runtime does not report them
+    )
+    supplemental_groups_policy: bool | None = None  # feature of the runtime; None = not reported
 
 
 def eviction_signals(node: NodeObserved) -> tuple[tuple[str, int, int], ...]:

@@ -1,4 +1,4 @@
-"""Messages of which sources is the owner: what the API server and the manifests say, and reads on behalf of others."""
+"""Messages of sources: pods from manifests and the API server, versions of objects, and reads for other services."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -32,8 +32,8 @@ On restart
     credentials until it answers: a trouble, asked again with growing pauses of at most 8 s. A plugin that cannot be
     run, or a file that cannot be read, refuses.
     A request for a certificate that waits for its answer is taken up again, with its key: no second one is made. A
-    certificate that is missing, or ended while the API server answers, ends a kubelet, for its next start to bootstrap
-    anew; here bootstrap itself goes back to the bootstrap kubeconfig, and nothing ends. Until the first certificate is
+    certificate that is missing, or expired while the API server answers, ends a kubelet, whose next start bootstraps
+    again; here bootstrap itself returns to the bootstrap kubeconfig, and nothing ends. Until the first certificate is
     there the agent has no credentials, and static pods run.
     No service needs a running bootstrap: killed, it leaves all files for the others.
 """

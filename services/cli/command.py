@@ -28,7 +28,7 @@ def version() -> None:
 @main.command()
 @click.argument("pod")
 @click.option("-n", "--namespace", default="", help="Namespace of the pod; without it, any.")
-@click.option("--root-dir", default="", help="The agent's root directory; without it, as its configuration says.")
+@click.option("--root-dir", default="", help="The agent's root directory; without it, the configured one.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
     """Show what happened to a pod on this node, in order and with causes, and why its containers were restarted.
@@ -43,7 +43,7 @@ def explain(pod: str, namespace: str, root_dir: str, output: str) -> None:
     except (ConfigurationRefusedError, OperatorError) as error:
         click.echo(f"{error}\nname the agent's root directory with --root-dir", err=True)
         sys.exit(1)
-    sys.exit(explain_pod(root, pod, namespace, output, _say, lambda line: click.echo(line, err=True)))
+    sys.exit(explain_pod(root, pod, namespace, output, _write, lambda line: click.echo(line, err=True)))
 
 
 def _root_dir() -> str:
@@ -107,10 +107,10 @@ def _run(
         except OperatorError as error:
             raise ConfigurationRefusedError((str(error),)) from error
 
-    sys.exit(command(arguments, form, _say, lambda line: click.echo(line, err=True)))
+    sys.exit(command(arguments, form, _write, lambda line: click.echo(line, err=True)))
 
 
-def _say(line: str) -> None:
+def _write(line: str) -> None:
     """Write the line to standard output. Where that fails, as on a full disk, end the process with exit code 1."""
     try:
         click.echo(line)
@@ -144,7 +144,7 @@ def list_flags() -> None:
     from shared.config.flag_table import FLAGS
 
     for name, flag in FLAGS.items():
-        _say(f"--{name:45} {flag.key}".rstrip())
+        _write(f"--{name:45} {flag.key}".rstrip())
 
 
 if __name__ == "__main__":

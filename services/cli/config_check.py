@@ -17,13 +17,13 @@ from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, ERROR, NOTE, STRICT, ConfigurationRefusedError, Finding, Findings
 from shared.config.resolve import Resolved
 
-Say = Callable[[str], None]
+Write = Callable[[str], None]
 _PLACE = re.compile(r"(.+):(\d+):(\d+)")
 _HEADERS = "header"  # staticPodURLHeader, also misspelt
 _WIDEST = 100  # characters of a line that are shown
 
 
-def check_configuration(arguments: Callable[[], list[str]], form: str, out: Say, err: Say) -> int:
+def check_configuration(arguments: Callable[[], list[str]], form: str, out: Write, err: Write) -> int:
     """Print the problems as lines or as JSON. Return the exit code: 1 if there is an error, else 0."""
     resolved: Resolved | None = None
     try:

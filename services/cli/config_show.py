@@ -14,7 +14,7 @@ from shared.config.nested import value_of
 from shared.config.resolve import Resolved
 from shared.schema import MapOf
 
-Say = Callable[[str], None]
+Write = Callable[[str], None]
 _HEADERS = "staticPodURLHeader"
 _MASKED = "<masked>"
 _EVICTION_HARD, _NO_THRESHOLDS = "evictionHard", "not set, which in a file is an empty mapping"
@@ -25,7 +25,7 @@ _NOT_SHOWN = ("help", "version")
 _PLACES = {"root-dir": "root_dir", "cert-dir": "cert_dir", "run-dir": "run_dir", "log-dir": "log_dir"}
 
 
-def show_configuration(arguments: Callable[[], list[str]], form: str, out: Say, err: Say) -> int:
+def show_configuration(arguments: Callable[[], list[str]], form: str, out: Write, err: Write) -> int:
     """Print the effective configuration as text, YAML or JSON. Return the exit code: 1 if it was refused, else 0."""
     try:
         resolved = evaluate(arguments())

@@ -10,10 +10,10 @@ from shared.story.lines import Story
 from shared.story.restarts import Restart, restarts
 from shared.story.sentences import sentence
 
-Say = Callable[[str], None]
+Write = Callable[[str], None]
 
 
-def explain_pod(root_dir: str, pod: str, namespace: str, form: str, out: Say, err: Say) -> int:
+def explain_pod(root_dir: str, pod: str, namespace: str, form: str, out: Write, err: Write) -> int:
     """Print the story of `pod` (name, namespace/name or UID) as text or JSON. Return the exit code: 0, or 1 if there is
     none."""
     space, _, name = pod.rpartition("/")

@@ -128,13 +128,13 @@ class _Reader:
 
     def _short(self, letters: str, rest: list[str]) -> None:
         """A cluster of one-letter flags, the last of which may have a value."""
-        whole = letters
+        cluster = letters
         while letters:
             letter, value = letters[0], letters[1:]
             flag = _SHORTHANDS.get(letter)
             if flag is None:
                 quoted = {"'": r"\'", '"': '"'}.get(letter, go_quote(letter)[1:-1])
-                long = whole.partition("=")[0].replace("_", "-")
+                long = cluster.partition("=")[0].replace("_", "-")
                 remedy = f"did you mean --{long}?" if long in FLAGS else "the only ones are -h and -v"
                 raise _BadArgumentError(f"unknown shorthand flag: '{quoted}' in -{_cut(letters)} ({remedy})")
             if len(value) > 1 and value[0] == "=":

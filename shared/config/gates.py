@@ -9,7 +9,7 @@ from shared.config.findings import Findings
 from shared.config.gate_table import ALL_ALPHA, ALL_BETA, GATES, REMOVED_GATES, Declared, Gate, Stage
 from shared.config.spelling import closest
 
-_WHOLE_STAGE = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
+_STAGE_SWITCH = {Stage.ALPHA: ALL_ALPHA, Stage.BETA: ALL_BETA}
 
 
 def settle_gates(
@@ -47,8 +47,8 @@ def declared_features(values: Mapping[str, bool]) -> tuple[str, ...] | None:
 def _value(name: str, gate: Gate, known: Mapping[str, bool]) -> bool:
     if name in known and not (gate.locked and known[name] is not gate.default):
         return known[name]
-    whole = _switch(name, known)
-    return known[whole] if whole and not gate.locked else gate.default
+    switch = _switch(name, known)
+    return known[switch] if switch and not gate.locked else gate.default
 
 
 def _check_given(name: str, given: Mapping[str, bool], findings: Findings, place_of: Callable[[str], str]) -> None:
@@ -82,8 +82,8 @@ def _check_dependencies(
 
 def _switch(name: str, known: Mapping[str, bool]) -> str:
     """AllAlpha or AllBeta where that was given and rules this gate."""
-    whole = _WHOLE_STAGE.get(GATES[name].stage, "")
-    return whole if whole in known else ""
+    switch = _STAGE_SWITCH.get(GATES[name].stage, "")
+    return switch if switch in known else ""
 
 
 def _where(name: str, place_of: Callable[[str], str]) -> str:

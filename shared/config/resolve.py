@@ -1,7 +1,7 @@
 """Decides the effective configuration from documents, flags and machine (config.md 2, 3.1, 3.6, 5.7).
 
-Calls every check, so that all problems come out together. Reads no file and asks the machine nothing; what stands over
-what is `layers`' to say, and which values are wrong that of the rules.
+Calls every check, so that all problems are reported together. Reads no file and nothing of the machine; `layers`
+decides which origin overrides which, the rules decide which values are wrong.
 """
 
 import itertools

@@ -42,10 +42,10 @@ def _check_enforcement(data: dict[str, Any], findings: Findings) -> None:
             note(findings, _ENFORCE, inner, f"{item} is given twice", "remove one of them")
         if item == _NONE and len(items) > 1:
             note(findings, _ENFORCE, inner, "none goes with nothing else", "remove it, or the others")
-        whole = item.removesuffix(_COMPRESSIBLE)
-        if item != whole and whole in items:
-            note(findings, _ENFORCE, inner, f"{item} does not go with {whole}", "remove one of them")
-        cgroup = _RESERVED_BY.get(whole, "")
+        base = item.removesuffix(_COMPRESSIBLE)
+        if item != base and base in items:
+            note(findings, _ENFORCE, inner, f"{item} does not go with {base}", "remove one of them")
+        cgroup = _RESERVED_BY.get(base, "")
         if cgroup and not data.get(cgroup):
             note(findings, _ENFORCE, inner, f"{item} needs {cgroup}, which is not set", f"set {cgroup}, or remove it")
     if data.get("cgroupsPerQOS") is False and any(item != _NONE for item in items):
@@ -76,8 +76,8 @@ def _check_memory(data: dict[str, Any], gates: Mapping[str, bool], findings: Fin
 def _is_percentage(text: str) -> bool:
     number = text.rstrip("%")
     digits = number.removeprefix("-" if number.startswith("-") else "+")
-    whole = digits.isascii() and digits.isdigit() and len(digits) < 19
-    return text.endswith("%") and whole and 0 <= int(number) <= 100
+    is_integer = digits.isascii() and digits.isdigit() and len(digits) < 19
+    return text.endswith("%") and is_integer and 0 <= int(number) <= 100
 
 
 def check_reserved_memory(data: dict[str, Any], findings: Findings) -> None:

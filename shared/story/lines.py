@@ -12,7 +12,7 @@ class Kind(StrEnum):
     """`what` of a line, with its fields."""
 
     POD = "pod"  # name, namespace, uid, source: heads each file
-    LIFE = "life"  # boot, machine_started: podsync began to write (again)
+    START = "life"  # boot, machine_started: podsync began to write (again)
     SEEN = "seen"  # source, change: "new", "changed", "to be deleted", "gone"; grace
     STATE = "state"  # state, rejected: as in pods.admitted
     WAITS = "waits"  # waits_for

@@ -138,7 +138,7 @@ def _start(line: _Words) -> str:
 
 
 _SENTENCES: dict[str, Callable[[_Words], str]] = {
-    Kind.LIFE: _start,
+    Kind.START: _start,
     Kind.SEEN: _seen,
     Kind.STATE: _state,
     Kind.WAITS: _waits,

@@ -293,7 +293,7 @@ def test_a_second_agent_with_the_same_run_directory_is_refused_in_one_line(agent
         ("fail", "ValueError: as ordered"),
         ("cling", "its bus did not end within 3 s"),
         ("refuse", "the moon: is not to be had (look up)"),
-        ("hang", "the event loop stood still for too long"),
+        ("hang", "the event loop did not turn for too long"),
     ],
 )
 def test_a_service_that_fails_says_why_and_comes_back(agent: Agent, order: str, line: str) -> None:
@@ -303,7 +303,7 @@ def test_a_service_that_fails_says_why_and_comes_back(agent: Agent, order: str, 
     (agent.home / "dummy").write_text("")
     text = agent.logged("status", "dummy runs:  on")
     assert ("Traceback" in text) is (order in ("fail", "cling"))
-    assert ("dummy.py" in text.partition("stood still")[2].partition("status started")[0]) is (order == "hang")
+    assert ("dummy.py" in text.partition("did not turn for")[2].partition("status started")[0]) is (order == "hang")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def test_a_service_stopped_for_longer_than_the_watchdog_waits_goes_on(agent: Age
     subprocess.run(["sleep", "1.2"], check=True)  # twice the dummy's limit; the absence of ticks is the point
     os.kill(pid, signal.SIGCONT)
     os.kill(pid, signal.SIGTERM)
-    assert "stood still" not in agent.logged("status", "dummy was cancelled")
+    assert "did not turn for" not in agent.logged("status", "dummy was cancelled")
     eventually(lambda: agent.logged("status", "").count("dummy runs") == 2, "it is started again")
 
 

@@ -1,6 +1,6 @@
 """The certificates of one prefix in `--cert-dir`, as kubelets keep them (config.md 5.3).
 
-`<prefix>-current.pem` is a link to the newest `<prefix>-<local time>.pem`. Makes and reads files; judges no content
+`<prefix>-current.pem` is a link to the newest `<prefix>-<local time>.pem`. Makes and reads files; checks no content
 but through the check it is given. Files of earlier certificates are never removed.
 """
 

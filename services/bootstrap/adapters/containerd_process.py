@@ -1,6 +1,6 @@
 """The embedded containerd as a process: started, found again, watched and ended by pidfd.
 
-It is tied to no parent: whoever started it may be killed and followed by another, and its pods' sessions go on. Beside
+It depends on no parent: the process that started it may be killed and replaced, and its pods' sessions continue. Beside
 its configuration is a file with its identity, in its environment the digest of the configuration it was started with.
 """
 

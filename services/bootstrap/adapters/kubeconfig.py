@@ -79,7 +79,7 @@ def resolve_in_child(
     """
     command = [sys.executable, "-P", "-m", __name__]
     pair = asdict(managed) if managed is not None else None
-    request = {"kubeconfig": kubeconfig, "patience": timeout, "flag": flag, "managed": pair}
+    request = {"kubeconfig": kubeconfig, "timeout": timeout, "flag": flag, "managed": pair}
     try:
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -244,7 +244,7 @@ def _main() -> None:
     request = json.load(sys.stdin)
     signal.alarm(_TIMEOUT)
     managed = ManagedPair(**request["managed"]) if request["managed"] is not None else None
-    report = resolve(request["kubeconfig"], timeout=request["patience"], flag=request["flag"], managed=managed)
+    report = resolve(request["kubeconfig"], timeout=request["timeout"], flag=request["flag"], managed=managed)
     signal.alarm(0)
     print(json.dumps(asdict(report)), flush=True)
     os.killpg(0, signal.SIGKILL)  # with us ends whatever a plugin left running, also when bootstrap is gone

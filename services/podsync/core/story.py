@@ -66,7 +66,7 @@ class Teller:
     started anew."""
 
     def __init__(self, boot: int, *, machine_started: bool = False) -> None:
-        self._life: Line = {"what": Kind.LIFE, "boot": boot} | ({"machine_started": True} if machine_started else {})
+        self._life: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
         self._told: dict[str, _Told] = {}
 
     def head(self, uid: str) -> Line:

@@ -60,7 +60,7 @@ def test_a_whole_run_has_no_problem_and_tells_each_goal() -> None:
     assert ready["agents"]["bulkhead"]["summary"] == {"count": 4, "p50": 0.35, "p90": 0.45, "max": 0.45}
     assert ready["agents"]["go"]["samples"][-1] == {"round": 2, "value": 1.2}
     assert result["details"] == {"PSS": {"bulkhead": {"podsync": [21.0, 22.0]}}}
-    assert outcome(result) == "goals: 0 met, 2 missed, 0 not told"
+    assert outcome(result) == "goals: 0 met, 2 missed, 0 unknown"
 
 
 def test_absent_is_printed_and_no_problem() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.statistics import Goal, Summary, judge, summarize
+from bench.statistics import Goal, Summary, summarize, verdict_of
 
 
 def test_a_summary_of_ten() -> None:
@@ -40,24 +40,24 @@ FLOORS = {"floor.start": Summary(3, 0.25, 0.3, 0.3)}
     ],
 )
 def test_goals(goal: Goal, met: bool | None, measured: float | None) -> None:
-    verdict = judge(goal, OURS, THEIRS, FLOORS, "lower")
+    verdict = verdict_of(goal, OURS, THEIRS, FLOORS, "lower")
     assert verdict.met is met
     assert verdict.measured == (None if measured is None else pytest.approx(measured))
 
 
 def test_a_goal_without_our_figure_or_theirs_cannot_be_told() -> None:
     goal = Goal("p50", "ratio", 0.3)
-    assert judge(goal, None, THEIRS, {}, "lower").met is None
-    assert judge(goal, OURS, None, {}, "lower").met is None
-    assert judge(goal, OURS, Summary(1, 0.0, 0.0, 0.0), {}, "lower").met is None
+    assert verdict_of(goal, None, THEIRS, {}, "lower").met is None
+    assert verdict_of(goal, OURS, None, {}, "lower").met is None
+    assert verdict_of(goal, OURS, Summary(1, 0.0, 0.0, 0.0), {}, "lower").met is None
 
 
 def test_a_goal_where_more_is_better_is_a_least() -> None:
     goal = Goal("p50", "ratio", 0.9)
-    assert judge(goal, Summary(1, 8.0, 8.0, 8.0), Summary(1, 10.0, 10.0, 10.0), {}, "higher").met is False
-    assert judge(goal, Summary(1, 9.5, 9.0, 9.0), Summary(1, 10.0, 10.0, 10.0), {}, "higher").met is True
+    assert verdict_of(goal, Summary(1, 8.0, 8.0, 8.0), Summary(1, 10.0, 10.0, 10.0), {}, "higher").met is False
+    assert verdict_of(goal, Summary(1, 9.5, 9.0, 9.0), Summary(1, 10.0, 10.0, 10.0), {}, "higher").met is True
 
 
 def test_zero_is_a_figure_that_meets_a_goal_of_zero() -> None:
-    assert judge(Goal("max", "value", 0.0), summarize([0.0, 0.0]), None, {}, "lower").met is True
-    assert judge(Goal("max", "value", 0.0), summarize([0.0, 1.0]), None, {}, "lower").met is False
+    assert verdict_of(Goal("max", "value", 0.0), summarize([0.0, 0.0]), None, {}, "lower").met is True
+    assert verdict_of(Goal("max", "value", 0.0), summarize([0.0, 1.0]), None, {}, "lower").met is False
