@@ -341,12 +341,13 @@ def _with_shown_reasons(step: Step, events: list[PodEvent]) -> list[PodEvent]:
     was shown before."""
     record = step.record
     for container, reason in step.reasons.items():
-        if record.reasons.get(container) == reason:
+        if record.progress(container).reason == reason:
             events = [e for e in events if e[3] != container or e not in step.events]
     if step.waits_for and record.waits_for == step.waits_for:
         events = [e for e in events if e not in step.events]
-    if step.reasons or step.waits_for != record.waits_for:
-        step.record = replace(record, reasons={**record.reasons, **step.reasons}, waits_for=step.waits_for)
+    for container, reason in step.reasons.items():
+        record = record.with_progress(replace(record.progress(container), reason=reason), container)
+    step.record = record if step.waits_for == record.waits_for else replace(record, waits_for=step.waits_for)
     return events
 
 
@@ -368,7 +369,9 @@ def _shown_from(record: PodRecord) -> tuple[object, ...]:
         record.saved.outcome,
         record.saved.restarting_all,
     )
-    return (*ways, record.reasons, record.saved.replacing)
+    reasons = {name: progress.reason for name, progress in record.starts.items() if progress.reason}
+    replacing = {name: saved.replacing for name, saved in record.saved.containers.items() if saved.replacing}
+    return (*ways, reasons, replacing)
 
 
 def _holds_name(other: PodRecord, record: PodRecord) -> bool:

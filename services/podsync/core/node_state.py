@@ -33,6 +33,7 @@ from services.podsync.core.pod.events import (
 from services.podsync.core.pod.instructions import FetchNode
 from services.podsync.core.pod.listed import as_listed, from_desired, from_runtime, is_listed_otherwise
 from services.podsync.core.pod.observed import outdated
+from services.podsync.core.pod.progress import InstanceFacts, tried_at_once
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
 from services.podsync.core.pod.saved import without
@@ -183,10 +184,11 @@ class NodeState:
         record = self.records.get(event.pod_uid)
         if record is None:
             return []
-        probes = without(record.probes, event.container_id)
-        if event.results is not None:
-            probes = {**probes, event.container_id: event.results}
-        self.pods.put(replace(record, probes=probes))
+        facts = replace(record.instance_facts.get(event.container_id, InstanceFacts()), probes=event.results)
+        others = without(record.instance_facts, event.container_id)
+        if facts != InstanceFacts():
+            others = {**others, event.container_id: facts}
+        self.pods.put(replace(record, instance_facts=others))
         return [record.uid]
 
     def _on_unwanted(self, uid: str, now: float) -> list[str]:
@@ -251,7 +253,9 @@ class NodeState:
         self.admissions.decide_waiting(now)
         if back:
             for record in self.pods.at_work():
-                self.pods.put(replace(record, retry=replace(record.retry, at=0.0, containers={})))
+                starts, volume_images = tried_at_once(record.starts), tried_at_once(record.volume_images)
+                retry = replace(record.retry, at=0.0)
+                self.pods.put(replace(record, retry=retry, starts=starts, volume_images=volume_images))
         return self._at_work()
 
     def _on_outcome(self, event: CallDone | CallFailed, now: float) -> list[str]:

@@ -29,8 +29,8 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later, start_later, volume_key
-from services.podsync.core.pod.saved import without
+from services.podsync.core.pod.retry import start_later
+from services.podsync.core.pod.saved import with_container, with_containers
 from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
@@ -100,8 +100,9 @@ def _later(record: PodRecord, at: float) -> PodRecord:
 
 def _started(record: PodRecord, call: StartContainer, event: CallDone) -> PodRecord:
     retry = replace(record.retry, starts={})
-    record = replace(record, reasons=without(record.reasons, call.container), retry=retry)
-    if record.saved.hooks_owed.get(call.container) != call.container_id:
+    record = replace(record, retry=retry)
+    record = record.with_progress(replace(record.progress(call.container), reason=None), call.container)
+    if record.saved.container(call.container).hook_owed != call.container_id:
         record = with_start_over(record, call.container)
     record = record.with_observation(_seen(record, event), event.completed_at)
     return record.with_event("Normal", "Started", "Container started", call.container)
@@ -153,7 +154,7 @@ def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord
 
 def _created(record: PodRecord, call: CreateContainer, event: CallDone) -> PodRecord:
     """Add the new container without a look at the runtime: its start follows at once, and includes a look."""
-    record = replace(record, images=without(record.images, call.container))
+    record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     found = record.container(call.container)
     spec = found[1] if found is not None else None
     if spec is None or any(c.id == event.container_id for c in record.instances):
@@ -190,8 +191,9 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
     did all the same is observed."""
     call, record = event.call, replace(record, call=None)
     if isinstance(call, PullImage):
-        key = call.container or volume_key(call.volume)
-        record = replace(record, pulls=record.pulls - {key})  # it may be imported by now: look before the next pull
+        # It may be imported by now: look before the next pull.
+        progress = replace(record.progress(call.container, call.volume), must_pull=False)
+        record = record.with_progress(progress, call.container, call.volume)
     elif not isinstance(call, InspectImage):
         record = replace(record, observed=outdated(record.observed))
     if not event.begun:
@@ -215,18 +217,19 @@ def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:
         case RemoveContainers() | RemoveSandboxes():
             return replace(record, retry=replace(record.retry, removal_at=retry_at))
     if isinstance(call, KillContainer | KillPod | RunPodSandbox):  # it ends a sync of the kubelet's as well
-        held_back = {**record.saved.held_back, **record.saved.replacing}
-        record = replace(record, saved=replace(record.saved, held_back=held_back))
+        saved = with_containers(record.saved, lambda c: replace(c, held_back=c.replacing or c.held_back))
+        record = replace(record, saved=saved)
     found = _pod_failure(record, call, event)
     return _later(record if found is None else record.with_event("Warning", *found, ""), retry_at)
 
 
 def _creation_failed(record: PodRecord, call: CreateContainer, event: CallFailed, retry_at: float) -> PodRecord:
-    record = replace(record, retry=container_later(record.retry, call.container, retry_at))
+    record = record.with_progress(replace(record.progress(call.container), retry_at=retry_at), call.container)
     if is_in_the_way(event) and not _in_the_way_for_long(record):
         return record
-    keys = (call.container, *(volume_key(volume) for volume, _ in call.image_volumes))
-    record = replace(record, images=without(record.images, *keys))
+    record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
+    for volume, _ in call.image_volumes:
+        record = record.with_progress(replace(record.progress("", volume), image=None), "", volume)
     return _with_reason(record, call.container, "CreateContainerError", event)
 
 
@@ -235,8 +238,8 @@ def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, re
     in_the_way = is_in_the_way(event)
     if event.code not in OUTCOME_UNKNOWN and not in_the_way:
         # The runtime has reported how the start went.
-        saved = replace(record.saved, starting=without(record.saved.starting, call.container))
-        record = replace(record, saved=saved)
+        container = replace(record.saved.container(call.container), starting="")
+        record = replace(record, saved=with_container(record.saved, call.container, container))
     if in_the_way and not _in_the_way_for_long(record):
         return record
     return _with_reason(record, call.container, "RunContainerError", event)
@@ -245,16 +248,18 @@ def _start_failed(record: PodRecord, call: StartContainer, event: CallFailed, re
 def _with_reason(record: PodRecord, container: str, default: str, event: CallFailed) -> PodRecord:
     """The container waits, with the adapter's reason where it has one."""
     text = event.description if not event.reason else event.text
-    record = replace(record, reasons={**record.reasons, container: (event.reason or default, text)})
+    progress = replace(record.progress(container), reason=(event.reason or default, text))
+    record = record.with_progress(progress, container)
     return record.with_event("Warning", "Failed", f"Error: {text}", container)
 
 
 def _hook_failed(record: PodRecord, call: RunPostStartHook, event: CallFailed) -> PodRecord:
     """The container is stopped. That is saved first, so that a restart of podsync does not run the hook again."""
     record = with_start_over(record, call.container)
-    hooks_failed = {**record.saved.hooks_failed, call.container: call.container_id}
-    reasons = {**record.reasons, call.container: ("PostStartHookError", event.text)}
-    record = replace(record, saved=replace(record.saved, hooks_failed=hooks_failed), reasons=reasons)
+    container = replace(record.saved.container(call.container), hook_failed=call.container_id)
+    record = replace(record, saved=with_container(record.saved, call.container, container))
+    progress = replace(record.progress(call.container), reason=("PostStartHookError", event.text))
+    record = record.with_progress(progress, call.container)
     return record.with_event("Warning", "FailedPostStartHook", "PostStartHook failed", call.container)
 
 

@@ -17,7 +17,7 @@ from bus.messages.podsync import PodState
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.core.node.pressure import read_transitions
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved
+from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
 from services.podsync.core.pod.saved_record import persisted, restore
 from services.sources.core import first_seen, manifest_records
 from services.status.adapters.agent_record import AGENT, AgentFacts, AgentRecord
@@ -60,7 +60,7 @@ def full_record() -> PodRecord:
         admission_decided=False,
         pod=POD,
         pre_stops={"i1": 12.5},
-        crash_backoff={"c": backoff},
+        containers={"c": replace(SavedContainer(**samples(SavedContainer())), crash_backoff=backoff)},
         image_backoff={"busybox:1": pull},
     )
     attempts = Attempts(sandbox=3, containers={"c": 3})
@@ -72,7 +72,7 @@ def of_both(recorded_pod: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in recorded_pod.items() if name != "planned"}
 
 
-def samples(part: Saved) -> dict[str, Any]:
+def samples(part: Saved | SavedContainer) -> dict[str, Any]:
     """A value of its type for each field."""
     of: dict[type, Any] = {str: "text", bool: True, int: 3, float: 1.5, tuple: ("u2",), dict: {"c": "i1"}}
     return {field.name: of.get(type(getattr(part, field.name))) for field in fields(part)}
@@ -146,7 +146,7 @@ def test_a_backoff_that_is_not_understood_begins_anew_and_the_pod_is_kept() -> N
     data = persisted(full_record())
     odd: list[Any] = [None, {}, {"key": "k"}, {"key": "k", "seconds": "soon", "updated": 1.0, "instance": "i"}]
     data["crash_backoff"] |= {f"odd{number}": entry for number, entry in enumerate(odd)}
-    assert list(restore(data).saved.crash_backoff) == ["c"]
+    assert list(restore(data).saved.containers) == ["c"]
 
 
 def test_records_within_records_of_a_newer_version_count_as_far_as_they_are_understood() -> None:

@@ -87,7 +87,7 @@ class KilledError(Exception):
 
 @dataclass
 class Play:
-    """One podsync life after another against one runtime."""
+    """One podsync process after another against one runtime."""
 
     images: set[str] = field(default_factory=lambda: {"busybox:1"})
     fail: dict[str, tuple[str, str]] = field(default_factory=dict)  # call name -> code, description; fails once
@@ -128,8 +128,6 @@ class Play:
         self.steps = self.ids = self.boot = 0
         self.wakes: list[float] = []
         self.start()
-
-    # --- lives ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """A new podsync process: checkpoint, then what the sources say."""
@@ -217,8 +215,6 @@ class Play:
         self.handle(PodObserved(observation=self.look(uid)))
         self.run()
 
-    # --- the runtime ---------------------------------------------------------------------------------------------
-
     def lose(self, uid: str) -> None:
         """The record of the pod is lost, and the process starts anew."""
         del self.disk[uid]
@@ -235,6 +231,10 @@ class Play:
             sandboxes=tuple(sorted(self.sandboxes.get(uid, []), key=lambda s: -s.attempt)),
             containers=tuple(sorted(self.containers.get(uid, []), key=lambda c: -c.created_at)),
         )
+
+    def reason(self, container: str, uid: str = "u1") -> tuple[str, str]:
+        """Why the container waits: reason and message, "" where it does not."""
+        return self.core.records[uid].progress(container).reason or ("", "")
 
     def running(self, uid: str) -> list[tuple[str, int]]:
         """Name and attempt of every running container."""

@@ -9,9 +9,8 @@ from services.podsync.core.images.image_reference import InvalidImageNameError, 
 from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
+from services.podsync.core.pod.progress import Progress
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later, volume_key
-from services.podsync.core.pod.saved import without
 from shared.cri.interface import ImageStatus
 from shared.timestamps import go_duration
 
@@ -20,9 +19,8 @@ def inspected(record: PodRecord, call: InspectImage, event: CallDone) -> PodReco
     """It is present and may be used, or it is to be pulled."""
     if _is_outdated(record, call):
         return record
-    key = _key(call)
     if event.image is None or event.must_pull:
-        return replace(record, pulls=record.pulls | {key})
+        return _with(record, call, replace(_progress(record, call), must_pull=True))
     text = f'Container image "{_as_named(record, call)}" already present on machine and can be accessed by the pod'
     return _with_image(record, call, event.image).with_event("Normal", "Pulled", text, call.container)
 
@@ -30,22 +28,23 @@ def inspected(record: PodRecord, call: InspectImage, event: CallDone) -> PodReco
 def pulled(record: PodRecord, call: PullImage, event: CallDone) -> PodRecord:
     """It was pulled. The failures counted so far stay until they are too old, as in the kubelet: the pulls from a
     registry that fails now and then wait longer than after a first failure."""
-    record = replace(record, pulls=record.pulls - {_key(call)})
+    record = _with(record, call, replace(_progress(record, call), must_pull=False))
     image = event.image if not _is_outdated(record, call) else None
     return _with_image(record, call, image).with_event("Normal", "Pulled", _pulled(call.image, event), call.container)
 
 
 def _with_image(record: PodRecord, call: InspectImage | PullImage, image: ImageStatus | None) -> PodRecord:
     """The image was found; None = it belongs to an earlier version of the spec."""
-    images = record.images if image is None else {**record.images, _key(call): image}
-    return replace(record, images=images, volume_reasons=without(record.volume_reasons, call.volume))
+    progress = _progress(record, call)
+    reason = None if call.volume else progress.reason  # a container shows it until it starts
+    return _with(record, call, replace(progress, image=image or progress.image, reason=reason))
 
 
 def inspection_failed(record: PodRecord, call: InspectImage, event: CallFailed, retry_at: float) -> PodRecord:
     """Whether it is present is not known. A reason of the adapter's own comes with the complete text."""
     if _is_outdated(record, call):
         return record
-    record = replace(record, retry=container_later(record.retry, _key(call), retry_at))
+    record = _with(record, call, replace(_progress(record, call), retry_at=retry_at))
     if event.reason:
         return _with_reason(record, call, event.reason, event.text)
     text = f'Failed to inspect image "": {event.text}'
@@ -58,7 +57,7 @@ def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: f
     if _is_outdated(record, call):
         return record
     if event.reason and event.reason != "ErrImagePull":
-        record = replace(record, retry=container_later(record.retry, _key(call), retry_at))
+        record = _with(record, call, replace(_progress(record, call), retry_at=retry_at))
         return _with_reason(record, call, event.reason, event.text)
     reason, message = registry_error(call.image, event.text)
     text = f'Failed to pull image "{call.image}": {event.text}'
@@ -66,15 +65,19 @@ def pull_failed(record: PodRecord, call: PullImage, event: CallFailed, *, now: f
     return count_pull_failure(record, call.image, f"{reason}: {message}", now=now)
 
 
-def _key(call: InspectImage | PullImage) -> str:
-    return call.container or volume_key(call.volume)
+def _progress(record: PodRecord, call: InspectImage | PullImage) -> Progress:
+    return record.progress(call.container, call.volume)
+
+
+def _with(record: PodRecord, call: InspectImage | PullImage, progress: Progress) -> PodRecord:
+    return record.with_progress(progress, call.container, call.volume)
 
 
 def _with_reason(record: PodRecord, call: InspectImage | PullImage, reason: str, message: str) -> PodRecord:
     """A container shows it at once; for a volume's image the containers that mount it show it."""
+    record = _with(record, call, replace(_progress(record, call), reason=(reason, message)))
     if call.volume:
-        return replace(record, volume_reasons={**record.volume_reasons, call.volume: (reason, message)})
-    record = replace(record, reasons={**record.reasons, call.container: (reason, message)})
+        return record
     return record.with_event("Warning", "Failed", f"Error: {reason}", call.container)
 
 

@@ -10,7 +10,6 @@ from services.podsync.core.images.image_reference import InvalidImageNameError, 
 from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_until
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import container_later, volume_key
 from services.podsync.core.pod.situation import Step, World
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
@@ -24,11 +23,6 @@ class ImageNeed:
     policy: str
     container: str = ""
     volume: str = ""
-
-    @property
-    def key(self) -> str:
-        """Among the images of the pod."""
-        return self.container or volume_key(self.volume)
 
 
 def need_of_container(spec: dict[str, Any]) -> ImageNeed:
@@ -51,11 +45,11 @@ def image_volumes(record: PodRecord) -> list[ImageNeed]:
 def next_volume_image(step: Step, world: World) -> Call | None:
     """The next call for an image volume's image; None = each is present, or waits."""
     for need in image_volumes(step.record):
-        if need.key in step.record.images:
+        progress = step.record.progress("", need.volume)
+        if progress.image is not None:
             continue
-        retry_at = step.record.retry.containers.get(need.key, 0.0)
-        if retry_at > world.now:
-            step.wake_earlier(retry_at)
+        if progress.retry_at > world.now:
+            step.wake_earlier(progress.retry_at)
             continue
         call = find_image(step, need, world)
         if call is not None:
@@ -72,7 +66,7 @@ def find_image(step: Step, need: ImageNeed, world: World) -> Call | None:
         _show(step, need, "InvalidImageName", str(error), ("Warning", "InspectFailed", str(error)))
         return None
     until = pull_waits_until(record, image)
-    if need.policy != "Always" and need.key not in record.pulls:
+    if need.policy != "Always" and not record.progress(need.container, need.volume).must_pull:
         return InspectImage(
             uid=record.uid,
             container=need.container,
@@ -117,23 +111,23 @@ def _wait_for_pull(step: Step, need: ImageNeed, image: str, until: float, world:
 
 def _look_again(step: Step, need: ImageNeed, when: float) -> None:
     # The same inspection after a wait is no repetition.
-    retry = replace(container_later(step.record.retry, need.key, when), last_done=None)
-    step.record = replace(step.record, pulls=step.record.pulls - {need.key}, retry=retry)
+    record = replace(step.record, retry=replace(step.record.retry, last_done=None))
+    progress = replace(record.progress(need.container, need.volume), must_pull=False, retry_at=when)
+    step.record = record.with_progress(progress, need.container, need.volume)
     step.wake_earlier(when)
 
 
 def _shown_reason(record: PodRecord, need: ImageNeed) -> str:
-    shown = record.volume_reasons.get(need.volume) if need.volume else record.reasons.get(need.container)
+    shown = record.progress(need.container, need.volume).reason
     return shown[0] if shown else ""
 
 
 def _show(step: Step, need: ImageNeed, reason: str, message: str, event: tuple[str, str, str]) -> None:
     """Show why the image is absent: for a container in the step, for a volume in the record."""
     if need.volume:
-        record = step.record
-        if record.volume_reasons.get(need.volume) != (reason, message):
-            volume_reasons = {**record.volume_reasons, need.volume: (reason, message)}
-            step.record = replace(record, volume_reasons=volume_reasons)
+        progress = step.record.progress("", need.volume)
+        if progress.reason != (reason, message):
+            step.record = step.record.with_progress(replace(progress, reason=(reason, message)), "", need.volume)
             step.events.append((*event, ""))
         return
     step.reasons[need.container] = (reason, message)

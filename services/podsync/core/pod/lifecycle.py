@@ -8,6 +8,7 @@ from typing import Any
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
+from services.podsync.core.pod.saved import with_containers
 from shared.timestamps import parse_rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(
@@ -61,9 +62,8 @@ def with_termination(record: PodRecord, *, reason: str, now: float, override: in
         terminating_since=now,
         termination_cause=reason,
         restarting_all=False,
-        replacing={},
-        held_back={},
     )
+    saved = with_containers(saved, lambda container: replace(container, replacing="", held_back=""))
     retry = replace(record.retry, at=0.0, failures=0)
     return moved(replace(record, saved=saved, retry=retry), PodState.TERMINATING)
 

@@ -11,8 +11,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.allocation import as_last_shown, resize_event, with_allocated_resources
 from services.podsync.core.pod.api_baseline import sound_status
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
-from services.podsync.core.pod.retry import container_now
-from services.podsync.core.pod.saved import Pod, without
+from services.podsync.core.pod.saved import Pod
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
 from shared.model.runtime import RuntimePod
@@ -84,17 +83,18 @@ def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
     if (wanted.get("spec") or {}).get("ephemeralContainers") != record.spec.get("ephemeralContainers"):
         made = replace(made, prepared=False)
     named = {spec.get("name"): spec.get("image") for _, spec in every_container(wanted)}
-    changed = [
+    changed = {
         str(spec.get("name"))
         for _, spec in every_container(record.saved.pod)
         if spec.get("image") != named.get(str(spec.get("name")))
-    ]
+    }
     return replace(
         record,
         made=made,
-        images=without(record.images, *changed),
-        pulls=record.pulls.difference(changed),
-        retry=container_now(record.retry, *changed) if changed else record.retry,
+        starts={
+            name: replace(progress, image=None, must_pull=False, retry_at=0.0) if name in changed else progress
+            for name, progress in record.starts.items()
+        },
     )
 
 

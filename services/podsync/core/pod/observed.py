@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from services.podsync.core.pod.saved import Attempts
+from services.podsync.core.pod.saved import Attempts, Saved
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
 
@@ -41,15 +41,14 @@ class Observed:
 
 
 def observe(
-    observed: Observed, attempts: Attempts, starting: Mapping[str, str], runtime_pod: RuntimePod | None, at: float
+    observed: Observed, attempts: Attempts, saved: Saved, runtime_pod: RuntimePod | None, at: float
 ) -> tuple[Observed, Attempts]:
-    """Both after an observation of this moment. One that was begun before the newest is older than what is known.
-    `starting`: as in `Saved`."""
+    """Both after an observation of this moment. One that was begun before the newest is older than what is known."""
     if at < observed.at:
         return replace(observed, is_current=True, since_start=True), attempts
     if runtime_pod is None:
         return replace(observed, runtime_pod=None, at=at, is_current=True, since_start=True), attempts
-    interrupted = tuple(c for c in runtime_pod.containers if _was_interrupted(c, starting))
+    interrupted = tuple(c for c in runtime_pod.containers if _was_interrupted(c, saved.container(c.name).starting))
     if interrupted:
         kept = tuple(c for c in runtime_pod.containers if c not in interrupted)
         runtime_pod = replace(runtime_pod, containers=kept)
@@ -64,15 +63,15 @@ def outdated(observed: Observed) -> Observed:
 
 
 def start_mark(attempt: int) -> str:
-    """What `Saved.starting` has for the instance of this attempt, whose id the runtime has yet to give."""
+    """What `SavedContainer.starting` has for the instance of this attempt, whose id the runtime has yet to give."""
     return f"#{attempt}"
 
 
-def _was_interrupted(instance: Container, starting: Mapping[str, str]) -> bool:
+def _was_interrupted(instance: Container, starting: str) -> bool:
     """The start was requested and its outcome never received, and the container has ended without having run: the
     runtime undoes what it was doing when its caller is gone. That never was an attempt."""
     never_ran = instance.state is ContainerState.EXITED and instance.started_at == 0
-    return never_ran and starting.get(instance.name) in (instance.id, start_mark(instance.restart_count))
+    return never_ran and starting in (instance.id, start_mark(instance.restart_count))
 
 
 def _raised(attempts: Attempts, runtime_pod: RuntimePod) -> Attempts:

@@ -16,9 +16,9 @@ from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.instructions import Call
 from services.podsync.core.pod.observed import Observed, observe
 from services.podsync.core.pod.performed import Made, Newest, PodVersion
+from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.retry import Retry
 from services.podsync.core.pod.saved import Attempts, Saved
-from shared.cri.interface import ImageStatus
 from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,
@@ -29,6 +29,7 @@ from shared.podspec.containers import (
 Status = dict[str, Any]
 PodEvent = tuple[str, str, str, str]  # a Kubernetes Event: Normal or Warning, reason, message, container or ""
 
+NO_PROGRESS = Progress()
 NEVER = float("inf")
 TERMINAL_PHASES = ("Succeeded", "Failed")
 
@@ -50,7 +51,6 @@ class PodRecord:
     asks_for_node: bool = False  # admission reads the Node from the API server before it rejects the pod
     api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod
     resource_version: str = ""  # of the API object
-    probes: Mapping[str, ProbeResults] = field(default_factory=dict)  # container id -> results
     volumes: MountedVolumes | None = None
     observed: Observed = field(default_factory=Observed)
     retry: Retry = field(default_factory=Retry)
@@ -58,13 +58,10 @@ class PodRecord:
     newest: Newest = field(default_factory=Newest)
     call: Call | None = None  # under way
     given_up: bool = False  # the call was interrupted
-    reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # container -> waiting reason and message
-    images: Mapping[str, ImageStatus] = field(default_factory=dict)  # container -> image found for its next start; and
-    # `retry.volume_key` -> image found for a volume
-    pulls: frozenset[str] = frozenset()  # keys likewise, whose image was found absent and is to be pulled
-    volume_reasons: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # volume -> why its image is absent
+    starts: Mapping[str, Progress] = field(default_factory=dict)  # container -> towards its next start
+    volume_images: Mapping[str, Progress] = field(default_factory=dict)  # volume -> towards its image
+    instance_facts: Mapping[str, InstanceFacts] = field(default_factory=dict)  # by container id
     warned: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # type of call -> newest warnings
-    ended: Mapping[str, float] = field(default_factory=dict)  # container id -> when it ended, in steady seconds
     waits_for: str = ""  # what the newest step waited for
     resync_at: float = 0.0  # steady seconds; then the pod is looked at again, whatever event was missed
     wake_at: float = NEVER  # steady seconds; the time of the next step if no event comes
@@ -166,8 +163,26 @@ class PodRecord:
 
     def with_observation(self, runtime_pod: RuntimePod | None, at: float) -> "PodRecord":
         """The record after what the runtime had at that moment of CLOCK_MONOTONIC; None = nothing."""
-        observed, attempts = observe(self.observed, self.attempts, self.saved.starting, runtime_pod, at)
+        observed, attempts = observe(self.observed, self.attempts, self.saved, runtime_pod, at)
         return replace(self, observed=observed, attempts=attempts)
+
+    def progress(self, container: str, volume: str = "") -> Progress:
+        """Towards the next start of the container, or towards the image of the volume."""
+        found = self.volume_images.get(volume) if volume else self.starts.get(container)
+        return found or NO_PROGRESS
+
+    def with_progress(self, progress: Progress, container: str, volume: str = "") -> "PodRecord":
+        """The record with this progress of the container, or of the volume."""
+        if progress == self.progress(container, volume):
+            return self
+        if volume:
+            return replace(self, volume_images={**self.volume_images, volume: progress})
+        return replace(self, starts={**self.starts, container: progress})
+
+    def probes_of(self, container_id: str) -> ProbeResults | None:
+        """The newest results of the probes of this instance, None = there are none."""
+        facts = self.instance_facts.get(container_id)
+        return None if facts is None else facts.probes
 
     def with_event(self, kind: str, reason: str, message: str, container: str) -> "PodRecord":
         """The record with one more Kubernetes Event to record, see `PodEvent`."""

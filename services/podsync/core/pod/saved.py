@@ -1,11 +1,11 @@
-"""What is on disk of a pod, besides its newest status: two frozen values, and a field added to one of them is saved.
+"""What is on disk of a pod, besides its newest status: frozen values, and a field added to one of them is saved.
 
 A change is a new value (`dataclasses.replace`). A changed `Saved` is on disk before anything is published or called.
 Moments are steady seconds, as in `record`. Knows nothing of how it is written (`saved_record`).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
@@ -22,6 +22,24 @@ class CrashBackoff:
     seconds: float
     updated: float  # steady seconds of the start that set it
     instance: str  # the exited container the back-off was counted for: counted once, whatever is repeated
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedContainer:
+    """What podsync alone knows of one container. An instance is an id, or `#attempt` while it has none; "" = none."""
+
+    # Instance that we start or have started. Removed when the runtime reports that the start failed; an instance that
+    # never ran without such a report was interrupted.
+    starting: str = ""
+    replacing: str = ""  # instance killed so that another one starts; removed when that start is over
+    # The same, where the other one did not start with the kill: the kill then counts for the crash-loop back-off.
+    held_back: str = ""
+    hook_owed: str = ""  # instance whose postStart has not ended
+    hook_failed: str = ""  # instance to be stopped because its postStart failed
+    crash_backoff: CrashBackoff | None = None
+
+
+NOTHING_SAVED = SavedContainer()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +75,14 @@ class Saved:
     grace_seconds: int = 0
     termination_cause: str = ""
     finished_at: float = 0.0  # steady seconds
-    # Container -> instance we start or have started, by id or `#attempt`. The entry goes when the runtime reports that
-    # the start failed; an instance that never ran without such a report was interrupted.
-    starting: Mapping[str, str] = field(default_factory=dict)
-    # Container -> instance killed so that another one starts; the entry goes when that start is over.
-    replacing: Mapping[str, str] = field(default_factory=dict)
-    # The same, where the other one did not start with the kill: the kill then counts for the crash-loop back-off.
-    held_back: Mapping[str, str] = field(default_factory=dict)
-    hooks_owed: Mapping[str, str] = field(default_factory=dict)  # container -> instance whose postStart has not ended
-    hooks_failed: Mapping[str, str] = field(default_factory=dict)  # container -> instance to be stopped for its hook
+    containers: Mapping[str, SavedContainer] = field(default_factory=dict)  # by name; none is `NOTHING_SAVED`
     pre_stops: Mapping[str, float] = field(default_factory=dict)  # instance -> steady seconds when its preStop began
     restarting_all: bool = False  # RestartAllContainers: every instance goes before the first one starts again
-    crash_backoff: Mapping[str, CrashBackoff] = field(default_factory=dict)  # by container
     image_backoff: Mapping[str, ImageBackoff] = field(default_factory=dict)  # by image
+
+    def container(self, name: str) -> SavedContainer:
+        """What is saved of this container."""
+        return self.containers.get(name, NOTHING_SAVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +92,22 @@ class Attempts:
 
     sandbox: int = -1  # newest attempt known to have existed, -1 = none
     containers: Mapping[str, int] = field(default_factory=dict)  # container -> newest attempt known to have existed
+
+
+def with_container(saved: Saved, name: str, container: SavedContainer) -> Saved:
+    """The same with this for the container; the very object where it is no change."""
+    if container == saved.container(name):
+        return saved
+    if container == NOTHING_SAVED:
+        return replace(saved, containers=without(saved.containers, name))
+    return replace(saved, containers={**saved.containers, name: container})
+
+
+def with_containers(saved: Saved, change: Callable[[SavedContainer], SavedContainer]) -> Saved:
+    """The same with this change of each container."""
+    for name, container in saved.containers.items():
+        saved = with_container(saved, name, change(container))
+    return saved
 
 
 def without(mapping: Mapping[str, _V], *keys: str) -> Mapping[str, _V]:

@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.performed import Newest
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved
+from services.podsync.core.pod.saved import (
+    NOTHING_SAVED,
+    Attempts,
+    CrashBackoff,
+    ImageBackoff,
+    Saved,
+    SavedContainer,
+    with_containers,
+)
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 _Part = TypeVar("_Part", Saved, Attempts)
@@ -18,8 +26,13 @@ _Part = TypeVar("_Part", Saved, Attempts)
 _NAMES: dict[type[Any], dict[str, str]] = {
     Saved: {"admission_decided": "judged", "decided_by": "judged_in"},
     Attempts: {"sandbox": "sandbox_attempt", "containers": "attempts"},
+    SavedContainer: {"hook_owed": "hooks_owed", "hook_failed": "hooks_failed"},
 }
 _FIELDS = {kind: [(f.name, names.get(f.name, f.name)) for f in fields(kind)] for kind, names in _NAMES.items()}
+
+
+# The checkpoint has one mapping by container for each field of a container, without defaults.
+_OF_CONTAINERS = [(field, _NAMES[SavedContainer].get(field.name, field.name)) for field in fields(SavedContainer)]
 
 
 def must_be_saved(record: PodRecord) -> bool:
@@ -50,7 +63,7 @@ def restore(data: dict[str, Any]) -> PodRecord:
             raise TypeError(f"{name} is a {type(value).__name__}")
     found["state"] = PodState(found["state"])
     found["victims"] = tuple(found.get("victims", ()))
-    found["crash_backoff"] = _backoffs(CrashBackoff, found.get("crash_backoff", {}))
+    found["containers"] = _containers(found)
     found["image_backoff"] = _backoffs(ImageBackoff, found.get("image_backoff", {}))
     found["pre_stops"] = {name: at for name, at in found.get("pre_stops", {}).items() if isinstance(at, float | int)}
     saved, attempts = _part(Saved, found), _part(Attempts, found)
@@ -61,15 +74,22 @@ def restore(data: dict[str, Any]) -> PodRecord:
 
 def not_after(saved: Saved, now: float) -> Saved:
     """The same with no moment in the future; `now` is steady seconds."""
-    return replace(
+    saved = replace(
         saved,
         terminating_since=min(saved.terminating_since, now),
         finished_at=min(saved.finished_at, now),
         active_since=min(saved.active_since, now),
         pre_stops={instance: min(begun, now) for instance, begun in saved.pre_stops.items()},
-        crash_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.crash_backoff.items()},
         image_backoff={name: replace(b, updated=min(b.updated, now)) for name, b in saved.image_backoff.items()},
     )
+    return with_containers(saved, lambda container: _container_not_after(container, now))
+
+
+def _container_not_after(container: SavedContainer, now: float) -> SavedContainer:
+    back_off = container.crash_backoff
+    if back_off is None or back_off.updated <= now:
+        return container
+    return replace(container, crash_backoff=replace(back_off, updated=now))
 
 
 def _plain(part: Saved | Attempts) -> dict[str, Any]:
@@ -79,6 +99,10 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
         plain[name] = plain.pop(field)
     if isinstance(part, Saved):
         plain["state"], plain["victims"] = str(part.state), list(part.victims)
+        of_containers = plain.pop("containers")
+        for of_container, name in _OF_CONTAINERS:
+            values = {key: getattr(one, of_container.name) for key, one in of_containers.items()}
+            plain[name] = {key: value for key, value in values.items() if value != of_container.default}
         for name in ("crash_backoff", "image_backoff"):
             plain[name] = {key: asdict(entry) for key, entry in plain[name].items()}
     return plain
@@ -86,6 +110,20 @@ def _plain(part: Saved | Attempts) -> dict[str, Any]:
 
 def _part(kind: type[_Part], found: dict[str, Any]) -> _Part:
     return kind(**{field: found[name] for field, name in _FIELDS[kind] if name in found})
+
+
+def _containers(checkpoint: dict[str, Any]) -> dict[str, SavedContainer]:
+    """By name, from the mappings of the checkpoint; an entry of another type is left out."""
+    found: dict[str, SavedContainer] = {}
+    for field, name in _OF_CONTAINERS:
+        entries = checkpoint.get(name, {})
+        kind: type[Any] = type(field.default)
+        if field.default is None:
+            entries, kind = _backoffs(CrashBackoff, entries), CrashBackoff
+        for container, value in entries.items():
+            if isinstance(value, kind) and value != field.default:
+                found[container] = replace(found.get(container, NOTHING_SAVED), **{field.name: value})
+    return found
 
 
 def _backoffs(kind: type[_B], saved: dict[str, Any]) -> dict[str, _B]:

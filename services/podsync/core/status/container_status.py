@@ -219,7 +219,7 @@ class _One:
     def _leaves_an_end(self, state: Json, newest: Container) -> bool:
         """Ended by us for another instance to start where the policy allows no restart: an end once shown could never
         be left again (pods.md 9.5)."""
-        if "terminated" not in state or self.record.saved.replacing.get(self.spec["name"]) != newest.id:
+        if "terminated" not in state or self.record.saved.container(self.spec["name"]).replacing != newest.id:
             return False
         return not restarts_after(self.record, self.spec, newest.exit_code)
 
@@ -235,7 +235,7 @@ class _One:
             return False, False
         if self.kind is ContainerKind.INIT:
             return True, False
-        results = self.record.probes.get(instance.id)
+        results = self.record.probes_of(instance.id)
         started = not self.spec.get("startupProbe")
         if not started:
             found = results.startup if results is not None else ProbeResult.NONE
@@ -247,7 +247,7 @@ class _One:
 
     def _with_waiting_reason(self, newest: Container | None, status: Json) -> Json:
         """Show why a container that should run is not started; its state moves to lastState (pods.md 7.1)."""
-        reason = self.record.reasons.get(self.spec["name"])
+        reason = self.record.progress(self.spec["name"]).reason
         if reason is None or "running" in status["state"] or not self._should_start(newest):
             return status
         waiting = {"reason": reason[0]}

@@ -129,7 +129,7 @@ def _being_replaced(record: PodRecord, container: str) -> bool:
     """We ended the newest instance, gone by now or not, to start another one, or that one's start is not over."""
     instances = record.instances_of(container)
     if not instances:
-        return container in record.saved.replacing
+        return bool(record.saved.container(container).replacing)
     newest = instances[0]
     under_way = newest.state is ContainerState.CREATED or start_under_way(record, newest)
-    return under_way or record.saved.replacing.get(container) == newest.id
+    return under_way or record.saved.container(container).replacing == newest.id

@@ -51,7 +51,11 @@ def pod_status(record: PodRecord, *, now: float, runtime_name: str, node_ips: tu
 def is_starting(record: PodRecord) -> bool:
     """Nothing of the pod has run yet and nothing keeps it from running: what it shows now it shows for moments."""
     made = all(c.state is ContainerState.CREATED for c in record.instances)
-    return made and not record.reasons and record.status.get("phase") == "Pending"
+    return (
+        made
+        and not any(progress.reason for progress in record.starts.values())
+        and record.status.get("phase") == "Pending"
+    )
 
 
 def container_ids(record: PodRecord) -> tuple[str, ...]:

@@ -121,7 +121,9 @@ def _with_new_sandbox(record: PodRecord, sandbox: SandboxDecision) -> PodActions
     start = []
     for spec in record.containers:
         exited = newest_exited(record.instances_of(spec["name"]))
-        done = exited is not None and exited.exit_code == 0 and record.saved.replacing.get(exited.name) != exited.id
+        done = (
+            exited is not None and exited.exit_code == 0 and record.saved.container(exited.name).replacing != exited.id
+        )
         if done and restart_policy(record, spec) == "OnFailure":
             continue
         start.append(spec["name"])

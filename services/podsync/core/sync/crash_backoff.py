@@ -11,8 +11,9 @@ away from ours.
 from dataclasses import replace
 from typing import Any
 
+from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import CrashBackoff
+from services.podsync.core.pod.saved import CrashBackoff, with_container
 from shared.backoff import Backoff
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
@@ -40,8 +41,8 @@ def backoff_until(
         record = _with_end(record, before, now, skew)
         if _ends_at(record, entry, before, now, skew) <= now:
             return record, 0.0
-        held_back = {**record.saved.held_back, exited.name: exited.id}
-        record = replace(record, saved=replace(record.saved, held_back=held_back))
+        container = replace(record.saved.container(exited.name), held_back=exited.id)
+        record = replace(record, saved=with_container(record.saved, exited.name, container))
     record = _with_end(record, exited, now, skew)
     return record, _ends_at(record, entry, exited, now, skew)
 
@@ -54,14 +55,15 @@ def count_start(
     exited = newest_exited(instances)
     if exited is None or (_starts_with_its_kill(record, exited) and _before(exited, instances) is None):
         return record
-    known, key = record.saved.crash_backoff.get(spec["name"]), backoff_key(record.saved.pod, spec)
+    container, key = record.saved.container(spec["name"]), backoff_key(record.saved.pod, spec)
+    known = container.crash_backoff
     if known is not None and known.key == key and known.instance == exited.id:
         return record
     entry = _entry(record, spec, now)
     seconds = replace(RESTARTS, cap=maximum).next_delay(entry.seconds if entry is not None else 0.0)
     counted = CrashBackoff(key=key, seconds=seconds, updated=now, instance=exited.id)
-    crash_backoff = {**record.saved.crash_backoff, spec["name"]: counted}
-    return replace(record, saved=replace(record.saved, crash_backoff=crash_backoff))
+    container = replace(container, crash_backoff=counted)
+    return replace(record, saved=with_container(record.saved, spec["name"], container))
 
 
 def newest_exited(instances: list[Container]) -> Container | None:
@@ -71,7 +73,7 @@ def newest_exited(instances: list[Container]) -> Container | None:
 
 def _entry(record: PodRecord, spec: dict[str, Any], now: float) -> CrashBackoff | None:
     """What was counted for this container as its spec is now, unless that is forgotten."""
-    entry = record.saved.crash_backoff.get(spec["name"])
+    entry = record.saved.container(spec["name"]).crash_backoff
     if entry is None or entry.key != backoff_key(record.saved.pod, spec) or _forgotten_at(entry) <= now:
         return None
     return entry
@@ -83,8 +85,8 @@ def _forgotten_at(entry: CrashBackoff) -> float:
 
 def _starts_with_its_kill(record: PodRecord, exited: Container) -> bool:
     """We killed it for its successor, and that one has not been held back since."""
-    name = exited.name
-    return record.saved.replacing.get(name) == exited.id and record.saved.held_back.get(name) != exited.id
+    container = record.saved.container(exited.name)
+    return container.replacing == exited.id and container.held_back != exited.id
 
 
 def _before(exited: Container, instances: list[Container]) -> Container | None:
@@ -93,7 +95,7 @@ def _before(exited: Container, instances: list[Container]) -> Container | None:
 
 def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container, now: float, skew: float) -> float:
     """When the back-off after this end is over; it is too once the entry is forgotten."""
-    finished = record.ended[exited.id]
+    finished = record.instance_facts[exited.id].ended or 0.0
     if exited.finished_at / NANOSECONDS - skew > now + CLOCK_WAS_SET_SECONDS:
         finished = entry.updated  # by a clock that was set back since: the wait would never end
     return min(finished + entry.seconds, _forgotten_at(entry))
@@ -102,8 +104,10 @@ def _ends_at(record: PodRecord, entry: CrashBackoff, exited: Container, now: flo
 def _with_end(record: PodRecord, exited: Container, now: float, skew: float) -> PodRecord:
     """The record with the moment when the instance ended, never in the future: an exit from before the clock was set
     back may seem to be. Computed once: a clock that is set afterwards does not change it."""
-    if exited.id in record.ended:
+    facts = record.instance_facts.get(exited.id, InstanceFacts())
+    if facts.ended is not None:
         return record
     there = {c.id for c in record.instances}
-    kept = {known: at for known, at in record.ended.items() if known in there}
-    return replace(record, ended={**kept, exited.id: min(exited.finished_at / NANOSECONDS - skew, now)})
+    kept = {instance: found for instance, found in record.instance_facts.items() if found.probes or instance in there}
+    facts = replace(facts, ended=min(exited.finished_at / NANOSECONDS - skew, now))
+    return replace(record, instance_facts={**kept, exited.id: facts})

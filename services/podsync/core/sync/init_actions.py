@@ -77,7 +77,7 @@ def _examine_plain(record: PodRecord, scan: _Scan, index: int, newest: Container
     match newest.state:
         case ContainerState.CREATED:
             scan.start.append(index)
-        case ContainerState.EXITED if record.saved.replacing.get(newest.name) == newest.id:
+        case ContainerState.EXITED if record.saved.container(newest.name).replacing == newest.id:
             scan.start.append(index)
         case ContainerState.EXITED if not init_failed(newest):
             _go_on_after(record, scan, index)
@@ -102,7 +102,7 @@ def _examine_sidecar(record: PodRecord, scan: _Scan, index: int, newest: Contain
         case ContainerState.UNKNOWN:
             _replace(scan, index, newest, 'Init container is in "unknown" state, try killing it before restart')
         case ContainerState.RUNNING if not _has_started(record, spec, newest):
-            results = record.probes.get(newest.id)
+            results = record.probes_of(newest.id)
             if results is not None and results.startup == ProbeResult.FAILURE:
                 message = f"Init container {name} failed startup probe"
                 _replace(scan, index, newest, message, probe_grace(spec, "startup"))
@@ -125,7 +125,7 @@ def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -
     back what was shown of this very instance."""
     if not spec.get("startupProbe"):
         return True
-    results = record.probes.get(instance.id)
+    results = record.probes_of(instance.id)
     if results is not None and results.startup:
         return results.startup == ProbeResult.SUCCESS
     shown = (s for s in record.status.get("initContainerStatuses") or () if s.get("name") == instance.name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.saved import without
+from services.podsync.core.pod.saved import with_container
 from shared.model.runtime import Container, ContainerState
 
 
@@ -22,18 +22,12 @@ def start_under_way(record: PodRecord, instance: Container) -> bool:
     if instance.state is ContainerState.CREATED:
         found = record.container(instance.name)
         return found is not None and bool((found[1].get("lifecycle") or {}).get("postStart"))
-    return instance.id in (record.saved.hooks_owed.get(instance.name), record.saved.hooks_failed.get(instance.name))
+    saved = record.saved.container(instance.name)
+    return instance.id in (saved.hook_owed, saved.hook_failed)
 
 
-def with_start_over(record: PodRecord, *containers: str) -> PodRecord:
-    """The record when the newest starts of these containers are over: what they replaced is not needed any more."""
-    saved = record.saved
-    if not any(c in saved.hooks_owed or c in saved.replacing or c in saved.held_back for c in containers):
-        return record
-    saved = replace(
-        saved,
-        hooks_owed=without(saved.hooks_owed, *containers),
-        replacing=without(saved.replacing, *containers),
-        held_back=without(saved.held_back, *containers),
-    )
-    return replace(record, saved=saved)
+def with_start_over(record: PodRecord, name: str) -> PodRecord:
+    """The record when the newest start of the container is over: the instance it replaced is not needed any more."""
+    container = replace(record.saved.container(name), hook_owed="", replacing="", held_back="")
+    saved = with_container(record.saved, name, container)
+    return record if saved is record.saved else replace(record, saved=saved)

@@ -35,7 +35,7 @@ def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container 
         return not ephemeral
     if instance.state is ContainerState.RUNNING:
         return False
-    if record.saved.replacing.get(spec["name"]) == instance.id:
+    if record.saved.container(spec["name"]).replacing == instance.id:
         return True  # killed for the very purpose, whatever the policy says of containers that end by themselves
     if kind_of(record, spec) is ContainerKind.INIT:
         return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)

@@ -11,7 +11,7 @@ from services.podsync.core.pod.instructions import Call, CreateContainer, RunPos
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.pod_addresses import pod_ips
 from services.podsync.core.pod.record import PodRecord
-from services.podsync.core.pod.retry import volume_key
+from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
@@ -26,10 +26,11 @@ from shared.timestamps import go_duration
 def hook_owed(record: PodRecord) -> Step:
     """The postStart of a container that runs already: a start is over with its hook, so nothing else starts before."""
     alive = {c.id: c for c in record.instances if c.state in (ContainerState.RUNNING, ContainerState.CREATED)}
-    for name, owed in record.saved.hooks_owed.items():
-        if owed not in alive:
+    for name, container in record.saved.containers.items():
+        owed = container.hook_owed
+        if owed and owed not in alive:
             record = with_start_over(record, name)
-        elif alive[owed].state is ContainerState.RUNNING:
+        elif owed and alive[owed].state is ContainerState.RUNNING:
             return Step(record=record, call=RunPostStartHook(uid=record.uid, container=name, container_id=owed))
     return Step(record=record)
 
@@ -59,7 +60,8 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) 
     instances = record.instances_of(name)
     newest = instances[0] if instances else None
     adopted = newest if newest is not None and _can_be_started(record, spec, newest) else None
-    retry_at = record.retry.containers.get(name, 0.0)
+    progress = record.progress(name)
+    retry_at = progress.retry_at
     if adopted is not None:
         retry_at = record.retry.starts.get(adopted.id, 0.0)
     if retry_at > world.now:
@@ -72,10 +74,9 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) 
         _wait_for_crash_backoff(step, name, until)
         return None
     step.record = count_start(step.record, spec, instances, now=world.now, maximum=world.maximum_backoff)
-    image = record.images.get(name)
-    if image is None:
+    if progress.image is None:
         return find_image(step, need_of_container(spec), world)
-    return _create(step, kind, spec, newest, image, world)
+    return _create(step, kind, spec, newest, progress.image, world)
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
@@ -91,18 +92,19 @@ def _start_created(step: Step, spec: dict[str, Any], created: Container) -> Star
     """The start, and the hook that it owes from then on, are saved first: a process that finds it running runs the
     hook."""
     name, record = created.name, step.record
-    saved = record.saved
-    if saved.starting.get(name) != start_mark(created.restart_count):
-        saved = replace(saved, starting={**saved.starting, name: created.id})
+    container = record.saved.container(name)
+    if container.starting != start_mark(created.restart_count):
+        container = replace(container, starting=created.id)
     if (spec.get("lifecycle") or {}).get("postStart"):
-        saved = replace(saved, hooks_owed={**saved.hooks_owed, name: created.id})
-    step.record = replace(record, saved=saved)
+        container = replace(container, hook_owed=created.id)
+    step.record = replace(record, saved=with_container(record.saved, name, container))
     return StartContainer(uid=record.uid, container=name, container_id=created.id, attempt=created.attempt)
 
 
 def _wait_for_crash_backoff(step: Step, name: str, until: float) -> None:
     record = step.record
-    seconds = record.saved.crash_backoff[name].seconds
+    back_off = record.saved.container(name).crash_backoff
+    seconds = back_off.seconds if back_off else 0.0
     message = f"back-off {go_duration(seconds)} restarting failed container={name} pod={record.description}"
     step.reasons[name] = ("CrashLoopBackOff", message)
     event = f"Back-off restarting failed container {name} in pod {record.description}"
@@ -122,18 +124,18 @@ def _create(
     sandbox = record.sandboxes[0]
     mounted = dict.fromkeys(str(m.get("name")) for m in spec.get("volumeMounts") or ())
     for volume in mounted:
-        if volume_key(volume) not in record.images and volume in record.volume_reasons:
-            reason = record.volume_reasons[volume]
-            step.reasons[name] = reason
-            step.events.append(error_event(name, reason[0]))
+        progress = record.progress("", volume)
+        if progress.image is None and progress.reason is not None:
+            step.reasons[name] = progress.reason
+            step.events.append(error_event(name, progress.reason[0]))
             return None
     attempt = max(
         newest.restart_count + 1 if newest is not None else 0,
         record.attempts.containers[name] + 1 if name in record.attempts.containers else 0,
     )
-    starting = {**record.saved.starting, name: start_mark(attempt)}
-    step.record = replace(record, saved=replace(record.saved, starting=starting))
-    images = ((volume, record.images.get(volume_key(volume))) for volume in mounted)
+    container = replace(record.saved.container(name), starting=start_mark(attempt))
+    step.record = replace(record, saved=with_container(record.saved, name, container))
+    images = ((volume, record.progress("", volume).image) for volume in mounted)
     return CreateContainer(
         uid=record.uid,
         container=name,

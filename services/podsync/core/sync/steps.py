@@ -4,7 +4,6 @@ Called after every event that touches the pod, on what is known then; nothing is
 between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from bus.messages.podsync import PodState
@@ -13,6 +12,7 @@ from services.podsync.core.pod.instructions import FetchNode, LookAtPod, Prepare
 from services.podsync.core.pod.observed import start_mark
 from services.podsync.core.pod.published import mounted_volumes
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.saved import SavedContainer, with_container
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.actions import PodActions, compute_pod_actions
 from services.podsync.core.sync.collecting import (
@@ -70,8 +70,8 @@ def _look(record: PodRecord, world: World) -> Step:
         named = [
             spec["name"] for kind, spec in every_container(record.saved.pod) if kind is not ContainerKind.EPHEMERAL
         ]
-        starting = {str(name): start_mark(0) for name in named}
-        record = replace(record, saved=replace(record.saved, starting=starting))
+        starting = SavedContainer(starting=start_mark(0))
+        record = replace(record, saved=replace(record.saved, containers={str(name): starting for name in named}))
     return Step(record=record, call=LookAtPod(uid=record.uid, unheard_of=unheard_of))
 
 
@@ -148,13 +148,14 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
         return None
     if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped
         names = {str(spec["name"]) for spec in (*record.init_containers, *record.containers)}
-        replaced = {c.name: c.id for c in record.alive if c.name in names}
-        held_back: Mapping[str, str] = record.saved.held_back
-        if record.init_containers:
-            held_back = {**held_back, **replaced}  # only the first of those starts at once
-        else:  # those that a kill before this one, which failed, has left alive are killed now
-            held_back = {name: c for name, c in held_back.items() if replaced.get(name) != c}
-        saved = replace(record.saved, replacing={**record.saved.replacing, **replaced}, held_back=held_back)
+        saved = record.saved
+        for name, instance in {c.name: c.id for c in record.alive if c.name in names}.items():
+            container = replace(saved.container(name), replacing=instance)
+            if record.init_containers:
+                container = replace(container, held_back=instance)  # only the first of those starts at once
+            elif container.held_back == instance:  # alive after an earlier kill, which failed: it is killed now
+                container = replace(container, held_back="")
+            saved = with_container(saved, name, container)
         record = replace(record, saved=saved)
     changed = ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", "")
     events = [changed] if actions.sandbox_changed else []

@@ -9,7 +9,7 @@ from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
 from services.podsync.core.pod.record import PodEvent, PodRecord
-from services.podsync.core.pod.saved import without
+from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
@@ -47,10 +47,8 @@ def kill_one(record: PodRecord, kill: ContainerKill) -> Step:
     """Stop one container; another instance may be meant to take its place."""
     instance = kill.instance
     if kill.restart:
-        saved = record.saved
-        replacing = {**saved.replacing, instance.name: instance.id}
-        saved = replace(saved, replacing=replacing, held_back=without(saved.held_back, instance.name))
-        record = replace(record, saved=saved)
+        container = replace(record.saved.container(instance.name), replacing=instance.id, held_back="")
+        record = replace(record, saved=with_container(record.saved, instance.name, container))
     stop = container_stop(record, instance, spec_grace(record) if kill.grace is None else kill.grace)
     events = [("Normal", "Killing", kill.message, instance.name)]
     return Step(record=record, call=KillContainer(uid=record.uid, stop=stop), events=events)
@@ -60,12 +58,15 @@ def after_failed_hook(record: PodRecord) -> Step:
     """Stop the container whose postStart has failed; its restart policy applies as after any end. A step without a call
     when there is none to stop."""
     running = {c.id: c for c in record.instances if c.state is ContainerState.RUNNING}
-    over = [name for name, owed in record.saved.hooks_failed.items() if owed not in running]
-    if over:
-        hooks_failed = without(record.saved.hooks_failed, *over)
-        record = replace(record, saved=replace(record.saved, hooks_failed=hooks_failed))
-    for failed in record.saved.hooks_failed.values():
-        return kill_one(record, ContainerKill(instance=running[failed], message="FailedPostStartHook", restart=False))
+    saved = record.saved
+    for name, container in saved.containers.items():
+        if container.hook_failed and container.hook_failed not in running:
+            saved = with_container(saved, name, replace(container, hook_failed=""))
+    record = record if saved is record.saved else replace(record, saved=saved)
+    for container in saved.containers.values():
+        if container.hook_failed:
+            instance = running[container.hook_failed]
+            return kill_one(record, ContainerKill(instance=instance, message="FailedPostStartHook", restart=False))
     return Step(record=record)
 
 

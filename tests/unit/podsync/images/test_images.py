@@ -68,10 +68,10 @@ def test_one_that_cannot_be_pulled_stops_only_the_container_that_mounts_it() -> 
     play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
     play.want(with_image_volume(mounts=MOUNT))
     assert play.running("u1") == [("d", 0)]
-    assert record_of(play).reasons["c"] == ("ErrImagePull", "rpc error: code = NotFound desc = no such image")
+    assert play.reason("c") == ("ErrImagePull", "rpc error: code = NotFound desc = no such image")
     assert "Warning Failed: Error: ErrImagePull" in play.events
     play.later(6)
-    assert record_of(play).reasons["c"][0] == "ImagePullBackOff"
+    assert play.reason("c")[0] == "ImagePullBackOff"
     play.fail_always.clear()
     play.later(6)
     assert sorted(play.running("u1")) == [("c", 0), ("d", 0)]
@@ -87,7 +87,7 @@ def test_one_that_may_never_be_pulled_and_is_absent_is_said_of_the_container() -
     play = Play()
     play.want(with_image_volume("Never", mounts=MOUNT))
     text = 'Container image "data:1" is not present with pull policy of Never'
-    assert record_of(play).reasons["c"] == ("ErrImageNeverPull", text)
+    assert play.reason("c") == ("ErrImageNeverPull", text)
     assert play.events.count(f"Warning ErrImageNeverPull: {text}") == 1
     play.images.add("data:1")
     play.later(11)
@@ -119,7 +119,7 @@ def test_under_policy_never_it_counts_as_absent() -> None:
     play = Answers()
     play.answer = must_pull
     play.want(a_pod(containers=[a_container("c", imagePullPolicy="Never")]))
-    assert record_of(play).reasons["c"] == (
+    assert play.reason("c") == (
         "ErrImageNeverPull",
         'Container image "busybox:1" is not present with pull policy of Never',
     )
@@ -145,12 +145,12 @@ REGISTRY = [
 def test_what_the_registry_says_is_named(text: str, reason: str, message: str) -> None:
     play = Play(fail_always={"PullImage": ("Unknown", text)})
     play.want(a_pod(containers=[a_container("c", image="nope:1")]))
-    assert record_of(play).reasons["c"] == (reason, message)
+    assert play.reason("c") == (reason, message)
     assert f"Warning Failed: Error: {reason}" in play.events
     assert f'Warning Failed: Failed to pull image "nope:1": {text}' in play.events
     play.later(6)
     back_off = f'Back-off pulling image "nope:1": {reason}: {message}'
-    assert record_of(play).reasons["c"] == ("ImagePullBackOff", back_off)
+    assert play.reason("c") == ("ImagePullBackOff", back_off)
 
 
 def test_an_error_that_has_no_name_is_shown_as_it_is_and_the_pull_tried_again() -> None:
@@ -165,7 +165,7 @@ def test_an_error_that_has_no_name_is_shown_as_it_is_and_the_pull_tried_again() 
         )
     )
     play.run()
-    assert record_of(play).reasons["c"] == (text, "detail")
+    assert play.reason("c") == (text, "detail")
     assert f"Warning Failed: Error: {text}" in play.events
     play.later(2)
     assert play.running("u1") == [("c", 0)]
@@ -238,7 +238,7 @@ def test_an_image_that_is_imported_while_its_pull_backs_off_is_found_within_ten_
     play.want(pod)
     for _ in range(5):  # until a back-off of 160 s has begun
         play.later(160)
-    assert record_of(play).reasons["c"][0] == "ImagePullBackOff"
+    assert play.reason("c")[0] == "ImagePullBackOff"
     pulls = play.log.count("PullImage")
     play.images.add("data:1")
     play.later(10)
@@ -251,7 +251,7 @@ def test_while_a_pull_backs_off_the_image_is_looked_for_every_ten_seconds_and_no
     play.want(a_pod(containers=[a_container("c", image="data:1"), a_container("d", image="data:1")]))
     for _ in range(40):
         play.later(40)
-    while record_of(play).reasons["c"][0] != "ImagePullBackOff":
+    while play.reason("c")[0] != "ImagePullBackOff":
         play.later(5)
     before, events = len(play.calls), len(play.events)
     play.later(50)

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+from bus.messages.pleg import ProbeResults
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.observed import Observed
+from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Saved
 from services.podsync.core.status.pod_status import pod_status, withheld
+from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 Json = dict[str, Any]
@@ -111,6 +114,17 @@ def see(
         at,
     )
     return record
+
+
+def waits(record: ChangingRecord, container: str, reason: str, message: str = "") -> None:
+    """The container waits for this reason."""
+    record.starts = {container: Progress(reason=(reason, message))}
+
+
+def probed(record: ChangingRecord, container: str, **results: ProbeResult) -> None:
+    """The first instance of the container has these results of its probes, and no others."""
+    found = ProbeResults(pod_uid="u1", container=container, **results)
+    record.instance_facts = {f"{container}-0": InstanceFacts(probes=found)}
 
 
 def status_now(record: ChangingRecord, *, now: float = NOW, node_ips: tuple[str, ...] = NODE_IPS) -> Json:

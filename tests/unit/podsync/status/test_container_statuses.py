@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from bus.messages.pleg import ProbeResults
+from services.podsync.core.pod.progress import InstanceFacts
+from services.podsync.core.pod.saved import SavedContainer
 from shared.model.probes import ProbeResult
-from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now
+from tests.unit.podsync.status.status_shapes import a_record, instance, probed, see, shown, spec, status_now, waits
 
 PROBE = {"exec": {"command": ["true"]}}
 NOT_FOUND = "The container could not be located when the pod was "
@@ -85,7 +87,7 @@ class TestCounts:
 class TestWaitingReasons:
     def test_the_reason_moves_the_end_to_the_last_state(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=7))
-        record.reasons = {"c": ("CrashLoopBackOff", "back-off 10s restarting failed container=c pod=web_default(u1)")}
+        waits(record, "c", "CrashLoopBackOff", "back-off 10s restarting failed container=c pod=web_default(u1)")
         shows = of(record)
         assert shows["state"]["waiting"]["message"].startswith("back-off 10s")
         assert shows["lastState"]["terminated"]["exitCode"] == 7
@@ -93,23 +95,23 @@ class TestWaitingReasons:
     @pytest.mark.parametrize(("policy", "code"), [("Never", 0), ("Never", 1), ("OnFailure", 0)])
     def test_one_that_will_not_start_again_keeps_its_end(self, policy: str, code: int) -> None:
         record = see(a_record(spec("c"), policy=policy), instance("c", "EXITED", code=code))
-        record.reasons = {"c": ("CrashLoopBackOff", "")}
+        waits(record, "c", "CrashLoopBackOff", "")
         assert "terminated" in of(record)["state"]
 
     def test_one_that_runs_waits_for_nothing(self) -> None:
         record = see(a_record(spec("c")), instance("c"))
-        record.reasons = {"c": ("ErrImagePull", "of before")}
+        waits(record, "c", "ErrImagePull", "of before")
         assert "running" in of(record)["state"]
 
     def test_one_of_a_pod_that_is_deleted_waits_for_nothing(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=1))
         record.saved.pod["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
-        record.reasons = {"c": ("CrashLoopBackOff", "")}
+        waits(record, "c", "CrashLoopBackOff", "")
         assert "terminated" in of(record)["state"]
 
     def test_one_that_never_started(self) -> None:
         record = a_record(spec("c"))
-        record.reasons = {"c": ("ErrImagePull", "not found")}
+        waits(record, "c", "ErrImagePull", "not found")
         shows = of(record)
         assert shows["state"] == {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
         assert (shows["image"], shows["imageID"]) == ("c:1", "")
@@ -119,14 +121,14 @@ class TestWaitingReasons:
 class TestReplaced:
     def test_one_we_ended_to_start_another_shows_no_end_it_could_not_leave(self) -> None:
         record = see(a_record(spec("c"), policy="Never"), instance("c", "EXITED", code=137))
-        record.saved = replace(record.saved, replacing={"c": "c-0"})
+        record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
         shows = of(record)
         assert shows["state"] == {"waiting": {"reason": "ContainerCreating"}}
         assert shows["lastState"]["terminated"]["exitCode"] == 137
 
     def test_where_the_policy_restarts_it_the_end_is_shown(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=137))
-        record.saved = replace(record.saved, replacing={"c": "c-0"})
+        record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
         assert "terminated" in of(record)["state"]
 
 
@@ -153,19 +155,21 @@ class TestStartedAndReady:
     )
     def test_by_its_probes(self, found: dict[str, str], started: bool, ready: bool) -> None:
         record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
-        record.probes["c-0"] = ProbeResults(
-            pod_uid="u1", container="c", **{kind: ProbeResult(result) for kind, result in found.items()}
-        )
+        probed(record, "c", **{kind: ProbeResult(result) for kind, result in found.items()})
         shows = of(record)
         assert (shows["started"], shows["ready"]) == (started, ready)
 
     def test_what_was_shown_of_the_same_instance_holds_until_there_is_a_result(self) -> None:
         record = see(a_record(spec("c", startupProbe=PROBE, readinessProbe=PROBE)), instance("c"))
-        record.probes = {
-            "c-0": ProbeResults(pod_uid="u1", container="c", startup=ProbeResult.SUCCESS, readiness=ProbeResult.SUCCESS)
+        record.instance_facts = {
+            "c-0": InstanceFacts(
+                probes=ProbeResults(
+                    pod_uid="u1", container="c", startup=ProbeResult.SUCCESS, readiness=ProbeResult.SUCCESS
+                )
+            )
         }
         before = of(record)
-        record.probes = {}
+        record.instance_facts = {}
         assert of(record) == before
         shows = of(see(record, instance("c", attempt=1)))
         assert (shows["started"], shows["ready"]) == (False, False)
@@ -183,7 +187,7 @@ class TestTerminationMessages:
 
     def test_so_does_that_of_one_that_waits_for_a_restart(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=1, termination_message="bye"))
-        record.reasons = {"c": ("CrashLoopBackOff", "")}
+        waits(record, "c", "CrashLoopBackOff", "")
         status_now(record)
         assert of(see(record, instance("c", "EXITED", code=1)))["lastState"]["terminated"]["message"] == "bye"
 

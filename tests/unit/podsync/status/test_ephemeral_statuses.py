@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from services.podsync.core.pod.api_baseline import sound_status
-from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now
+from tests.unit.podsync.status.status_shapes import a_record, instance, see, shown, spec, status_now, waits
 
 DEBUG = spec("debug")
 
@@ -41,7 +41,7 @@ def test_one_that_runs_is_never_ready_and_says_nothing_of_started() -> None:
 
 def test_one_that_has_ended_keeps_its_end() -> None:
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"), instance("debug", "EXITED", code=2))
-    record.reasons = {"debug": ("CrashLoopBackOff", "never")}
+    waits(record, "debug", "CrashLoopBackOff", "never")
     shows = shown(status_now(record), "debug")
     assert shows["state"]["terminated"]["exitCode"] == 2
     assert "started" not in shows
@@ -49,7 +49,7 @@ def test_one_that_has_ended_keeps_its_end() -> None:
 
 def test_one_whose_image_cannot_be_pulled_says_so() -> None:
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"))
-    record.reasons = {"debug": ("ErrImagePull", "not found")}
+    waits(record, "debug", "ErrImagePull", "not found")
     shows = shown(status_now(record), "debug")
     assert shows["state"] == {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
     assert "started" not in shows
@@ -58,7 +58,7 @@ def test_one_whose_image_cannot_be_pulled_says_so() -> None:
 def test_one_that_could_not_be_started_says_so() -> None:
     failed = instance("debug", "EXITED", code=128, started_at=0, reason="StartError")
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"), failed)
-    record.reasons = {"debug": ("RunContainerError", "no such file")}
+    waits(record, "debug", "RunContainerError", "no such file")
     shows = shown(status_now(record), "debug")
     assert shows["state"]["waiting"]["reason"] == "RunContainerError"
     assert shows["lastState"]["terminated"]["exitCode"] == 128

@@ -2,10 +2,20 @@
 
 from dataclasses import replace
 
-from bus.messages.pleg import ProbeResults
 from services.podsync.core.pod.observed import Observed
 from shared.model.probes import ProbeResult
-from tests.unit.podsync.status.status_shapes import a_record, a_sandbox, instance, see, shown, sidecar, spec, status_now
+from tests.unit.podsync.status.status_shapes import (
+    a_record,
+    a_sandbox,
+    instance,
+    probed,
+    see,
+    shown,
+    sidecar,
+    spec,
+    status_now,
+    waits,
+)
 
 LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
 UNSEEN = (
@@ -79,20 +89,20 @@ class TestPlainInitContainers:
 
     def test_one_that_failed_and_waits_says_so_and_keeps_its_end(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED", code=3))
-        record.reasons = {"i": ("CrashLoopBackOff", "back-off 10s")}
+        waits(record, "i", "CrashLoopBackOff", "back-off 10s")
         shows = shown(status_now(record), "i")
         assert shows["state"] == {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
         assert shows["lastState"]["terminated"]["exitCode"] == 3
 
     def test_one_that_succeeded_waits_for_nothing(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED"))
-        record.reasons = {"i": ("CrashLoopBackOff", "of an earlier failure")}
+        waits(record, "i", "CrashLoopBackOff", "of an earlier failure")
         shows = shown(status_now(record), "i")
         assert "terminated" in shows["state"] and shows["ready"] is True
 
     def test_one_that_will_not_be_tried_again_keeps_its_end(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),), policy="Never"), instance("i", "EXITED", code=3))
-        record.reasons = {"i": ("CrashLoopBackOff", "b")}
+        waits(record, "i", "CrashLoopBackOff", "b")
         assert "terminated" in shown(status_now(record), "i")["state"]
 
     def test_two_runs_show_the_newest_and_the_one_before(self) -> None:
@@ -147,7 +157,7 @@ class TestSidecars:
     def test_one_with_a_startup_probe_waits_for_it(self) -> None:
         record = see(a_record(spec("c"), init=(sidecar("s", startupProbe=PROBE),)), instance("s"))
         assert shown(status_now(record), "s")["started"] is False
-        record.probes = {"s-0": ProbeResults(pod_uid="u1", container="s", startup=ProbeResult.SUCCESS)}
+        probed(record, "s", startup=ProbeResult.SUCCESS)
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, True)
 
@@ -155,7 +165,7 @@ class TestSidecars:
         record = see(a_record(spec("c"), init=(sidecar("s", readinessProbe=PROBE),)), instance("s"))
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, False)
-        record.probes = {"s-0": ProbeResults(pod_uid="u1", container="s", readiness=ProbeResult.SUCCESS)}
+        probed(record, "s", readiness=ProbeResult.SUCCESS)
         assert shown(status_now(record), "s")["ready"] is True
 
     def test_one_that_has_ended_is_neither(self) -> None:
@@ -164,7 +174,7 @@ class TestSidecars:
 
     def test_one_that_ended_well_waits_for_its_next_start_like_any(self) -> None:
         record = see(a_record(spec("c"), init=(sidecar("s"),), policy="Never"), instance("s", "EXITED"))
-        record.reasons = {"s": ("CrashLoopBackOff", "b")}
+        waits(record, "s", "CrashLoopBackOff", "b")
         assert shown(status_now(record), "s")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
 
 

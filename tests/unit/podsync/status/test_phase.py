@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.saved import SavedContainer
 from services.podsync.core.status.container_status import ContainerStatuses
 from services.podsync.core.status.phase import pod_phase
 from tests.unit.podsync.status.status_shapes import (
@@ -330,7 +331,7 @@ def test_phase(row: Row) -> None:
 
 def test_a_container_that_we_replace_under_never_is_no_end_of_the_pod() -> None:
     record = see(a_record(C, policy="Never"), instance("c", "EXITED", code=137))
-    record.saved = replace(record.saved, replacing={"c": "c-0"})
+    record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
     assert pod_phase(record.now, ContainerStatuses(regular=(ended("c", 137),)), over=False) == "Running"
 
 

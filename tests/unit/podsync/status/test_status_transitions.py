@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bus.messages.podsync import PodState
+from services.podsync.core.pod.saved import SavedContainer
 from services.podsync.core.status.status_transitions import illegally_revived, withheld
 from tests.unit.podsync.status.status_shapes import (
     ChangingRecord,
@@ -74,9 +75,9 @@ class TestRevived:
     def test_a_replaced_container_passes(self) -> None:
         record = see(a_record(spec("c"), policy="Never"), instance("c"))
         status_now(record)
-        record.saved = replace(record.saved, replacing={"c": "c-0"})
+        record.saved = replace(record.saved, containers={"c": SavedContainer(replacing="c-0")})
         status_now(see(record, instance("c", "EXITED", code=137)))
-        record.saved = replace(record.saved, replacing={})
+        record.saved = replace(record.saved, containers={})
         status_now(see(record, instance("c", "EXITED", code=137), instance("c", attempt=1)))
         assert "running" in shown(record.status, "c")["state"]
 

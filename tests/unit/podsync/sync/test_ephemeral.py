@@ -74,9 +74,9 @@ def test_its_image_waits_like_any_other_and_holds_nothing_back() -> None:
     play = Play(source="api", fail_always={"PullImage": ("NotFound", "no such image")})
     play.want(with_debug(a_container("debug", image="nope:1")))
     assert play.running("u1") == [("c", 0)]
-    assert play.core.records["u1"].reasons["debug"][0] == "ErrImagePull"
+    assert play.reason("debug")[0] == "ErrImagePull"
     play.later(6)
-    assert play.core.records["u1"].reasons["debug"][0] == "ImagePullBackOff"
+    assert play.reason("debug")[0] == "ImagePullBackOff"
     play.fail_always.clear()
     play.later(6)
     assert sorted(play.running("u1")) == [("c", 0), ("debug", 0)]

@@ -26,7 +26,7 @@ def test_the_hook_follows_the_start_and_comes_before_the_next_container() -> Non
     play.want(a_pod(containers=[hooked(), a_container("d")]))
     starts = [name for name in play.log if name in ("StartContainer", "RunPostStartHook")]
     assert starts == ["StartContainer", "RunPostStartHook", "StartContainer"]
-    assert play.core.records["u1"].saved.hooks_owed == {}
+    assert play.core.records["u1"].saved.container("c").hook_owed == ""
 
 
 def test_a_hook_under_way_holds_the_next_start_back() -> None:
@@ -71,12 +71,12 @@ def test_a_failed_hook_stops_the_container_with_its_grace_and_tells_why() -> Non
 def test_the_reason_is_shown_with_the_hooks_own_words_and_then_that_it_waits() -> None:
     play = Play(fail_always=FAILED)
     play.want(a_pod(containers=[hooked()]))
-    shown = [play.core.records["u1"].reasons["c"][0]]
+    shown = [play.reason("c")[0]]
     assert shown == ["CrashLoopBackOff"], "the first restart was immediate, the second waits"
     assert play.made == [("u1", "c", 0), ("u1", "c", 1)]
     once = Play(fail=dict(FAILED), hang={"KillContainer"})
     once.want(a_pod(containers=[hooked()]))
-    assert once.core.records["u1"].reasons["c"] == ("PostStartHookError", "Exec lifecycle hook ([false]) failed")
+    assert once.reason("c") == ("PostStartHookError", "Exec lifecycle hook ([false]) failed")
 
 
 def test_a_failed_hook_under_never_fails_the_pod() -> None:

@@ -57,7 +57,7 @@ def test_a_failed_one_is_run_again_at_once_and_then_after_a_back_off() -> None:
     assert play.running("u1") == [("a", 1)]
     play.exit("u1", 1, "a")
     assert play.running("u1") == []
-    assert play.core.records["u1"].reasons["a"] == (
+    assert play.reason("a") == (
         "CrashLoopBackOff",
         "back-off 10s restarting failed container=a pod=web_default(u1)",
     )
@@ -178,7 +178,7 @@ def test_an_image_that_cannot_be_pulled_holds_the_following_back() -> None:
     pod["spec"]["initContainers"][0]["image"] = "nope:1"
     play.want(pod)
     play.later(6)
-    assert play.core.records["u1"].reasons["a"][0] == "ImagePullBackOff"
+    assert play.reason("a")[0] == "ImagePullBackOff"
     assert play.made == []
     assert {call.container for call in play.calls if isinstance(call, PullImage)} == {"a"}
 

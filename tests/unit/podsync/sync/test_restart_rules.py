@@ -113,7 +113,7 @@ def test_a_rule_backs_off_like_any_restart_and_survives_a_restart_of_podsync() -
     play.exit("u1", 42)
     play.start()
     play.run()
-    assert play.core.records["u1"].reasons["c"][0] == "CrashLoopBackOff"
+    assert play.reason("c")[0] == "CrashLoopBackOff"
     play.later(9)
     assert play.running("u1") == []
     play.later(1.5)

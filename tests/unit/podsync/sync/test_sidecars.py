@@ -98,7 +98,7 @@ def test_its_crash_loop_backs_off_like_any_other_and_holds_nothing_up() -> None:
     play.want(with_sidecars(sidecar("s"), a_container("a")))
     play.exit("u1", 1, "s")
     play.exit("u1", 1, "s")
-    assert play.core.records["u1"].reasons["s"][0] == "CrashLoopBackOff"
+    assert play.reason("s")[0] == "CrashLoopBackOff"
     play.exit("u1", 0, "a")
     assert play.running("u1") == [("c", 0)]
     play.later(10.5)

@@ -1,0 +1,33 @@
+"""What this process found out for the starts of a pod's containers: frozen values that are not saved.
+
+Moments are steady seconds, 0 = at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bus.messages.pleg import ProbeResults
+from shared.cri.interface import ImageStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """On the way to the next start of one container, or to the image of one volume."""
+
+    reason: tuple[str, str] | None = None  # waiting reason and message
+    image: ImageStatus | None = None  # found for the next start
+    must_pull: bool = False  # the image was found absent and is to be pulled
+    retry_at: float = 0.0  # no image call and no creation before
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstanceFacts:
+    """Of one instance of a container."""
+
+    probes: ProbeResults | None = None
+    ended: float | None = None  # when it ended, in steady seconds; None = not computed yet
+
+
+def tried_at_once(progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
+    """The same; nothing waits for a retry."""
+    return {key: replace(one, retry_at=0.0) if one.retry_at else one for key, one in progress.items()}
