@@ -1,11 +1,12 @@
-"""docs/way-of-a-pod.md is the way that a pod takes: a simulated node runs one pod, and its calls are compared."""
+"""docs/way-of-a-pod.md is the way of a pod, a deletion and a changed Secret: a simulated node runs one pod, and the
+calls are compared."""
 
 import ast
 import dis
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,25 +17,24 @@ import pytest
 
 from tests.simulation.run import in_memory, run
 from tests.simulation.users import Users
-from tests.simulation.workload import PodPlan, Run, Workload
+from tests.simulation.workload import Act, PodPlan, Run, Workload
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(services/[\w/]+\.py):([\w.]+)` \| [^|]+ \| (once|each event) \|$", re.MULTILINE)
-STEPS = ROW.findall((CHECKOUT / "docs" / "way-of-a-pod.md").read_text())
+PAGE = (CHECKOUT / "docs" / "way-of-a-pod.md").read_text()
+STEPS = ROW.findall(PAGE)
 WAY = [(file, function) for file, function, _ in STEPS]
+LATER_ROW = re.compile(r"^\| `(services/[\w/]+\.py):([\w.]+)` \| [^|]+ \|$", re.MULTILINE)
+LATER_WAYS = {
+    heading: LATER_ROW.findall(PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0])
+    for heading in ("The way of a deletion", "The way of a changed Secret")
+}
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The calls of the listed functions, in order, from the creation of the pod to the first status patch."""
     found: list[tuple[str, str]] = []
-    listed = set(WAY)
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        if event != "call" or (function := _named(frame.f_code)) not in listed:
-            return
-        if frame.f_lasti <= _first_instruction(frame.f_code) and WAY[-1] not in found:  # no resumption of a coroutine
-            found.append(function)
 
     def create(users: Users, plan: PodPlan) -> None:
         found.clear()
@@ -42,9 +42,42 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
 
     created = Users._create
     monkeypatch.setattr(Users, "_create", create)
+    _run(PodPlan("p", 10.0, "Always", ((Run(),),), volumes=("empty",)), WAY, found, until=WAY[-1])
+    return found
+
+
+@pytest.fixture(params=LATER_WAYS)
+def later_calls(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The listed functions of one way, and their calls from the moment when the user acts on the running pod."""
+    way, found = LATER_WAYS[request.param], list[tuple[str, str]]()
+
+    def act(users: Users, *given: object) -> None:
+        found.clear()
+        acted(users, *given)
+
+    acted: Callable[..., None] = Users._act
+    monkeypatch.setattr(Users, "_act", act)
+    kind, volume = ("delete", "empty") if request.param == "The way of a deletion" else ("secret", "secret")
+    _run(PodPlan("p", 0.0, "Always", ((Run(),),), acts=(Act(kind, 20.0),), volumes=(volume,)), way, found)
+    return way, found
+
+
+def _run(
+    pod: PodPlan, way: list[tuple[str, str]], found: list[tuple[str, str]], until: tuple[str, str] | None = None
+) -> None:
+    """Run a node with this pod; append the calls of the functions in `way` to `found`, up to the first of `until`."""
+    listed = set(way)
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event != "call" or (function := _named(frame.f_code)) not in listed:
+            return
+        if frame.f_lasti <= _first_instruction(frame.f_code) and until not in found:  # no resumption of a coroutine
+            found.append(function)
+
     before = Path.cwd()
     in_memory("way")
-    pod = PodPlan("p", 10.0, "Always", ((Run(),),), volumes=("empty",))
     tracing = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -53,7 +86,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
         sys.setprofile(tracing)
         os.chdir(before)
     assert verdict.violation is None, "\n".join(verdict.lines)
-    yield found
 
 
 @cache
@@ -85,6 +117,20 @@ def test_what_is_passed_again_is_marked(calls: list[tuple[str, str]]) -> None:
     first = {step: place for place, step in reversed(list(enumerate(calls)))}
     again = {step for step, following in pairwise(WAY) if last[step] > first[following]}
     assert again == {(file, function) for file, function, passed in STEPS if passed == "each event"}
+
+
+def test_every_step_of_the_later_ways_is_a_function_of_its_file() -> None:
+    for way in LATER_WAYS.values():
+        assert len(way) > 5
+        assert not [step for step in way if step[1] not in _functions(step[0])]
+
+
+def test_a_deletion_and_a_changed_secret_pass_the_functions_in_this_order(
+    later_calls: tuple[list[tuple[str, str]], list[tuple[str, str]]],
+) -> None:
+    way, found = later_calls
+    assert not [step for step in way if step not in found]
+    assert list(dict.fromkeys(found)) == way
 
 
 def _functions(file: str) -> set[str]:
