@@ -9,7 +9,7 @@ import os
 import signal
 from pathlib import Path
 
-from shared.config.places import find_places
+from shared.places import find_places
 
 _CRASH_AT = os.environ.get("CRASH_AT", "")
 

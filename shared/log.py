@@ -14,9 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from shared.config.effective import EffectiveConfig
 from shared.log_copy import Outlet, StreamCopy, adopt_stream
-from shared.log_lines import Entry, Form, TextForm, entry_of, form_of
+from shared.log_lines import Entry, Form, TextForm, entry_of
 from shared.log_verbosity import CHATTY, Verbosity
 
 STDERR_VARIABLE, STDOUT_VARIABLE = "BULKHEAD_STDERR_FD", "BULKHEAD_STDOUT_FD"  # numbers of inherited descriptors
@@ -217,21 +216,9 @@ def start_log(service: str, verbosity: int = 0) -> LogFile:
     logging.getLogger().handlers[:] = [handler]
     logging.captureWarnings(True)
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # in no line, and not for nothing
-    _set_levels(handler, TextForm(), Verbosity(verbosity))
+    handler.configure(TextForm(), Verbosity(verbosity))
+    set_levels(Verbosity(verbosity))
     return handler
-
-
-def configure_log(handler: LogFile, config: EffectiveConfig) -> None:
-    """Form, `-v`, `--vmodule` and the streams as configured, also for the lines that still wait."""
-    form = form_of(config.logging_format, handler.service)
-    if handler.stdout:
-        handler.stdout.hold(config.log_info_buffer_size, config.log_flush_frequency)
-    _set_levels(handler, form, Verbosity(config.verbosity, config.vmodule), config.log_split_stream)
-
-
-def _set_levels(handler: LogFile, form: Form, verbosity: Verbosity, split: bool = False) -> None:
-    handler.configure(form, verbosity, split)
-    set_levels(verbosity)
 
 
 def set_levels(verbosity: Verbosity) -> None:

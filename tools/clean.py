@@ -14,10 +14,10 @@ import yaml
 
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
-from shared.config.places import find_places
 from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.errors import OperatorError
+from shared.places import find_places
 from tools import containerd, leftovers
 
 

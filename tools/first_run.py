@@ -20,8 +20,8 @@ from typing import Any
 from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
+from shared.places import find_arguments, find_places
 from tools import containerd
 from tools.drained_console import DrainedConsole
 from tools.home import Home

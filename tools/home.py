@@ -1,6 +1,6 @@
 """The one directory that holds everything of an agent: its content, and how it is made from examples/.
 
-Knows the files of the checkout and the places `shared.config.places` derives from a home; starts nothing.
+Knows the files of the checkout and the places `shared.places` derives from a home; starts nothing.
 """
 
 import hashlib

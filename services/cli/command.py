@@ -8,8 +8,8 @@ from importlib.metadata import version as version_of
 import click
 
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.places import find_arguments, find_places
 from shared.errors import OperatorError
+from shared.places import find_arguments, find_places
 
 _KUBELET_FLAGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 

@@ -30,6 +30,7 @@ from services.frame import draining
 from services.frame.configuration_wait import ConfigurationWait
 from services.frame.exit_codes import REFUSED
 from services.frame.generation import supervisor_generation, supervisord_runs
+from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
 from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
@@ -37,13 +38,13 @@ from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
 from shared.config.loader import load_effective
-from shared.config.places import find_places
 from shared.deadlines import TICK_SECONDS, Deadlines, WorkThreads
 from shared.errors import OperatorError
 from shared.klog import structured
 from shared.limits import protect_process
-from shared.log import Console, LogFile, configure_log, dump_stacks, start_log, watch_for_faults
+from shared.log import Console, LogFile, dump_stacks, start_log, watch_for_faults
 from shared.metrics.registry import Registry
+from shared.places import find_places
 from shared.task_stacks import task_stacks
 from shared.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
 

@@ -18,12 +18,12 @@ from shared.config.findings import ConfigurationRefusedError
 from shared.config.flag_lines import flag_lines
 from shared.config.flags import FlagsRefusedError, parse_flags
 from shared.config.nested import value_of
-from shared.config.places import find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.errors import OperatorError
 from shared.files import write_atomically
 from shared.klog import structured
 from shared.limits import set_oom_score
+from shared.places import find_arguments, find_places
 from shared.service_notify import watchdog_interval
 from shared.version import KUBERNETES_RELEASE
 

@@ -9,7 +9,7 @@ from shared.config.document import Document
 from shared.config.effective import EmbeddedContainerd
 from shared.config.fields import BULKHEAD_CONFIGURATION
 from shared.config.findings import ERROR, Findings
-from shared.config.places import Places
+from shared.places import Places
 
 
 def embedded_containerd(

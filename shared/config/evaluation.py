@@ -16,9 +16,9 @@ from shared.config.effective import CredentialProvider
 from shared.config.findings import WARNING, ConfigurationRefusedError, Finding, Findings
 from shared.config.flags import parse_flags
 from shared.config.host_facts import read_host_facts
-from shared.config.places import find_places
 from shared.config.resolve import Resolved, Sources, resolve
 from shared.config.settings import absolute
+from shared.places import find_places
 
 
 def evaluate(arguments: list[str]) -> Resolved:

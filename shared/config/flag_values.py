@@ -12,8 +12,8 @@ from shared.config.durations import format_duration, parse_nanoseconds
 from shared.config.fields import FlagKind
 from shared.config.flag_csv import csv_fields
 from shared.config.flag_text import shown
+from shared.model.quantity import parse_quantity
 from shared.podspec.names import label_value, qualified_name
-from shared.podspec.quantity import parse_quantity
 from shared.version import KUBERNETES_RELEASE
 
 IGNORED = object()  # the text has no value; the value before it stays

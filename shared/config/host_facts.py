@@ -15,7 +15,7 @@ from shared.config.node_settings import parse_cpus
 from shared.config.rules_data import note, pairs
 from shared.config.rules_placement import numa_limit
 from shared.host import meminfo
-from shared.podspec.quantity import NANO, Quantity, QuantityError, parse_quantity
+from shared.model.quantity import NANO, Quantity, QuantityError, parse_quantity
 
 _CGROUPS = "sys/fs/cgroup"
 _MOST_NUMA_NODES = 8

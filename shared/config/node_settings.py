@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.config.findings import Findings
+from shared.model.quantity import parse_quantity
 from shared.podspec.names import label_value, qualified_name
-from shared.podspec.quantity import parse_quantity
 
 _LABEL_KEYS = frozenset(
     (

@@ -5,8 +5,8 @@ from typing import Any
 
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import node_ips, node_labels
-from shared.config.places import Places
 from shared.config.settings import absolute
+from shared.places import Places
 
 
 def own_settings(own: dict[str, Any], places: Places, hostname: str, findings: Findings) -> dict[str, Any]:

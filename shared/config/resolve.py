@@ -25,9 +25,9 @@ from shared.config.host_facts import HostFacts, check_host
 from shared.config.layers import Circumstances, Layers, finish, lay_drop_ins, lay_file, lay_flags_only, lay_own_flags
 from shared.config.nested import value_of
 from shared.config.own_flags import own_settings
-from shared.config.places import Places
 from shared.config.rules import check_clients, check_listeners, check_open_access, check_rules
 from shared.config.settings import settings_of
+from shared.places import Places
 
 _BULKHEAD = ("bulkhead/v1alpha1", "BulkheadConfiguration")
 _BAD_GATES_IN_FILE = 2  # exit code (config.md 3.9)

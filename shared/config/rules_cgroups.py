@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.config.findings import WARNING, Findings
 from shared.config.rules_data import SECOND, nanoseconds, note, pairs
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 
 _ENFORCE = "enforceNodeAllocatable"
 _PODS, _NONE = "pods", "none"

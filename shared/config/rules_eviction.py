@@ -8,7 +8,7 @@ from shared.config.durations import parse_nanoseconds
 from shared.config.fields import EVICTION_SIGNALS
 from shared.config.findings import WARNING, Findings
 from shared.config.rules_data import SECOND, nanoseconds, note, pairs
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 
 _PERCENTAGE = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)%", re.ASCII)
 _HARD, _SOFT, _GRACE = "evictionHard", "evictionSoft", "evictionSoftGracePeriod"

@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.config.findings import Findings
 from shared.config.rules_data import nanoseconds, note
-from shared.podspec.quantity import is_quantity
+from shared.model.quantity import is_quantity
 
 POLICIES = ("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify")
 _POLICY_KEY, _ALLOWLIST = "imagePullCredentialsVerificationPolicy", "preloadedImagesVerificationAllowlist"

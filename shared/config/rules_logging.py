@@ -7,7 +7,7 @@ from shared.config.findings import Findings
 from shared.config.nested import value_of
 from shared.config.rules_data import note
 from shared.config.rules_urls import scheme_of
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 
 _GATE = "LoggingAlphaOptions"
 _HIGHEST = 2**31 - 1

@@ -6,7 +6,7 @@ from typing import Any
 from shared.config.findings import WARNING, Findings
 from shared.config.node_settings import parse_cpus
 from shared.config.rules_data import note, pairs, truth
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 
 _BETA, _ALPHA = "CPUManagerPolicyBetaOptions", "CPUManagerPolicyAlphaOptions"
 _ACROSS_CORES, _ACROSS_NUMA = "distribute-cpus-across-cores", "distribute-cpus-across-numa"

@@ -15,7 +15,7 @@ from shared.config.findings import Findings
 from shared.config.nested import value_of
 from shared.config.node_settings import check_sysctls, check_taints, reservations
 from shared.config.rules_serving import usable_cluster_dns
-from shared.podspec.quantity import NANO, QuantityError, parse_quantity
+from shared.model.quantity import NANO, QuantityError, parse_quantity
 from shared.schema import Scalar
 
 _NO_RESTART_PERIOD = 300.0  # seconds; the back-off where its feature gate is off

@@ -4,7 +4,7 @@
 
 import struct
 
-from shared.podspec.quantity import parse_quantity
+from shared.model.quantity import parse_quantity
 
 SIGNAL_CONDITIONS = {
     "memory.available": "MemoryPressure",

@@ -7,8 +7,8 @@ tolerations) is no default and stays out.
 from typing import Any
 
 from shared.model.objects import Object
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.image_name import default_pull_policy
-from shared.podspec.quantity import QuantityError, parse_quantity
 from shared.podspec.resources import container_totals, is_pod_level, main_containers, parse_resources, written
 from shared.podspec.schema import VOLUME_TYPES
 

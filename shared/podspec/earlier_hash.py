@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.go_json import go_json
 from shared.podspec.hashing import container_hash, fnv32a
-from shared.podspec.quantity import QuantityError, parse_quantity
 
 # What may stand for a field: a default (written even when empty), OMITTED (a value that goes when it is empty),
 # POINTER (a value that stays when it is there), AMOUNTS, AMOUNT, or a table (an object), or [table] (a list of them).

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from shared.model.objects import Object, annotations, name, namespace, uid
-from shared.podspec.quantity import ZERO, Quantity, QuantityError, parse_quantity
+from shared.model.quantity import ZERO, Quantity, QuantityError, parse_quantity
 from shared.podspec.resources import HUGEPAGES, main_containers
 
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]\Z", re.DOTALL)

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from shared.model.objects import Object
-from shared.podspec.quantity import Quantity
+from shared.model.quantity import Quantity
 from shared.podspec.resources import has_pod_level_resources, main_containers, resource_list
 
 

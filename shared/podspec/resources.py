@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.model.objects import Object
-from shared.podspec.quantity import ZERO, Quantity, QuantityError, parse_quantity
+from shared.model.quantity import ZERO, Quantity, QuantityError, parse_quantity
 
 ResourceList = dict[str, Quantity]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec import names
 from shared.podspec.field_errors import each_invalid, invalid, not_found, one_of, required
 from shared.podspec.field_ref import is_field, is_resource
-from shared.podspec.quantity import QuantityError, parse_quantity
 from shared.podspec.validation_volume import path_errors
 
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")

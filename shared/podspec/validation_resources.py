@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec import names
 from shared.podspec.field_errors import each_invalid, forbidden, invalid, unsupported
-from shared.podspec.quantity import QuantityError, parse_quantity
 from shared.podspec.resources import (
     HUGEPAGES,
     container_totals,

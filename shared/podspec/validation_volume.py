@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec import names
 from shared.podspec.field_errors import duplicate, each_invalid, forbidden, in_range, invalid, one_of, required
 from shared.podspec.field_ref import is_resource
-from shared.podspec.quantity import QuantityError, parse_quantity
 from shared.podspec.schema import VOLUME_TYPES
 
 _HOST_PATH_TYPES = (

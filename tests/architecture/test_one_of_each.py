@@ -9,7 +9,7 @@ BACKOFF = "shared/backoff.py"
 POWERS_THAT_ARE_NO_DELAYS = {
     "shared/config/durations.py",  # decimal fractions
     "shared/config/flag_values.py",  # widths of integers
-    "shared/podspec/quantity.py",  # suffixes and exponents of quantities
+    "shared/model/quantity.py",  # suffixes and exponents of quantities
 }
 
 

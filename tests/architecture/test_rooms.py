@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.architecture.checkout import (
+    CHECKOUT,
     begins_with_a_docstring,
     imports_of,
     python_files,
@@ -14,6 +15,7 @@ from tests.architecture.checkout import (
     tree_of,
 )
 from tools.file_sizes import report
+from tools.house import circles, read
 
 PRODUCT = ("bus", "services", "shared")
 
@@ -159,3 +161,8 @@ def test_a_module_has_one_logger_and_calls_it_log() -> None:
     names = python_files(*PRODUCT)
     assert sum(bool(named_after_its_module.search(text_of(name))) for name in names) > 50
     assert not [name for name in names if other.search(text_of(name))]
+
+
+def test_neither_rooms_nor_modules_import_each_other_in_circles() -> None:
+    house = read(CHECKOUT)
+    assert circles(house.arrows()) == circles(house.imports) == []

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from shared.model.objects import Object
-from shared.podspec.quantity import parse_quantity
+from shared.model.quantity import parse_quantity
 from tests.agent import free_ports
 from tests.behaviour import Node, container, pod_of
 

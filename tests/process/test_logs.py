@@ -22,7 +22,8 @@ PROGRAM = """
 import asyncio, logging, os, resource, sys, time
 from shared.config.effective import EffectiveConfig
 from shared.klog import structured
-from shared.log import configure_log, start_log
+from services.frame.log_configuration import configure_log
+from shared.log import start_log
 
 directory, form, order = sys.argv[1:]
 handler = start_log("small")

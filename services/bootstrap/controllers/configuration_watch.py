@@ -20,7 +20,7 @@ from services.bootstrap.controllers import startup
 from services.bootstrap.controllers.startup import BootstrapStartup, certificate_state, changed_since, pair_request
 from services.frame.launch import Context
 from shared.config.findings import ConfigurationRefusedError
-from shared.config.places import find_places
+from shared.places import find_places
 
 log = logging.getLogger(__name__)
 

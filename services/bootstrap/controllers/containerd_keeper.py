@@ -20,13 +20,14 @@ from bus.lock import ServiceLock
 from bus.manifest import prepare_run_dir
 from services.bootstrap.adapters.containerd_process import ContainerdProcess
 from services.frame.generation import supervisor_generation
+from services.frame.log_configuration import configure_log
 from services.frame.signals import Signals
 from services.frame.takeover import take_over
 from shared.config.effective import EffectiveConfig, EmbeddedContainerd
 from shared.config.loader import load_effective
-from shared.config.places import find_places
 from shared.errors import OperatorError
-from shared.log import LogFile, configure_log, start_log
+from shared.log import LogFile, start_log
+from shared.places import find_places
 
 log = logging.getLogger(__name__)
 

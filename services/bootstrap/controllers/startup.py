@@ -27,11 +27,11 @@ from shared.config.effective import EffectiveConfig
 from shared.config.evaluation import evaluate
 from shared.config.findings import DANGER, WARNING, ConfigurationRefusedError, Finding
 from shared.config.loader import CONFIG_NAME, encode_effective, load_generation
-from shared.config.places import Places, find_arguments, find_places
 from shared.config.resolve import Resolved
 from shared.crash import crash_point
 from shared.errors import OperatorError
 from shared.files import write_atomically
+from shared.places import Places, find_arguments, find_places
 from shared.service_notify import watchdog_interval
 
 log = logging.getLogger(__name__)

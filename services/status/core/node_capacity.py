@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from bus.messages.podsync import NodeResources
 from shared.model.objects import Object
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 
 
 def set_capacity(

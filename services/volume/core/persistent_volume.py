@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from services.volume.core.pod_fields import dictionaries, dictionary, text
 from services.volume.core.volume_spec import Node
 from shared.model.objects import Object
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.podspec.node_selector import matches_terms
-from shared.podspec.quantity import QuantityError, parse_quantity
 
 _MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"  # an annotation that takes precedence over the field
 _GROUP = "pv.beta.kubernetes.io/gid"

@@ -9,7 +9,7 @@ from services.volume.core.pod_fields import fs_group, tmpfs_size
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
 from shared.model.objects import Object
-from shared.podspec.quantity import QuantityError, parse_quantity
+from shared.model.quantity import QuantityError, parse_quantity
 from shared.tree_removal import Removed
 
 MEMORY = "Memory"

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from shared.cgroup_layout import Hierarchies, find_hierarchies
 from shared.model.objects import Object
+from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.quantity import ZERO
 from shared.podspec.resources import pod_requests, shares, weight
 from tests.agent import NODE
 from tests.behaviour import Node, container, pod_of, status_of

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from services.frame.log_configuration import configure_log
 from shared import log as module
 from shared.config.effective import EffectiveConfig
 from shared.klog import structured
-from shared.log import LogFile, configure_log, set_levels, start_log
+from shared.log import LogFile, set_levels, start_log
 from shared.log_copy import StreamCopy, adopt_stream
 from shared.log_lines import JsonForm, TextForm
 from shared.log_verbosity import CHATTY, Verbosity, verbose

@@ -25,7 +25,8 @@ from services.sources.core.yaml_document import UnreadableManifestError, read_do
 from services.volume.core import mountinfo, payload_paths
 from shared.config.durations import parse_duration
 from shared.http_get.response import parse_head
-from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports, quantity
+from shared.model import quantity
+from shared.podspec import expansion, field_ref, hashing, image_name, names, node_selector, ports
 from shared.podspec.exec_space import LONGEST_STRING
 from shared.timestamps import parse_rfc3339
 from tests.unit.examples import examples

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.taints import NO_EXECUTE, untolerated
 from shared.model.objects import Object
+from shared.model.quantity import ZERO, Quantity
 from shared.podspec.node_selector import matches_node
 from shared.podspec.pod_source import is_static
 from shared.podspec.ports import HostPort, host_ports
-from shared.podspec.quantity import ZERO, Quantity
 from shared.podspec.resources import ResourceList, parse_resources, pod_requests
 
 PODS = "pods"

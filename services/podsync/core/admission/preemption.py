@@ -5,9 +5,9 @@ from typing import Any
 
 from services.podsync.core.admission.predicates import PODS, in_unit
 from shared.model.objects import Object, uid
+from shared.model.quantity import ZERO
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.quantity import ZERO
 from shared.podspec.resources import pod_requests
 
 Lacking = dict[str, int]  # resource -> amount in its unit

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.podsync.core.cgroups.pod_cgroup import CgroupValues
-from shared.podspec.quantity import ZERO
+from shared.model.quantity import ZERO
 from shared.podspec.resources import hugepage_size, parse_resources, shares
 
 PODS = "pods"  # of enforceNodeAllocatable

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cgroup_name import SLICE, SYSTEMD, cgroup_name
 from shared.model.objects import Object, uid
+from shared.model.quantity import ZERO
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.quantity import ZERO
 from shared.podspec.resources import (
     has_pod_level_resources,
     hugepage_size,

@@ -4,9 +4,9 @@ from services.podsync.core.cri.message import message
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import Message
 from shared.model.objects import Object
+from shared.model.quantity import ZERO
 from shared.podspec.pod_source import is_critical, is_node_critical
 from shared.podspec.qos import QosClass, qos_class
-from shared.podspec.quantity import ZERO
 from shared.podspec.resources import (
     ResourceList,
     container_totals,

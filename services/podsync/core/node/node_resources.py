@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from bus.messages.podsync import NodeResources
 from shared.model.eviction import threshold_amount
-from shared.podspec.quantity import ZERO, Quantity
+from shared.model.quantity import ZERO, Quantity
 from shared.podspec.resources import HUGEPAGES, ResourceList, parse_resources, written
 
 _THRESHOLDS = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}

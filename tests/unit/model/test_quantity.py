@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.podspec.quantity import Format, Quantity, QuantityError, is_quantity, parse_quantity
+from shared.model.quantity import Format, Quantity, QuantityError, is_quantity, parse_quantity
 
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "e3", "E-3", "e+2"]
 
