@@ -72,7 +72,7 @@ FIELDS: tuple[Field, ...] = (
     Field("enableSystemLogQuery", B, default=False, acts=False,
           doc="answer queries for the logs of the node's system services"),
     Field("streamingConnectionIdleTimeout", D, default="4h0m0s", zero=UNSET, flag="streaming-connection-idle-timeout",
-          acts=False, doc="time until an idle exec, attach or port-forward connection was closed; not used"),
+          doc="longest time that a replaced server process serves its open streams; none is closed for being idle"),
     Field("showHiddenMetricsForVersion", S, default="", acts=False,
           doc="previous release whose hidden metrics are shown, written major.minor"),
     # static pods, sync loop, node status

@@ -28,8 +28,6 @@ READ_ELSEWHERE = {
     "singleProcessOOMKill": "services/podsync/adapters/node/node_facts_reader.py",
     "userNamespaces.idsPerPod": "services/podsync/adapters/node/node_facts_reader.py",
 }
-# The kubelet does not read it any more; an orphaned server drains for so long.
-READ_WITHOUT_ACTING = {"streamingConnectionIdleTimeout"}
 
 
 def test_every_key_that_acts_is_read() -> None:
@@ -43,5 +41,5 @@ def test_a_key_without_a_field_is_read_by_its_module(key: str) -> None:
 
 
 def test_a_key_that_a_service_reads_acts() -> None:
-    assert {key for key in NAMED.values() if not ROWS[key].acts} == READ_WITHOUT_ACTING
+    assert {key for key in NAMED.values() if not ROWS[key].acts} == set()
     assert len(set(NAMED.values())) == len(NAMED)
