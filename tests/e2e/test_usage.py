@@ -1,0 +1,108 @@
+"""What a pod uses, seen through the API server's proxy: /stats/summary and the pages that Prometheus reads."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+import pytest_asyncio
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.cluster import Cluster
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+SECOND = 1_000_000_000
+MIB = 2**20
+WAIT = 120.0
+BURN = "dd if=/dev/zero of=/scratch/file bs=1M count=8; echo begun; while :; do :; done"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        pod = running.pod("burner", "sh", "-c", BURN)
+        pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        pod["spec"]["containers"][0] |= {
+            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+            "resources": {"limits": {"cpu": "200m", "memory": "64Mi"}},
+        }
+        await running.create(pod)
+        await running.wait_ready("burner")
+        yield running
+
+
+def raw(cluster: Cluster, path: str) -> str:
+    return cluster.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{path}").stdout
+
+
+def families(cluster: Cluster, path: str) -> dict[str, Metric]:
+    return {family.name: family for family in text_string_to_metric_families(raw(cluster, path))}
+
+
+def burner_of(summary: Object) -> Object:
+    return next((pod for pod in summary["pods"] if pod["podRef"]["name"] == "burner"), {})
+
+
+async def until(read: Callable[[], Object], holds: Callable[[Object], object]) -> Object:
+    """What `read` returns once it holds; the last value after two minutes, for the assertion that follows."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        found = await asyncio.to_thread(read)
+        if holds(found) or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(1.0)
+
+
+def burns(pod: Object) -> bool:
+    cpu = pod.get("cpu", {})
+    return bool(cpu.get("usageNanoCores")) and cpu.get("usageCoreNanoSeconds", 0) > SECOND
+
+
+async def test_the_summary_shows_what_a_pod_burns(cluster: Cluster) -> None:
+    summary: Object = {}
+
+    def read() -> Object:
+        summary.update(json.loads(raw(cluster, "stats/summary")))
+        return burner_of(summary)
+
+    pod = await until(read, burns)
+    assert burns(pod)
+    (container,) = pod["containers"]
+    assert container["name"] == "main" and container["cpu"]["usageNanoCores"] > 0
+    assert 0 < container["memory"]["workingSetBytes"] < 64 * MIB
+    assert container["memory"]["availableBytes"] + container["memory"]["workingSetBytes"] == 64 * MIB
+    assert pod["process_stats"]["process_count"] >= 1
+    node = summary["node"]
+    assert node["nodeName"] == NODE
+    assert node["cpu"]["usageCoreNanoSeconds"] > pod["cpu"]["usageCoreNanoSeconds"]
+    assert 0 < node["fs"]["availableBytes"] < node["fs"]["capacityBytes"]
+    assert node["rlimit"]["maxpid"] > node["rlimit"]["curproc"] > 0
+    assert "pods" in [system["name"] for system in node["systemContainers"]]
+
+
+async def test_metrics_server_gets_cpu_and_memory_with_the_time_of_the_reading(cluster: Cluster) -> None:
+    def mine(found: Iterable[Metric]) -> dict[str, tuple[float, float]]:
+        return {
+            sample.name: (sample.value, float(sample.timestamp or 0))
+            for family in found
+            for sample in family.samples
+            if sample.labels.get("pod") == "burner" and sample.labels.get("container") in ("main", None)
+        }
+
+    first = mine(families(cluster, "metrics/resource").values())
+    assert first["container_memory_working_set_bytes"][0] > 0
+
+    def later() -> dict[str, tuple[float, float]]:
+        return mine(families(cluster, "metrics/resource").values())
+
+    def has_newer(found: Object) -> bool:
+        return bool(found["container_cpu_usage_seconds_total"][1] > first["container_cpu_usage_seconds_total"][1])
+
+    second = await until(later, has_newer)
+    for name in ("container_cpu_usage_seconds_total", "pod_cpu_usage_seconds_total"):
+        assert second[name][0] > first[name][0] and second[name][1] > first[name][1]
