@@ -67,6 +67,10 @@ class InterfaceUsage:
     rx_errors: int
     tx_bytes: int
     tx_errors: int
+    rx_packets: int = 0
+    rx_dropped: int = 0
+    tx_packets: int = 0
+    tx_dropped: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

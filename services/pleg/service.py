@@ -13,6 +13,7 @@ from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.adapters.usage_source import HostUsage, UsageSource
 from services.pleg.controllers.event_stream import EventReader
+from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.controllers.image_list import ImageReader
 from services.pleg.controllers.node_reader import MachineReader, NodeReader
 from services.pleg.controllers.pod_observer import PodObserver
@@ -63,9 +64,11 @@ class Pleg:
             trouble=lambda error: report.note("status", error),
             machine=machine,
         )
+        source = usage or HostUsage(config, clock)
         self._usage = UsageReader(
             context,
-            usage or HostUsage(config, clock),
+            source,
+            FileUsage(context, runtime, source),
             pods,
             imagefs=lambda: self._node.imagefs,
         )

@@ -80,6 +80,7 @@ class EffectiveConfig:
     file_check_frequency: float = _of("fileCheckFrequency", 20.0)
     sync_frequency: float = _of("syncFrequency", 60.0)
     pod_logs_dir: str = _of("podLogsDir", "/var/log/pods")
+    volume_stats_agg_period: float = _of("volumeStatsAggPeriod", 60.0)
     container_log_max_size: int = _of("containerLogMaxSize", 10 * 2**20)  # bytes, negative = no limit
     container_log_max_files: int = _of("containerLogMaxFiles", 5)
     container_log_max_workers: int = _of("containerLogMaxWorkers", 1)

@@ -249,7 +249,7 @@ FIELDS: tuple[Field, ...] = (
           doc="unsafe sysctls that pods may set: names, or prefixes that end in *"),
     Field("volumePluginDir", S, default="/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", zero=UNSET,
           flag="volume-plugin-dir", acts=False, doc="directory of FlexVolume plugins"),
-    Field("volumeStatsAggPeriod", D, default="1m0s", zero=UNSET, flag="volume-stats-agg-period", acts=False,
+    Field("volumeStatsAggPeriod", D, default="1m0s", zero=UNSET, flag="volume-stats-agg-period",
           doc="time between two measurements of the pods' volumes; negative is never"),
     # eviction, shutdown
     Field("evictionHard", STRING_MAP, default=EVICTION_HARD, legacy=None, flag="eviction-hard",

@@ -16,12 +16,14 @@ from shared.cri.decode import (
     decode_conditions,
     decode_event,
     decode_features,
+    decode_filesystem,
     decode_image,
     fill,
     image_of,
 )
 from shared.cri.interface import (
     ExecResult,
+    FilesystemFiles,
     ImageStatus,
     Message,
     RuntimeCallError,
@@ -201,12 +203,23 @@ class CriRuntime:
         answer = await self._image_channel.call(self._image_channel.image, "PullImage", request, None)
         return str(answer.image_ref)
 
-    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
-        """ImageFsInfo: (mountpoint, bytes used) of each image filesystem."""
+    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
+        """ImageFsInfo: of each filesystem with images."""
         answer = await self._image_channel.call(
             self._image_channel.image, "ImageFsInfo", api_pb2.ImageFsInfoRequest(), self._timeout
         )
-        return tuple((usage.fs_id.mountpoint, usage.used_bytes.value) for usage in answer.image_filesystems)
+        return tuple(map(decode_filesystem, answer.image_filesystems))
+
+    async def writable_layers(self) -> dict[str, FilesystemFiles]:
+        """ListContainerStats: the writable layer of each container by id."""
+        answer = await self._channel.call(
+            self._channel.runtime, "ListContainerStats", api_pb2.ListContainerStatsRequest(), self._timeout
+        )
+        return {
+            stats.attributes.id: decode_filesystem(stats.writable_layer)
+            for stats in answer.stats
+            if stats.HasField("writable_layer")
+        }
 
     def events(self) -> AsyncIterator[RuntimeEvent]:
         """GetContainerEvents; one reader at a time, because runtimes share one channel among all readers."""

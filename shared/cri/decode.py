@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.cri.interface import (
+    FilesystemFiles,
     HandlerFeatures,
     ImageStatus,
     Message,
@@ -165,6 +166,15 @@ def image_of(image: Any) -> ImageStatus:
         repo_digests=tuple(image.repo_digests),
         uid=image.uid.value if image.HasField("uid") else None,
         username=image.username,
+    )
+
+
+def decode_filesystem(usage: Any) -> FilesystemFiles:
+    """One FilesystemUsage."""
+    return FilesystemFiles(
+        mountpoint=usage.fs_id.mountpoint,
+        used=usage.used_bytes.value if usage.HasField("used_bytes") else None,
+        inodes_used=usage.inodes_used.value if usage.HasField("inodes_used") else None,
     )
 
 

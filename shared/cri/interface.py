@@ -104,6 +104,15 @@ class RuntimeFeatures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FilesystemFiles:
+    """CRI FilesystemUsage: what files of the runtime use on the filesystem at `mountpoint`; None = not reported."""
+
+    mountpoint: str
+    used: int | None = None  # bytes
+    inodes_used: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeEvent:
     """One GetContainerEvents message: a hint that something happened to this pod, nothing more."""
 
@@ -216,8 +225,12 @@ class Runtime(Protocol):
         AuthConfig. Without a deadline; cancelled, the runtime stops pulling."""
         ...
 
-    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
-        """ImageFsInfo: (mountpoint, bytes used) of each image filesystem."""
+    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
+        """ImageFsInfo: of each filesystem with images."""
+        ...
+
+    async def writable_layers(self) -> dict[str, FilesystemFiles]:
+        """ListContainerStats: the writable layer of each container by id, as far as the runtime has measured it."""
         ...
 
     def events(self) -> AsyncIterator[RuntimeEvent]:

@@ -85,6 +85,20 @@ async def test_the_summary_shows_what_a_pod_burns(cluster: Cluster) -> None:
     assert "pods" in [system["name"] for system in node["systemContainers"]]
 
 
+async def test_the_summary_shows_network_files_and_volumes_of_a_pod(cluster: Cluster) -> None:
+    def is_measured(pod: Object) -> bool:
+        return bool(pod.get("volume")) and bool(pod["ephemeral-storage"].get("usedBytes", 0) > 8 * MIB)
+
+    pod = await until(lambda: burner_of(json.loads(raw(cluster, "stats/summary"))), is_measured)
+    assert is_measured(pod)
+    used = {volume["name"]: volume["usedBytes"] for volume in pod["volume"]}
+    assert 8 * MIB <= used["scratch"] < 9 * MIB
+    assert pod["network"]["name"] == "eth0" and pod["network"]["interfaces"][0]["rxBytes"] >= 0
+    (container,) = pod["containers"]
+    assert container["logs"]["usedBytes"] > 0 and container["logs"]["capacityBytes"] > 0
+    assert container["rootfs"]["capacityBytes"] > 0 and container["rootfs"]["usedBytes"] >= 0
+
+
 async def test_metrics_server_gets_cpu_and_memory_with_the_time_of_the_reading(cluster: Cluster) -> None:
     def mine(found: Iterable[Metric]) -> dict[str, tuple[float, float]]:
         return {

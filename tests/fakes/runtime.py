@@ -15,6 +15,7 @@ from shared.clock import Clock, SystemClock
 from shared.cri.decode import fill
 from shared.cri.interface import (
     ExecResult,
+    FilesystemFiles,
     ImageStatus,
     Message,
     RuntimeCallError,
@@ -75,7 +76,8 @@ class FakeRuntime(Faults, RuntimeWorld):
             exit_code=0
         )
         self.streaming_url = "http://127.0.0.1:1"  # where Exec, Attach and PortForward send their callers
-        self.image_fs: tuple[tuple[str, int], ...] = (("/", 0),)
+        self.image_fs: tuple[FilesystemFiles, ...] = (FilesystemFiles(mountpoint="/", used=0),)
+        self.layers: dict[str, FilesystemFiles] = {}
         self.closed = False
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -182,8 +184,14 @@ class FakeRuntime(Faults, RuntimeWorld):
         request: Message = {"image": image, "sandbox_config": sandbox_config, **({"auth": auth} if auth else {})}
         return await self._do("PullImage", request, lambda: self._pull(image["image"]))
 
-    async def image_fs_usage(self) -> tuple[tuple[str, int], ...]:
+    async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
         return await self._do("ImageFsInfo", {}, lambda: self.image_fs)
+
+    async def writable_layers(self) -> dict[str, FilesystemFiles]:
+        untouched = FilesystemFiles(mountpoint="/", used=0, inodes_used=0)
+        return await self._do(
+            "ListContainerStats", {}, lambda: {key: self.layers.get(key, untouched) for key in self._containers}
+        )
 
     async def events(self) -> AsyncIterator[RuntimeEvent]:
         self.calls.append(Call("GetContainerEvents", {}))

@@ -13,7 +13,7 @@ from services.pleg.core.cgroup_values import CgroupFiles, MachineMemory, v1_usag
 from shared.cgroup_layout import Hierarchies
 from shared.host import meminfo
 
-_MOST_BYTES = 64 * 1024  # of one file; a longer cgroup.procs counts as that
+MOST_BYTES = 64 * 1024  # of one file; a longer cgroup.procs counts as that
 _PRESSURES = ("cpu.pressure", "memory.pressure", "io.pressure")
 
 
@@ -71,7 +71,7 @@ def read_file(path: str) -> bytes | None:
     except OSError:
         return None
     try:
-        return os.read(descriptor, _MOST_BYTES)
+        return os.read(descriptor, MOST_BYTES)
     except OSError:  # ENODEV: the cgroup was removed meanwhile
         return None
     finally:

@@ -1,6 +1,5 @@
 """One reading of what the node and its pods use: cgroups, filesystems, tasks. Computes no rate and keeps no figure."""
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +7,15 @@ from pathlib import Path
 from bus.messages.usage import (
     CgroupUsage,
     ContainerUsage,
-    FilesystemUsage,
+    NetworkUsage,
     NodeUsage,
     PodUsage,
     SystemContainerUsage,
 )
-from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_usage
+from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_file, read_usage
+from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.adapters.host_reader import read_pids
+from services.pleg.core.network_counters import interfaces
 from services.pleg.core.pod_usage import is_cgroup_of_pod, running_containers, sum_of
 from shared.cgroup_layout import Hierarchies
 from shared.cgroup_name import cgroup_name
@@ -48,6 +49,7 @@ class UsageReading:
             memory_capacity=meminfo().get("MemTotal"),
             pids_max=None if pids_max < 0 else pids_max,
             pids_current=None if pids_current < 0 else pids_current,
+            network=_read_network(1, wall),
             nodefs=nodefs,
             imagefs=images,
             containerfs=images,
@@ -84,6 +86,7 @@ class UsageReading:
             created_at=pod.sandboxes[0].created_at if pod.sandboxes else running[0].created_at,
             read_at=read_at,
             cgroup=(read_usage(own, wall) if own else None) or sum_of(usages),
+            network=_network_of(pod, wall),
             processes=sum(processes) if processes else None,
             containers=tuple(containers),
         )
@@ -118,22 +121,17 @@ def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
     return CgroupPlace(None, parents) if parents else None
 
 
-def read_filesystem(path: str, wall: float) -> FilesystemUsage | None:
-    """The filesystem at the path; None where it cannot be read."""
-    try:
-        status = os.statvfs(path)
-    except OSError:
+def _network_of(pod: RuntimePod, wall: float) -> NetworkUsage | None:
+    """Of the pod's own network: None with the node's."""
+    sandbox = pod.sandboxes[0] if pod.sandboxes else None
+    if sandbox is None or sandbox.host_network or not sandbox.pid:
         return None
-    size = status.f_frsize
-    return FilesystemUsage(
-        time=wall,
-        available=size * status.f_bavail,
-        capacity=size * status.f_blocks,
-        used=size * (status.f_blocks - status.f_bfree),
-        inodes=status.f_files,
-        inodes_free=status.f_ffree,
-        inodes_used=status.f_files - status.f_ffree,
-    )
+    return _read_network(sandbox.pid, wall)
+
+
+def _read_network(pid: int, wall: float) -> NetworkUsage | None:
+    text = read_file(f"{_PROC}/{pid}/net/dev")
+    return None if text is None else NetworkUsage(time=wall, interfaces=interfaces(text))
 
 
 def _created_at(place: CgroupPlace) -> float:

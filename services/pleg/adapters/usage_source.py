@@ -1,12 +1,16 @@
-"""Reads usage in a thread of its own: a cgroup file may wait for a lock of the kernel's."""
+"""Reads usage in threads: a cgroup file may wait for a lock of the kernel's, a walk through files takes its time."""
 
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from bus.messages.usage import NodeUsage, PodUsage
+from services.pleg.adapters.disk_usage import measure_pod
 from services.pleg.adapters.usage_reading import UsageReading
+from services.pleg.core.pod_files import PodFiles
 from shared.cgroup_layout import find_hierarchies
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
@@ -24,6 +28,10 @@ class UsageSource(Protocol):
         """Read all pods; one without a running container has no usage."""
         ...
 
+    async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
+        """Measure the files of a pod; without `volumes` only its logs and etc-hosts."""
+        ...
+
     def close(self) -> None:
         """Begin no more readings."""
         ...
@@ -36,7 +44,9 @@ class HostUsage:
         above = tuple(part for part in config.cgroup_root.split("/") if part)
         pods_cgroup = (*above, "kubepods") if config.cgroups_per_qos else above
         self._reading = UsageReading(find_hierarchies(), clock, config.root_dir, pods_cgroup)
+        self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
+        self._files_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
     async def read_node(self, imagefs: str) -> NodeUsage:
         """See UsageSource."""
@@ -46,6 +56,13 @@ class HostUsage:
         """See UsageSource."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_pods, pods)
 
+    async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
+        """See UsageSource."""
+        logs = self._logs / f"{pod.namespace}_{pod.name}_{pod.uid}"
+        call = partial(measure_pod, self._root_dir, logs, pod.uid, self._clock.wall(), volumes=volumes)
+        return await asyncio.get_running_loop().run_in_executor(self._files_thread, call)
+
     def close(self) -> None:
         """See UsageSource."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for thread in (self._thread, self._files_thread):
+            thread.shutdown(wait=False, cancel_futures=True)

@@ -86,7 +86,7 @@ class NodeReader:
             usage = await self._runtime.image_fs_usage()
         except RuntimeCallError:
             return ""
-        return usage[0][0] if usage else ""
+        return usage[0].mountpoint if usage else ""
 
     async def _read_machine(self) -> None:
         while True:

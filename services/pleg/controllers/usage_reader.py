@@ -1,53 +1,64 @@
-"""Publishes `node.usage` and `pods.usage` every 10 s; answers requests for a newer reading."""
+"""Publishes `node.usage` and `pods.usage` every 10 s while they are of use; answers requests for a newer reading."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from math import inf
-from typing import TypeVar
 
 from bus.interface import OwnedStream
 from bus.messages.streams import NODE_USAGE, PODS_USAGE
-from bus.messages.usage import FoundUsage, GetUsage, NodeUsage
+from bus.messages.usage import FoundUsage, GetUsage, NodeUsage, PodUsage
 from services.frame.launch import Context
+from services.frame.pod_errors import PodErrors
 from services.pleg.adapters.usage_source import UsageSource
 from services.pleg.adapters.waiting import wait_for
+from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.core.cpu_rates import CpuRates
 from shared.model.runtime import RuntimePod
 
-READ_SECONDS = 10.0  # between two readings, as in the kubelet (node.md 7.2)
-LOOP = "usage"
+log = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
+READ_SECONDS = 10.0  # between two readings, as in the kubelet (node.md 7.2)
+INTEREST_SECONDS = 300.0  # that readings go on after a request
+LOOP = "usage"
 
 
 class UsageReader:
-    """The owner of both streams. `pods`: what the runtime has; `imagefs`: the mount
-    point of the images, "" = on the filesystem of the root directory."""
+    """The owner of both streams. `pods`: what the runtime has; `imagefs`: the mount point of the images, "" = on the
+    filesystem of the root directory."""
 
     def __init__(
         self,
         context: Context,
         source: UsageSource,
+        files: FileUsage,
         pods: OwnedStream[RuntimePod],
         *,
         imagefs: Callable[[], str],
     ) -> None:
-        self._bus, self._clock, self._source = context.bus, context.clock, source
+        self._bus, self._clock, self._source, self._files = context.bus, context.clock, source, files
         self._runtime_pods, self._imagefs = pods, imagefs
         self._node, self._pods = self._bus.own(NODE_USAGE), self._bus.own(PODS_USAGE)
-        self._pods_read_at = -inf
+        self._last: list[PodUsage] = []  # without files
+        self._pods_read_at = self._asked_at = -inf
         self._all_listed = self._complete = False
         self._read_now = asyncio.Event()
         self._rates = CpuRates()
         self._reading = asyncio.Lock()
+        self._errors = PodErrors(log, context.bus.trouble, context.clock)
         self._bus.answer(GetUsage, self.answer)
 
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            async with self._reading:
-                await self._read_node()
-                await self._read_pods()
+            asked = self._clock.monotonic() - self._asked_at < INTEREST_SECONDS
+            with self._errors.contained("", "the reading of usage"):
+                async with self._reading:
+                    if asked or self._node.followed or self._pods.followed:
+                        await self._read_node()
+                    if asked or self._pods.followed:
+                        await self._read_pods()
+                        self._files.begin(self._last)
             self._bus.progress(LOOP)
             await wait_for(self._read_now, READ_SECONDS)
 
@@ -65,32 +76,42 @@ class UsageReader:
                 node = await self._read_node()
             if not request.pods:
                 return FoundUsage(node=node)
+            self._asked_at = self._clock.monotonic()
             if self._pods_read_at < oldest:
                 await self._read_pods()
-            return FoundUsage(node=node, pods=tuple(_values(self._pods)), complete=self._complete)
+        if request.max_age_files_seconds is None:
+            self._files.begin(self._last)
+        else:
+            await self._files.refresh(self._last, request.max_age_files_seconds)
+        node = self._files.of_node(self._node.get("node") or node)
+        return FoundUsage(node=node, pods=tuple(self._with_files(node)), complete=self._complete)
 
     def close(self) -> None:
         """Begin no more readings."""
+        self._files.close()
         self._source.close()
 
     async def _read_node(self) -> NodeUsage:
-        node = self._rates.of_node(await self._source.read_node(self._imagefs()))
+        node = self._files.of_node(self._rates.of_node(await self._source.read_node(self._imagefs())))
         self._node.put("node", node, "read")
         self._node.mark_complete()
         return node
 
     async def _read_pods(self) -> None:
+        """Read all pods and publish them, with the newest figures of their files. The node was read before."""
         read_at, complete = self._clock.monotonic(), self._all_listed
-        pods = self._rates.of_pods(await self._source.read_pods(_values(self._runtime_pods)))
-        for pod in pods:
+        present = map(self._runtime_pods.get, self._runtime_pods.keys())
+        self._last = self._rates.of_pods(await self._source.read_pods([pod for pod in present if pod is not None]))
+        node = self._node.get("node")
+        assert node is not None
+        for pod in self._with_files(node):
             self._pods.put(pod.uid, pod, "read")
-        for uid in set(self._pods.keys()) - {pod.uid for pod in pods}:
+        for uid in set(self._pods.keys()) - {pod.uid for pod in self._last}:
             self._pods.delete(uid, "no container runs")
         if complete:
             self._pods.mark_complete()
         self._pods_read_at, self._complete = read_at, complete
 
-
-def _values(stream: OwnedStream[Value]) -> list[Value]:
-    values = map(stream.get, stream.keys())
-    return [value for value in values if value is not None]
+    def _with_files(self, node: NodeUsage) -> list[PodUsage]:
+        imagefs = self._imagefs()
+        return [self._files.of_pod(pod, node, imagefs) for pod in self._last]

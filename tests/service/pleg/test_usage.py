@@ -3,7 +3,8 @@
 import pytest
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, GetUsage, PodUsage
-from services.pleg.controllers.usage_reader import READ_SECONDS
+from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
+from shared.cri.interface import FilesystemFiles
 from tests.fakes.virtual_time import on_virtual_time
 from tests.service.pleg.world import PlegWorld
 
@@ -93,3 +94,64 @@ async def test_a_request_for_the_node_alone_reads_no_pod() -> None:
         found = await ask(world, GetUsage(max_age_seconds=0.0, pods=False))
         assert world.usage.readings == readings and not found.pods
         assert found.node.read_at == world.clock.monotonic()
+
+
+@on_virtual_time
+async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world.runtime.layers[container] = FilesystemFiles(mountpoint="/", used=4096)
+    async with world:
+        await world.until(lambda: bool(world.pods_usage.state["a"].volumes), within=2 * READ_SECONDS)
+        pod = world.pods_usage.state["a"]
+        assert [volume.name for volume in pod.volumes] == ["v"]
+        assert pod.containers[0].rootfs is not None and pod.containers[0].rootfs.used == 4096
+        await world.pass_time(40.0)
+        assert world.usage.measured == ["a"]
+        await world.until(lambda: len(world.usage.measured) == 2, within=60.0)
+
+
+@on_virtual_time
+async def test_a_request_can_have_the_files_measured_again() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    async with world:
+        await world.until(lambda: world.usage.measured == ["a"], within=2 * READ_SECONDS)
+        await world.pass_time(5.0)
+        await ask(world, GetUsage(max_age_files_seconds=60.0))
+        assert world.usage.measured == ["a"]
+        found = await ask(world, GetUsage(max_age_files_seconds=1.0))
+        assert world.usage.measured == ["a", "a"]
+        assert found.pods[0].volumes[0].filesystem.used == 2
+
+
+@on_virtual_time
+async def test_a_runtime_without_figures_of_layers_costs_those_alone() -> None:
+    world = PlegWorld()
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world.runtime.fail("ListContainerStats", "Unimplemented", times=1000)
+    async with world:
+        await world.until(lambda: bool(world.pods_usage.state["a"].volumes), within=2 * READ_SECONDS)
+        assert world.pods_usage.state["a"].containers[0].rootfs is None
+
+
+@on_virtual_time
+async def test_nothing_is_read_unless_a_service_follows_or_has_asked_within_five_minutes() -> None:
+    async with PlegWorld() as world:
+        await world.podsync.stop()
+        server = world.network.bus("server")
+        await server.start()
+        await world.pass_time(READ_SECONDS)
+        readings = world.usage.readings
+        await world.pass_time(10 * READ_SECONDS)
+        assert world.usage.readings == readings
+        await server.ask("pleg", GetUsage(), FoundUsage)
+        await world.pass_time(INTEREST_SECONDS - READ_SECONDS)
+        assert world.usage.readings >= readings + INTEREST_SECONDS / READ_SECONDS - 2
+        await world.pass_time(3 * READ_SECONDS)
+        readings = world.usage.readings
+        await world.pass_time(10 * READ_SECONDS)
+        assert world.usage.readings == readings

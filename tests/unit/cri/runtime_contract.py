@@ -334,5 +334,11 @@ class RuntimeContract:
         assert await world.runtime.image_status("localhost/absent:1") is None
 
     async def test_the_image_filesystem_has_a_mountpoint(self, world: World) -> None:
-        ((mountpoint, used), *_) = await world.runtime.image_fs_usage()
-        assert mountpoint.startswith("/") and used >= 0
+        (images, *_) = await world.runtime.image_fs_usage()
+        assert images.mountpoint.startswith("/") and images.used is not None and images.used >= 0
+
+    async def test_a_running_container_has_a_writable_layer(self, world: World) -> None:
+        pod = world.new_pod()
+        _, container = await started(world, pod)
+        layer = (await world.runtime.writable_layers())[container]
+        assert layer.mountpoint.startswith("/")

@@ -9,7 +9,8 @@ import pytest
 from bus.memory import ManualClock
 from bus.messages.usage import CgroupUsage, NodeUsage
 from services.pleg.adapters.cgroup_reader import place_of
-from services.pleg.adapters.usage_reading import UsageReading, parent_of_pod, read_filesystem
+from services.pleg.adapters.filesystem_reader import read_filesystem
+from services.pleg.adapters.usage_reading import UsageReading, parent_of_pod
 from services.pleg.core.cpu_rates import CpuRates
 from services.pleg.core.pod_usage import running_containers, sum_of
 from shared.cgroup_layout import Hierarchies

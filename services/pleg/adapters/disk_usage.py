@@ -1,0 +1,95 @@
+"""How much disk the files of a pod use: logs, volumes, etc-hosts (node.md 7.5). Blocks for as long as a walk takes.
+
+A walk stays on the filesystem of its directory, counts a file with several links once, and ends at a bound of entries:
+what it has counted until then is the figure.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from bus.messages.usage import VolumeUsage
+from services.pleg.adapters.filesystem_reader import read_filesystem
+from services.pleg.core.pod_files import DiskUse, PodFiles, with_use
+from shared.pod_directory import ETC_HOSTS, VOLUMES, pod_directory
+from shared.tree_walk import walk_bottom_up
+
+BLOCK_BYTES = 512
+MOST_ENTRIES = 1_000_000
+# Directory of a plugin -> whether what its volumes use counts as ephemeral storage.
+_PLUGINS = {
+    "kubernetes.io~empty-dir": True,
+    "kubernetes.io~configmap": True,
+    "kubernetes.io~secret": False,
+    "kubernetes.io~projected": False,
+    "kubernetes.io~downward-api": False,
+}
+_EMPTY_DIR = "kubernetes.io~empty-dir"
+
+
+def measure_pod(root_dir: str, logs: Path, uid: str, wall: float, *, volumes: bool) -> PodFiles:
+    """Measure the files of one pod; `logs` is its log directory. What vanishes meanwhile is left out."""
+    directory = pod_directory(root_dir, uid)
+    by_container = {}
+    other = _use_of_file(directory / ETC_HOSTS)
+    for entry in _entries(logs):
+        if entry.is_dir(follow_symlinks=False):
+            by_container[entry.name] = disk_use(Path(entry.path))
+        else:
+            other += _use_of_file(Path(entry.path))
+    found = tuple(_volumes(directory / VOLUMES, wall)) if volumes else ()
+    return PodFiles(time=wall, logs=by_container, volumes=found, other=other)
+
+
+def disk_use(root: Path, most_entries: int = MOST_ENTRIES) -> DiskUse:
+    """The disk use of a directory with everything below it."""
+    try:
+        top = root.stat()
+    except OSError:
+        return DiskUse()
+    used, inodes = top.st_blocks * BLOCK_BYTES, 1
+    linked: set[int] = set()
+    for entry in walk_bottom_up(root, skip_unreadable=True):
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        if found.st_dev != top.st_dev or found.st_ino in linked:
+            continue
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            linked.add(found.st_ino)
+        used, inodes = used + found.st_blocks * BLOCK_BYTES, inodes + 1
+        if inodes >= most_entries:
+            break
+    return DiskUse(used, inodes)
+
+
+def _volumes(directory: Path, wall: float) -> Iterator[VolumeUsage]:
+    for plugin in _entries(directory):
+        if plugin.name not in _PLUGINS:
+            continue
+        for volume in _entries(Path(plugin.path)):
+            filesystem = read_filesystem(volume.path, wall)
+            if filesystem is None or not volume.is_dir(follow_symlinks=False):
+                continue
+            in_memory = plugin.name == _EMPTY_DIR and os.path.ismount(volume.path)
+            if not in_memory:
+                filesystem = with_use(filesystem, disk_use(Path(volume.path)))
+            ephemeral = _PLUGINS[plugin.name] and not in_memory
+            yield VolumeUsage(name=volume.name, filesystem=filesystem, ephemeral=ephemeral)
+
+
+def _entries(directory: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(directory) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
+def _use_of_file(path: Path) -> DiskUse:
+    try:
+        return DiskUse(path.lstat().st_blocks * BLOCK_BYTES, 1)
+    except OSError:
+        return DiskUse()

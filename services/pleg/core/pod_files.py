@@ -1,0 +1,79 @@
+"""What the files of a pod use, joined with the usage of its cgroups (node.md 7.5). Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bus.messages.usage import ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
+from shared.cri.interface import FilesystemFiles
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """Bytes and inodes of some files."""
+
+    used: int = 0
+    inodes: int = 0
+
+    def __add__(self, other: "DiskUse") -> "DiskUse":
+        return DiskUse(self.used + other.used, self.inodes + other.inodes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodFiles:
+    """The files of one pod at one time (wall clock seconds): `logs` by container; `other`: those in its log directory
+    and etc-hosts."""
+
+    time: float
+    logs: Mapping[str, DiskUse]
+    volumes: tuple[VolumeUsage, ...]
+    other: DiskUse
+
+
+def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
+    """The filesystem, with what some files on it use in place of what all use."""
+    return replace(filesystem, used=use.used, inodes_used=use.inodes)
+
+
+def with_files(
+    pod: PodUsage, files: PodFiles | None, layers: Mapping[str, FilesystemFiles], node: NodeUsage, imagefs: str
+) -> PodUsage:
+    """Return the usage with what is known of its files; `layers`: writable layers by container id; `imagefs`: mount
+    point of the node's filesystem of images."""
+    containers = tuple(
+        replace(
+            container,
+            rootfs=_rootfs(container, layers.get(container.id), node, imagefs),
+            logs=_on(node.nodefs, files.time, files.logs.get(container.name, DiskUse())) if files else None,
+        )
+        for container in pod.containers
+    )
+    if files is None:
+        return replace(pod, containers=containers)
+    total = files.other
+    parts = [part for container in containers for part in (container.rootfs, container.logs) if part]
+    for part in (*parts, *(volume.filesystem for volume in files.volumes if volume.ephemeral)):
+        total += DiskUse(part.used or 0, part.inodes_used or 0)
+    ephemeral = _on(node.nodefs, files.time, total)
+    return replace(pod, containers=containers, volumes=files.volumes, ephemeral_storage=ephemeral)
+
+
+def with_images(node: NodeUsage, images: FilesystemFiles | None) -> NodeUsage:
+    """Return the usage with what the images use on their filesystem, which is that of writable layers as well."""
+    if images is None or node.imagefs is None:
+        return node
+    imagefs = replace(node.imagefs, used=images.used, inodes_used=images.inodes_used)
+    return replace(node, imagefs=imagefs, containerfs=imagefs)
+
+
+def _rootfs(
+    container: ContainerUsage, layer: FilesystemFiles | None, node: NodeUsage, imagefs: str
+) -> FilesystemUsage | None:
+    if layer is None:
+        return None
+    below = node.imagefs if layer.mountpoint == imagefs else None
+    time = container.cgroup.time if container.cgroup else node.cgroup.time
+    return replace(_on(below, time, DiskUse()), used=layer.used, inodes_used=layer.inodes_used)
+
+
+def _on(filesystem: FilesystemUsage | None, time: float, use: DiskUse) -> FilesystemUsage:
+    return replace(with_use(filesystem or FilesystemUsage(time=time), use), time=time)

@@ -1,0 +1,115 @@
+"""What the files of a pod use, counted from directories as the kubelet lays them out."""
+
+import os
+from pathlib import Path
+
+from bus.messages.usage import CgroupUsage, ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
+from services.pleg.adapters.disk_usage import disk_use, measure_pod
+from services.pleg.core.pod_files import DiskUse, PodFiles, with_files, with_images
+from shared.cri.interface import FilesystemFiles
+
+UID = "u"
+VOLUMES = Path("pods", UID, "volumes")
+NODEFS = FilesystemUsage(time=1.0, available=50, capacity=100, used=50, inodes=10, inodes_free=4, inodes_used=6)
+IMAGEFS = FilesystemUsage(time=1.0, available=500, capacity=1000, used=500)
+NODE = NodeUsage(read_at=1.0, started_at=0.0, cgroup=CgroupUsage(time=2.0), nodefs=NODEFS, imagefs=IMAGEFS)
+POD = PodUsage(
+    uid=UID,
+    name="web",
+    namespace="ns",
+    created_at=1,
+    read_at=1.0,
+    containers=(ContainerUsage(id="c", name="main", created_at=1),),
+)
+
+
+def write(path: Path, size: int = 5000) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x" * size)
+    return path
+
+
+def blocks(*paths: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in paths)
+
+
+def test_a_directory_uses_its_blocks_and_inodes(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    files = [write(root / "a"), write(root / "b" / "c", 100_000)]
+    assert disk_use(root) == DiskUse(blocks(root, root / "b", *files), 4)
+
+
+def test_a_file_with_two_links_counts_once_and_a_symlink_is_not_followed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    file, outside = write(root / "a"), write(tmp_path / "outside", 1_000_000)
+    os.link(file, root / "b")
+    (root / "c").symlink_to(outside)
+    (root / "d").symlink_to(tmp_path)
+    assert disk_use(root) == DiskUse(blocks(root, file, root / "c", root / "d"), 4)
+
+
+def test_a_walk_ends_at_its_bound(tmp_path: Path) -> None:
+    for number in range(20):
+        write(tmp_path / "root" / str(number), 1)
+    assert disk_use(tmp_path / "root", most_entries=5).inodes == 5
+
+
+def test_what_is_not_there_uses_nothing(tmp_path: Path) -> None:
+    assert disk_use(tmp_path / "none") == DiskUse()
+    found = measure_pod(str(tmp_path), tmp_path / "none", UID, 3.0, volumes=True)
+    assert found == PodFiles(time=3.0, logs={}, volumes=(), other=DiskUse())
+
+
+def test_logs_volumes_and_etc_hosts_are_counted_apart(tmp_path: Path) -> None:
+    logs = tmp_path / "logs" / "ns_web_u"
+    log, stray = write(logs / "main" / "0.log"), write(logs / "stray")
+    hosts = write(tmp_path / "pods" / UID / "etc-hosts")
+    scratch = write(tmp_path / VOLUMES / "kubernetes.io~empty-dir" / "scratch" / "file")
+    secret = write(tmp_path / VOLUMES / "kubernetes.io~secret" / "key" / "file")
+    write(tmp_path / VOLUMES / "kubernetes.io~csi" / "pv" / "mount" / "file")
+    found = measure_pod(str(tmp_path), logs, UID, 3.0, volumes=True)
+    assert found.logs == {"main": DiskUse(blocks(log.parent, log), 2)}
+    assert found.other == DiskUse(blocks(stray, hosts), 2)
+    shown = {volume.name: (volume.filesystem.used, volume.ephemeral) for volume in found.volumes}
+    assert shown == {
+        "scratch": (blocks(scratch.parent, scratch), True),
+        "key": (blocks(secret.parent, secret), False),
+    }
+    assert all((volume.filesystem.capacity or 0) > 0 for volume in found.volumes)
+    assert measure_pod(str(tmp_path), logs, UID, 3.0, volumes=False).volumes == ()
+
+
+def volume(name: str, used: int, *, ephemeral: bool) -> VolumeUsage:
+    return VolumeUsage(name=name, filesystem=FilesystemUsage(time=1.0, used=used, inodes_used=1), ephemeral=ephemeral)
+
+
+def test_ephemeral_storage_is_the_sum_of_what_counts() -> None:
+    files = PodFiles(
+        time=5.0,
+        logs={"main": DiskUse(10, 1)},
+        volumes=(volume("scratch", 200, ephemeral=True), volume("key", 4000, ephemeral=False)),
+        other=DiskUse(3, 2),
+    )
+    layers = {"c": FilesystemFiles(mountpoint="/images", used=7, inodes_used=4)}
+    pod = with_files(POD, files, layers, NODE, "/images")
+    (container,) = pod.containers
+    assert container.rootfs == FilesystemUsage(time=2.0, available=500, capacity=1000, used=7, inodes_used=4)
+    assert container.logs is not None and (container.logs.used, container.logs.capacity) == (10, 100)
+    storage = pod.ephemeral_storage
+    assert storage is not None
+    assert (storage.used, storage.inodes_used, storage.available, storage.time) == (220, 8, 50, 5.0)
+    assert pod.volumes == files.volumes
+
+
+def test_a_pod_that_was_not_measured_has_its_writable_layers_alone() -> None:
+    layers = {"c": FilesystemFiles(mountpoint="/elsewhere", used=7)}
+    pod = with_files(POD, None, layers, NODE, "/images")
+    assert pod.containers[0].rootfs == FilesystemUsage(time=2.0, used=7)
+    assert (pod.containers[0].logs, pod.ephemeral_storage, pod.volumes) == (None, None, ())
+
+
+def test_images_use_what_the_runtime_reports() -> None:
+    node = with_images(NODE, FilesystemFiles(mountpoint="/images", used=9, inodes_used=2))
+    assert node.imagefs is not None and node.imagefs == node.containerfs
+    assert (node.imagefs.used, node.imagefs.inodes_used, node.imagefs.capacity) == (9, 2, 1000)
+    assert with_images(NODE, None) == NODE

@@ -1,0 +1,30 @@
+"""docs/limits.md has the numbers for the reading of usage that the code has."""
+
+from pathlib import Path
+
+import pytest
+
+from services.pleg.adapters import cgroup_reader, disk_usage
+from services.pleg.controllers import file_usage
+from services.pleg.core import network_counters
+from services.server.controllers import usage_endpoints
+
+PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("bytes of a cgroup file", f"{cgroup_reader.MOST_BYTES >> 10} KiB"),
+        ("interfaces of a network namespace", network_counters.MOST_INTERFACES),
+        ("files and directories of one volume, or of the logs of one container", disk_usage.MOST_ENTRIES),
+        ("share of the time in which files are measured", f"1/{file_usage.PAUSES}"),
+        (
+            "seconds that a request waits for a reading; for new figures of files",
+            f"{usage_endpoints.TIMEOUT:.0f}; {file_usage.REFRESH_SECONDS:.0f}",
+        ),
+        ("bytes of a form to `/stats/summary`", usage_endpoints.MOST_FORM_BYTES),
+    ],
+)
+def test_a_row_of_the_page_is_what_the_code_has(what: str, limit: object) -> None:
+    assert f"\n| {what} | {limit} |" in PAGE.read_text()
