@@ -2,6 +2,7 @@
 
 The pods whose objects requests wait for take turns of one read each: a pod that names very many delays no other much.
 Refreshes are spread: one at a time, at most so many a second, and no object more often than each `period` seconds.
+A queue in order of arrival has neither turns nor a rate, so this order is not shared with other services.
 """
 
 from collections import OrderedDict

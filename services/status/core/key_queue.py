@@ -1,6 +1,7 @@
 """Which key is worked on next: each once at a time, in turn, after its back-off, none while the API server is away.
 
-Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, however often it changed.
+Pure; `now` is monotonic seconds. Bounded by the keys: a key is here once, however often it changed. What to do for it
+is decided when its turn comes. Only here does one failure hold back all keys: other services do not share this queue.
 """
 
 from shared.backoff import Backoff

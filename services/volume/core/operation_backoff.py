@@ -1,6 +1,7 @@
 """One operation at a time for each volume of a pod, and when a failed one may run again (volumes.md 2.1, 5.1); pure.
 
-Times are seconds of one monotonic clock. A device is a volume of the pod "".
+Times are seconds of one monotonic clock. A device is a volume of the pod "". There is no queue: after each event the
+reconciler compares desired and actual state again, and this only shows which operations run and which wait.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""The instructions of one pod that wait: their order, and which saves and statuses are withheld for newer ones."""
+"""The instructions of one pod that wait: their order, and which saves and statuses are withheld for newer ones.
+
+Each instruction is carried out once, in order, unlike keys of a work queue, where the newest state replaces the older.
+"""
 
 from collections import deque
 from collections.abc import Callable
