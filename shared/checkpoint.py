@@ -62,7 +62,7 @@ class Checkpoint:
         self._reported: set[Path] = set()  # directories whose newer records have been logged
 
     def load_all(self) -> dict[str, dict[str, Any]]:
-        """Every record by key. A file that cannot be read as a record is set aside as `<name>.corrupt` and logged;
+        """Return every record by key. A file that is no record is renamed to `<name>.corrupt` and logged;
         those of a newer version are left alone and logged in one line."""
         with self._lock:
             return {key: copy.data for key, copy in self._scan().items() if copy.data is not None}

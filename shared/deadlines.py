@@ -1,4 +1,4 @@
-"""Work under way and how long it may go without progress; read by the watchdog's thread, which ends a hung process.
+"""Work in progress and how long it may go without progress; the watchdog's thread reads it and ends a hung process.
 
 Work that waits for something outside of this process (a runtime, a disk, another process, a hook) reports it with
 `waiting_for`, and is not overdue meanwhile, or only once the wait is longer than what it waits for allows itself. So
@@ -42,27 +42,28 @@ class Work:
     waits: set[_Wait] = field(default_factory=set)
 
     def progressed(self) -> None:
-        """A step is done: the time begins again."""
+        """A step is done: the time without progress begins again."""
         self.progressed_at = self.deadlines.ticks
 
     def ended(self) -> None:
-        """It is done."""
+        """The work is done."""
         self.deadlines.forget(self)
 
     def begin_wait(self, what: str, seconds: float | None, *, reported: bool = False) -> _Wait:
-        """It waits for something outside; at most so long, None = for ever. `reported`: see `Deadlines.blocked`."""
+        """A wait for something outside begins, of at most `seconds`, None = without limit. `reported`: see
+        `Deadlines.blocked`."""
         limit = math.inf if seconds is None else self.deadlines.in_ticks(seconds)
         wait = _Wait(what, self.deadlines.ticks, limit, reported)
         self.waits.add(wait)
         return wait
 
     def end_wait(self, wait: _Wait) -> None:
-        """That is over."""
+        """The wait is over."""
         self.waits.discard(wait)
         self.progressed()
 
     def complaint(self, now: int) -> str | None:
-        """Why it is overdue at this tick, or None."""
+        """Return why the work is overdue at tick `now`, or None."""
         waits = self.waits.copy()
         late = [wait.what for wait in waits if now - wait.began > wait.limit]
         if late:
@@ -82,7 +83,7 @@ class Deadlines:
         self._lock = threading.Lock()
 
     def begin(self, name: str, seconds: float = SECONDS) -> Work:
-        """Work begins that makes progress at least every so many seconds, not counting what it waits for outside."""
+        """Begin work that makes progress at least every `seconds`, not counting waits for something outside."""
         work = Work(name, self.in_ticks(seconds), self, self.ticks)
         with self._lock:
             self._works.add(work)
@@ -94,11 +95,11 @@ class Deadlines:
             self._works.discard(work)
 
     def tick(self) -> None:
-        """The watchdog woke once more."""
+        """Count a tick of the watchdog."""
         self.ticks += 1
 
     def overdue(self) -> str | None:
-        """One line about the work that has gone without progress for longest past its time; None = all is well."""
+        """Return a line about the work that is overdue for longest; None = none is."""
         with self._lock:
             works = sorted(self._works, key=lambda work: work.progressed_at)
         return next((line for work in works if (line := work.complaint(self.ticks)) is not None), None)
@@ -120,16 +121,16 @@ class Deadlines:
         return f"{late[0]} that does not return{more}" if late else None
 
     def in_ticks(self, seconds: float) -> float:
-        """Ticks that take at least so long."""
+        """Return the number of ticks that take at least `seconds`."""
         return math.ceil(seconds / self._tick_seconds)
 
     def in_seconds(self, ticks: float) -> float:
-        """The inverse."""
+        """Return the seconds of so many ticks."""
         return ticks * self._tick_seconds
 
 
 def work_on(work: Work) -> None:
-    """From here on this task, and every task it starts, does this work."""
+    """Assign this task, and every task that it starts from now on, to `work`."""
     _current.set(work)
 
 

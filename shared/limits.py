@@ -29,7 +29,7 @@ def protect_process(oom_score_adj: int, max_open_files: int, level: int = loggin
 
 
 def set_oom_score(oom_score_adj: int, process: int | str = "self") -> str:
-    """Set the OOM score of a process, in two tries; returns why that failed, "" when it is set."""
+    """Set the OOM score (-1000 to 1000) of a process, in two tries; return why it failed, "" if it is set."""
     file, text = Path(f"/proc/{process}/oom_score_adj"), str(oom_score_adj)
     try:
         if file.read_text(encoding="ascii").strip() == text:

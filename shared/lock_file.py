@@ -7,7 +7,7 @@ HELD = "BULKHEAD_LOCK_FILE_HELD"  # environment of the services: the lock file t
 
 
 def hold(path: str) -> int:
-    """Wait until the exclusive lock is ours; the descriptor that holds it, not inherited. Raises OSError."""
+    """Wait for the exclusive lock; return the descriptor that holds it, not inherited. Raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What the API server's answers mean: Status bodies, lines of a watch, Retry-After. Pure."""
+"""Decodes answers of the API server: objects, Status bodies, lines of a watch, Retry-After. Pure."""
 
 from typing import Any, Protocol
 
@@ -16,11 +16,11 @@ _REASONS = {
 
 
 class MalformedAnswerError(Exception):
-    """What came is no JSON object; the text describes it, without quoting it."""
+    """The answer is no JSON object; the text describes it, without quoting it."""
 
 
 class Answer(Protocol):
-    """The head of an answer and the body behind it. `status`: HTTP's code; `retry_after`: that header as it is."""
+    """An answer: its head and, still to be read, its body. `status`: the HTTP code; `retry_after`: the raw header."""
 
     @property
     def status(self) -> int: ...
@@ -29,17 +29,17 @@ class Answer(Protocol):
     def retry_after(self) -> str | None: ...
 
     async def readany(self) -> bytes:
-        """What came of the body, at least one byte; b"" at its end. Raises aiohttp.ClientError, BrokenStreamError,
+        """Return received body bytes, at least one; b"" at its end. Raises aiohttp.ClientError, BrokenStreamError,
         OSError."""
         ...
 
     def close(self) -> None:
-        """No more of it is needed."""
+        """Drop the rest of the body."""
         ...
 
 
 def decode_object(body: bytes) -> Object:
-    """The object of a successful answer. Raises MalformedAnswerError."""
+    """Return the object of a successful answer. Raises MalformedAnswerError."""
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -50,7 +50,7 @@ def decode_object(body: bytes) -> Object:
 
 
 def status_error(code: int, body: bytes, retry_after: float | None = None) -> ApiStatusError:
-    """The error that an answer with such an HTTP code means; `retry_after` is the header's, in seconds."""
+    """Return the error for an answer with this HTTP code (300 and above); `retry_after`: seconds, from the header."""
     try:
         decoded = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -64,7 +64,7 @@ def status_error(code: int, body: bytes, retry_after: float | None = None) -> Ap
 
 
 def error_of_status(status: Object, code: int = 0, retry_after: float | None = None) -> ApiStatusError:
-    """The error that a Status object holds; `code` where it names none."""
+    """Return the error for a Status object; `code` is used where the object has none."""
     found = status.get("code")
     number = found if isinstance(found, int) and not isinstance(found, bool) and found else (code or 500)
     raw = status.get("details")
@@ -78,13 +78,13 @@ def error_of_status(status: Object, code: int = 0, retry_after: float | None = N
 
 
 def retry_after_seconds(header: str | None) -> float | None:
-    """A Retry-After header in seconds; None where there is none, or a date."""
+    """Return the seconds of a Retry-After header; None without one, or where it is a date."""
     text = (header or "").strip()
     return float(text) if text.isdecimal() and len(text) <= 6 else None
 
 
 def watch_event(line: bytes) -> WatchEvent:
-    """One line of a watch. Raises ApiStatusError for an ERROR line, MalformedAnswerError for one that is no event."""
+    """Decode one line of a watch. Raises ApiStatusError for an ERROR line, MalformedAnswerError for no event."""
     try:
         decoded = orjson.loads(line)
     except orjson.JSONDecodeError:

@@ -1,6 +1,6 @@
 """The API client over HTTP: one rate limit, one time limit, JSON, and credentials followed as they change.
 
-Implements `shared.kube.interface.ApiClient`; config.md 6.1, 6.2. Owns its connections and nothing else.
+Implements `shared.kube.interface.ApiClient`, which describes paths, queries, answers and errors (config.md 6.1, 6.2).
 """
 
 import asyncio
@@ -48,11 +48,12 @@ def kube_client(
     refused: Refused | None = None,
     metrics: Registry | None = None,
 ) -> "KubeClient":
-    """A client for the credentials in `run_dir`. `qps` < 0 = no limit, 0 = 5 a second; `timeout` in seconds;
-    `attempts`: how often a request that the server put off is tried again; `refused`: called with the version of
-    credentials that got a 401 while no others were there; `metrics` count the requests.
+    """Return a client for the credentials in `run_dir`; opens no connection.
 
-    Needs nothing to be there yet: while bootstrap has written no credentials, requests raise ApiUnreachableError.
+    `qps`: requests a second, < 0 = no limit, 0 = 5; `burst`: requests at once; `timeout`: seconds for one request;
+    `attempts`: how often a request is repeated after a 429, or a 5xx with Retry-After; `refused`: called with the
+    version of credentials that got a 401 while there were no others; `metrics` count the requests. While bootstrap has
+    written no credentials, requests raise ApiUnreachableError.
     """
     client = KubeClient(
         Path(run_dir),
@@ -68,13 +69,13 @@ def kube_client(
 
 
 def user_agent() -> str:
-    """The User-Agent header, in the kubelet's form."""
+    """Return the User-Agent header in the kubelet's form: `kubelet/v1.36.0 (linux/amd64) bulkhead/0.1.0`."""
     return f"kubelet/{KUBERNETES_RELEASE} (linux/{architecture()}) bulkhead/{version_of('bulkhead-kubelet')}"
 
 
 @dataclass(frozen=True)
 class Request:
-    """`path` and the values of `query` are not escaped; `data`: None = no body."""
+    """One request. `path` and the values of `query` are not escaped; `data`: JSON, None = no body."""
 
     method: str
     path: str
@@ -106,15 +107,15 @@ class KubeClient:
         self._current = CurrentConnection(run_dir, user_agent())
 
     def behind(self) -> "KubeClient":
-        """Another client with the same rate limit and time limit and its own connections, whose requests pass the
-        rate limit after those of this one (`shared.kube.request_queue`)."""
+        """Return a client with the same rate limit and time limit and its own connections; its requests pass the rate
+        limit after those of this one (`shared.kube.request_queue`)."""
         other = self._like(qps=-1, burst=0)
         other._queue, other._urgency, other.refused = self._queue, Urgency.LATER, self.refused
         return other
 
     def beside(self, *, qps: float, burst: int) -> "KubeClient":
-        """Another client with a rate limit of its own and the connections of this one, so that the watches of both
-        share one. Closing either closes both."""
+        """Return a client with a rate limit of its own and the connections of this one, so that the watches of both
+        share one. `qps`, `burst`: as in `kube_client`. `close` of either closes both."""
         other = self._like(qps=qps, burst=burst)
         other._current, other.refused = self._current, self.refused
         return other
@@ -132,43 +133,43 @@ class KubeClient:
 
     @property
     def shares_watches(self) -> bool:
-        """Watches share connections; False as long as none was opened."""
+        """Whether watches share connections; False as long as none was opened."""
         return self._current.shares_watches
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, timeout: float | None = None) -> Object:
-        """GET one object or a list."""
+        """GET one object, or a list with `items` and `metadata.resourceVersion`."""
         return await self._call("GET", path, query=query, timeout=timeout)
 
     async def create(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
-        """POST to a collection or a subresource."""
+        """POST to a collection or a subresource; return the object as stored, or the answered review."""
         return await self._call("POST", path, body=body, timeout=timeout)
 
     async def update(self, path: str, body: Object, *, timeout: float | None = None) -> Object:
-        """PUT the complete object."""
+        """PUT the complete object; return it as stored."""
         return await self._call("PUT", path, body=body, timeout=timeout)
 
     async def patch(
         self, path: str, body: Any, kind: PatchType = PatchType.STRATEGIC, *, timeout: float | None = None
     ) -> Object:
-        """PATCH an object or its subresource."""
+        """PATCH an object or its subresource with `body` of this content type; return the object as stored."""
         return await self._call("PATCH", path, body=body, content_type=kind, timeout=timeout)
 
     async def delete(self, path: str, options: Object | None = None, *, timeout: float | None = None) -> Object:
-        """DELETE an object; `options` are DeleteOptions."""
+        """DELETE an object; `options` are DeleteOptions. Return the terminating object, or a Status."""
         return await self._call("DELETE", path, body=options, timeout=timeout)
 
     def watch(
         self, path: str, query: Mapping[str, str], *, timeout: float, answer_timeout: float | None = None
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent]]:
-        """Watch a collection; see ApiClient."""
+        """Watch a collection for `timeout` seconds; `async with` gives an iterator of events (see ApiClient)."""
         return self._watch(path, query, timeout, self._timeout if answer_timeout is None else answer_timeout)
 
     async def drop_connections(self) -> None:
-        """New requests get new connections; idle ones close now, the others when their requests end."""
+        """Open new connections for new requests; idle ones close now, the others when their requests end."""
         await self._current.drop()
 
     async def close(self) -> None:
-        """Close everything, also requests under way."""
+        """Close all connections; requests in progress fail with ApiUnreachableError."""
         await self._current.close()
 
     async def _call(

@@ -26,7 +26,7 @@ _IDLE = 60.0  # seconds an idle connection is kept; the server keeps it longer, 
 
 @dataclass(eq=False)
 class Connection:
-    """A pool and who uses it. Close it by `retire`, which waits for the requests under way."""
+    """A connection pool that counts its requests. End it by `retire`, which waits for the requests in progress."""
 
     credentials: Credentials
     session: aiohttp.ClientSession
@@ -37,11 +37,11 @@ class Connection:
 
     @property
     def peer(self) -> str:
-        """host:port, for messages."""
+        """Return `host:port` of the API server, for messages."""
         return peer_of(self.credentials.server)
 
     def url(self, path: str, query: Mapping[str, str]) -> URL:
-        """The escaped URL of a resource; `path` and `query` unescaped."""
+        """Return the escaped URL of a resource; `path` and `query` are unescaped."""
         escaped = urllib.parse.quote(path, safe="/:@!$&'()*+,;=~")
         text = f"{self.credentials.server}{escaped}"
         return URL(f"{text}?{urllib.parse.urlencode(query)}" if query else text, encoded=True)
@@ -51,19 +51,19 @@ class Connection:
         self.users += 1
 
     async def leave(self) -> None:
-        """A request has ended; the last one of a retired pool closes it."""
+        """A request has ended; after `retire` the last one closes the pool."""
         self.users -= 1
         if self.retired and not self.users:
             await self.close()
 
     async def retire(self) -> None:
-        """No new requests; idle connections close now, the others with their requests."""
+        """Accept no new requests; idle connections close now, the others with their requests."""
         self.retired = True
         if not self.users:
             await self.close()
 
     async def close(self) -> None:
-        """Close everything, also requests under way."""
+        """Close all connections, also those of requests in progress."""
         self.retired = True
         if self.http2 is not None:
             self.http2.close()
@@ -72,12 +72,12 @@ class Connection:
 
 @dataclass
 class Way:
-    """Whether a request has got a connection."""
+    """Whether a request has a connection."""
 
     connected: bool = False
 
     def set_connected(self) -> None:
-        """It has."""
+        """Note that the request has a connection."""
         self.connected = True
 
 
@@ -96,7 +96,7 @@ class HttpAnswer:
 
 
 def open_connection(credentials: Credentials, user_agent: str) -> Connection:
-    """A pool for these credentials; connects to no server yet. Raises ApiUnreachableError when they cannot be used."""
+    """Return a pool for these credentials, not yet connected. Raises ApiUnreachableError if they are unusable."""
     peer = peer_of(credentials.server)
     headers = {"User-Agent": user_agent, "Accept": "application/json"}
     try:
@@ -145,7 +145,7 @@ async def _connected(_session: aiohttp.ClientSession, request: Any, _parameters:
 
 
 def peer_of(server: str) -> str:
-    """host:port of a server URL."""
+    """Return `host:port` of a server URL."""
     parts = urllib.parse.urlsplit(server)
     host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname or server
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"

@@ -41,12 +41,12 @@ FileMark = tuple[int, int, int]  # device-unique inode, nanoseconds, bytes: anot
 
 
 def credentials_path(run_dir: str | Path) -> Path:
-    """Where credentials.json is."""
+    """Return the path of credentials.json."""
     return Path(run_dir) / DIRECTORY / FILE_NAME
 
 
 def mark_of(path: Path) -> FileMark | None:
-    """Equal while the file was not replaced; None where it cannot be read."""
+    """Return a value that is equal while the file was not replaced; None where it cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -69,7 +69,7 @@ def load_credentials(run_dir: str | Path) -> Credentials:
 
 
 def encode_credentials(credentials: Credentials) -> bytes:
-    """Content of credentials.json; file names relative to its directory."""
+    """Return the content of credentials.json; file names are relative to its directory."""
     fields = asdict(credentials)
     for name in _FILES:
         fields[name] = Path(fields[name]).name
@@ -77,7 +77,7 @@ def encode_credentials(credentials: Credentials) -> bytes:
 
 
 def decode_credentials(content: bytes, path: Path) -> Credentials:
-    """What encode_credentials wrote. Raises OperatorError, naming `path`, when it cannot be used."""
+    """Read the output of `encode_credentials`. Raises OperatorError, naming `path`, when it cannot be used."""
     try:
         envelope: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
         if envelope.get("format") != _FORMAT:

@@ -9,7 +9,7 @@ from shared.kube.interface import ApiUnreachableError
 
 
 class CurrentConnection:
-    """What several clients of one process may share. Belongs to one event loop; `close` it."""
+    """The connections that clients of one process share. Belongs to one event loop; `close` it."""
 
     def __init__(self, run_dir: Path, user_agent: str) -> None:
         self._run_dir, self._path, self._user_agent = run_dir, credentials_path(run_dir), user_agent
@@ -20,7 +20,7 @@ class CurrentConnection:
 
     @property
     def shares_watches(self) -> bool:
-        """The API server agreed on HTTP/2 when it was dialed last, or was not dialed yet."""
+        """Whether the API server negotiated HTTP/2 at the last dial; True before the first one."""
         if self._connection is not None:
             http2 = self._connection.http2
             if http2 is None or http2.is_agreed is not None:
@@ -28,7 +28,7 @@ class CurrentConnection:
         return self._shared_watches
 
     async def get(self) -> Connection:
-        """The connection to send with now. Raises ApiUnreachableError without usable credentials."""
+        """Return the pool to send with now. Raises ApiUnreachableError without usable credentials."""
         if self._closed:
             raise ApiUnreachableError("the client is closed")
         mark = mark_of(self._path)
@@ -37,7 +37,7 @@ class CurrentConnection:
         return await self._renew(mark)
 
     def has_others(self, refused: Connection) -> bool:
-        """After a 401: whether there are other credentials than those that were refused."""
+        """Return, after a 401, whether there are other credentials than the refused ones."""
         try:
             if load_credentials(self._run_dir) == refused.credentials:
                 return False
@@ -48,13 +48,13 @@ class CurrentConnection:
         return True
 
     async def drop(self) -> None:
-        """New requests get new connections; idle ones close now, the others when their requests end."""
+        """Open new connections for new requests; idle ones close now, the others when their requests end."""
         connection, self._connection, self._mark = self._connection, None, None
         if connection is not None:
             await connection.retire()
 
     async def close(self) -> None:
-        """Close everything, also requests under way."""
+        """Close all connections, also those of requests in progress."""
         connection, self._connection, self._closed = self._connection, None, True
         if connection is not None:
             await connection.close()

@@ -1,4 +1,4 @@
-"""What went wrong below HTTP, in one line for an operator: who was asked, the cause, and what to look at.
+"""Turns failures below HTTP into one line for an operator: the server, the cause, and what to check.
 
 Never shows a URL's user, a header or a proxy's address: they may hold secrets.
 """

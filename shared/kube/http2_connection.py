@@ -38,7 +38,7 @@ class StreamAnswer:
             await self._change()
 
     async def readany(self) -> bytes:
-        """What came since the last call, at least one byte; b"" at the end. Raises BrokenStreamError."""
+        """Return the bytes since the last call, at least one; b"" at the end. Raises BrokenStreamError."""
         while not self._pieces:
             if self._is_over and self._error is None:
                 return b""
@@ -48,7 +48,7 @@ class StreamAnswer:
         return data
 
     def close(self) -> None:
-        """The reader needs no more: a stream that goes on is reset."""
+        """Drop the rest of the answer; an open stream is reset."""
         self._connection.forget(self.number)
         self._release()
 
@@ -110,16 +110,16 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Another request may be sent now."""
+        """Whether another request may be sent now."""
         return not self._ended and self._session.has_room
 
     @property
     def permitted(self) -> int:
-        """Streams that the server permits at once."""
+        """The number of streams that the server permits at once."""
         return self._session.permitted
 
     def request(self, fields: Sequence[tuple[str, str]]) -> StreamAnswer:
-        """Send a request. Only with `has_room`. Raises BrokenStreamError."""
+        """Send a request with these header fields. Requires `has_room`. Raises BrokenStreamError."""
         answer = StreamAnswer(self)
         try:
             answer.number = self._session.open(fields)
@@ -130,20 +130,20 @@ class Http2Connection(asyncio.Protocol):
         return answer
 
     def release(self, number: int, size: int) -> None:
-        """A reader has taken what came on its stream."""
+        """A reader has taken `size` bytes of stream `number`: the server may send more."""
         if size and not self._ended:
             self._session.release(number, size)
             self._send()
 
     def forget(self, number: int) -> None:
-        """A reader needs no more of its stream."""
+        """A reader needs no more of stream `number`."""
         if self._answers.pop(number, None) is not None and not self._ended:
             self._session.reset(number)
             self._send()
             self._end_drained()
 
     def close(self) -> None:
-        """End the connection; answers under way break."""
+        """Close the connection; unfinished answers raise BrokenStreamError."""
         self._end(BrokenStreamError("the connection was closed", again=False))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 class Http2Error(Exception):
-    """What the server sent breaks HTTP/2 or its limits: the connection cannot be used any longer."""
+    """The server violated HTTP/2 or a limit: the connection cannot be used any longer."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +95,20 @@ class Http2Session:
 
     @property
     def permitted(self) -> int:
-        """Streams that may be open at once."""
+        """The number of streams that may be open at once."""
         return min(self._connection.remote_settings.max_concurrent_streams, MOST_STREAMS)
 
     @property
     def has_room(self) -> bool:
-        """Another request may be sent now."""
+        """Whether another request may be sent now."""
         return self.ready and not self.draining and len(self._open) < self.permitted
 
     def data_to_send(self) -> bytes:
-        """What is to be written to the connection; empty at most times."""
+        """Return the bytes to write to the connection, often none."""
         return self._connection.data_to_send()
 
     def open(self, fields: Sequence[tuple[str, str]]) -> int:
-        """Send a request without a body; the number of its stream. Only with `has_room`. Raises Http2Error."""
+        """Send a request without a body; return the number of its stream. Requires `has_room`. Raises Http2Error."""
         try:
             number = self._connection.get_next_available_stream_id()
             self._connection.send_headers(number, fields, end_stream=True)
@@ -118,21 +118,21 @@ class Http2Session:
         return number
 
     def release(self, stream: int, size: int) -> None:
-        """The reader has taken so many bytes of Data: the server may send more."""
+        """The reader has taken `size` bytes of Data: the server may send more."""
         self._connection.acknowledge_received_data(size, stream)
 
     def reset(self, stream: int) -> None:
-        """End a stream, if the server has not ended it before."""
+        """Reset a stream, unless the server has ended it."""
         if stream in self._open:
             self._open.discard(stream)
             self._connection.reset_stream(stream, ErrorCodes.CANCEL)
 
     def ping(self) -> None:
-        """Ask for an answer."""
+        """Send a PING, which the server must answer."""
         self._connection.ping(bytes(8))
 
     def receive(self, data: bytes) -> Iterator[Change]:
-        """Take in what came. Raises Http2Error; what is to be sent then is the reason, for the server."""
+        """Take received bytes; return the changes of streams. Raises Http2Error; `data_to_send` then has the GOAWAY."""
         self._frames.add(data)
         try:
             while (frame := self._frames.next()) is not None:

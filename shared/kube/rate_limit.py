@@ -15,7 +15,7 @@ class TokenBucket:
         self._tokens, self._at = float(self._burst), now
 
     def take(self, now: float) -> float:
-        """Take one token; how many seconds to wait before using it (0 = none). `now` in monotonic seconds."""
+        """Take one token; return the seconds to wait before using it (0 = none). `now`: monotonic seconds."""
         if self._qps < 0:
             return 0.0
         self._tokens = min(float(self._burst), self._tokens + max(0.0, now - self._at) * self._qps)
@@ -24,7 +24,7 @@ class TokenBucket:
         return max(0.0, -self._tokens / self._qps)
 
     def ready_in(self, now: float) -> float:
-        """Seconds until a token is there to be taken; 0 = now."""
+        """Return the seconds until a token is available; 0 = now."""
         if self._qps < 0:
             return 0.0
         tokens = self._tokens + max(0.0, now - self._at) * self._qps

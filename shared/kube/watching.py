@@ -1,4 +1,4 @@
-"""The lines of a watch, one event each, as they come; of any length, with an end even when the server forgets.
+"""The events of a watch, one per line of any length; ends by itself when the server does not end the watch.
 
 A watch that asks for bookmarks gets one about every minute. So one on which no byte comes for longer is taken for dead,
 however alive its connection is: a proxy may keep that and drop what goes through it.
