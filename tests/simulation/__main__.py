@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds 10000 [--from N] [--jobs 2]`: runs seeds; a failing one tells a short story."""
+"""`python -m tests.simulation --seeds 10000 [--from N] [--jobs 2]`: runs seeds; a failing one prints a story."""
 
 import argparse
 import functools
@@ -22,13 +22,13 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=FIRST, dest="first", help=f"the first seed (default {FIRST})")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="do not end at the first failing seed")
-    parser.add_argument("--story", action="store_true", help="tell the story of each seed, whole and not shortened")
+    parser.add_argument("--story", action="store_true", help="print the complete story of each seed")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), help="break the agent in this way first")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
     began = shown = time.monotonic()
     failed, done = 0, 0
-    one = functools.partial(work, mutant=given.mutant, whole=given.story)
+    one = functools.partial(work, mutant=given.mutant, complete=given.story)
     context = multiprocessing.get_context("spawn")
     with context.Pool(given.jobs, in_memory, ("jobs",)) as pool:
         for seed, text, bad in pool.imap_unordered(one, seeds, chunksize=4):

@@ -23,7 +23,7 @@ from tests.fakes.api_server import FakeApiServer, FakeClient, Received
 from tests.fakes.api_store import WatchStream
 from tests.fakes.json_copy import json_copy
 from tests.simulation.faults import ApiFault, Fault
-from tests.simulation.loop import LIFE, Life
+from tests.simulation.loop import INCARNATION, Incarnation
 from tests.simulation.story import Story
 
 _ANSWER_TIMEOUT = 30.0
@@ -34,13 +34,13 @@ _CODES = {"500": (500, "InternalError"), "409": (409, "Conflict"), "429": (429, 
 class SimulationApi(FakeApiServer):
     """`faults` of the plan happen by themselves once `begin` was called."""
 
-    def __init__(self, clock: Clock, story: Story, dice: Random, faults: tuple[Fault, ...]) -> None:
+    def __init__(self, clock: Clock, story: Story, rng: Random, faults: tuple[Fault, ...]) -> None:
         super().__init__(clock)
-        self.story, self.dice = story, dice
+        self.story, self.rng = story, rng
         self._faults = [fault for fault in faults if isinstance(fault, ApiFault)]
         self._left = {id(fault): fault.times for fault in self._faults}
         self._began = clock.monotonic()
-        self._opened: dict[Life, list[WatchStream]] = {}
+        self._opened: dict[Incarnation, list[WatchStream]] = {}
 
     def begin(self) -> None:
         """Plan what happens to the watches."""
@@ -66,21 +66,21 @@ class SimulationApi(FakeApiServer):
         return None
 
     def opened(self, stream: WatchStream) -> None:
-        """A watch of the present life."""
-        life = LIFE.get()
-        if life is not None:
-            self._opened.setdefault(life, []).append(stream)
+        """A watch of the present incarnation."""
+        incarnation = INCARNATION.get()
+        if incarnation is not None:
+            self._opened.setdefault(incarnation, []).append(stream)
 
-    def bury(self, life: Life) -> None:
+    def bury(self, incarnation: Incarnation) -> None:
         """This client is no more."""
-        for stream in self._opened.pop(life, []):
+        for stream in self._opened.pop(incarnation, []):
             stream.close()
 
     def client(self, user: str = "system:admin") -> ApiClient:
         return SimulationClient(self, user)
 
     def _strike(self, fault: ApiFault) -> None:
-        self.story.tell("fault", f"API server: {fault.kind} for {fault.seconds:g} s")
+        self.story.add("fault", f"API server: {fault.kind} for {fault.seconds:g} s")
         if fault.kind in ("down", "broken"):
             self.drop_watches()
         elif fault.kind == "gone":
@@ -109,7 +109,7 @@ class SimulationClient(FakeClient):
             stream.close()
 
     async def _way(self, received: Received, answer_timeout: float) -> None:
-        await asyncio.sleep(self._server.dice.uniform(0.001, 0.005))
+        await asyncio.sleep(self._server.rng.uniform(0.001, 0.005))
         fault = self._server.fault("WATCH")
         if fault is None:
             return
@@ -132,12 +132,12 @@ class SimulationClient(FakeClient):
     ) -> Object:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (_ANSWER_TIMEOUT if timeout is None else timeout)
-        life = LIFE.get()
+        incarnation = INCARNATION.get()
         received = Received(method, path, self._user, dict(query or {}), json_copy(body))
         for attempt in range(_TRIES):
             answered: asyncio.Future[Object] = loop.create_future()
-            way = self._server.dice.uniform(0.001, 0.005)
-            who = life.service if life else "?"
+            way = self._server.rng.uniform(0.001, 0.005)
+            who = incarnation.service if incarnation else "?"
             loop.call_later(way, self._arrive, received, kind, answered, who, context=contextvars.Context())
             try:
                 async with asyncio.timeout(max(0.0, deadline - loop.time())):
@@ -175,7 +175,7 @@ class SimulationClient(FakeClient):
             story.note("api", what)
         if fault is not None:  # lost
             result = ApiUnreachableError(f"{what}: the connection was lost")
-        way = self._server.dice.uniform(0.001, 0.004)
+        way = self._server.rng.uniform(0.001, 0.004)
         asyncio.get_running_loop().call_later(way, _answer, answered, result, context=contextvars.Context())
 
 

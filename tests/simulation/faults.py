@@ -62,7 +62,7 @@ class BusFault:
 @dataclass(frozen=True)
 class Kill:
     """SIGKILL of a service: `steps` turns after `at` and `lines` of code into that turn, or at a crash point if it
-    comes to one within a while; a new life `down` seconds later."""
+    comes to one within a while; a new incarnation `down` seconds later."""
 
     at: float
     service: str
@@ -74,7 +74,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class ClockStep:
-    """Somebody sets the node's wall clock."""
+    """The node's wall clock is set."""
 
     at: float
     seconds: float
@@ -83,7 +83,7 @@ class ClockStep:
 @dataclass(frozen=True)
 class RuntimeFault:
     """For a while calls of a method (all: "") fail `times` times. `effect`: they are carried out all the same, `late`
-    seconds after the caller was told that they failed."""
+    seconds after the caller got the failure."""
 
     at: float
     seconds: float
@@ -108,24 +108,24 @@ class ApiFault:
 Fault = BusFault | Kill | ClockStep | RuntimeFault | ApiFault
 
 
-def draw_faults(dice: Random, until: float) -> tuple[Fault, ...]:
+def draw_faults(rng: Random, until: float) -> tuple[Fault, ...]:
     """Between one and seven faults within the first `until` seconds, in the order of their times."""
-    count = dice.choice((1, 2, 2, 3, 3, 4, 5, 7))
+    count = rng.choice((1, 2, 2, 3, 3, 4, 5, 7))
     found: list[Fault] = []
     for _ in range(count):
-        at = round(dice.uniform(0.0, until), 3)
-        match dice.choices(("bus", "kill", "clock", "runtime", "api"), (30, 35, 4, 18, 13))[0]:
+        at = round(rng.uniform(0.0, until), 3)
+        match rng.choices(("bus", "kill", "clock", "runtime", "api"), (30, 35, 4, 18, 13))[0]:
             case "bus":
-                found.append(_bus_fault(dice, at))
+                found.append(_bus_fault(rng, at))
             case "kill":
-                found.append(_kill(dice, at))
+                found.append(_kill(rng, at))
             case "clock":
-                found.append(ClockStep(at, dice.choice((-3600.0, -30.0, -2.0, 30.0, 900.0, 86400.0))))
+                found.append(ClockStep(at, rng.choice((-3600.0, -30.0, -2.0, 30.0, 900.0, 86400.0))))
             case "runtime":
-                found.append(_runtime_fault(dice, at))
+                found.append(_runtime_fault(rng, at))
             case _:
-                kind = dice.choice(("down", "silent", "500", "429", "409", "lost", "broken", "gone"))
-                found.append(ApiFault(at, round(dice.uniform(0.5, 12.0), 3), kind, dice.randint(1, 4)))
+                kind = rng.choice(("down", "silent", "500", "429", "409", "lost", "broken", "gone"))
+                found.append(ApiFault(at, round(rng.uniform(0.5, 12.0), 3), kind, rng.randint(1, 4)))
     return tuple(sorted(found, key=lambda fault: (fault.at, repr(fault))))
 
 
@@ -138,8 +138,8 @@ def end_of(faults: Sequence[Fault]) -> float:
     return max(ends, default=0.0)
 
 
-class BusJudge:
-    """The fate of each frame, as the bus faults of this run say."""
+class BusFates:
+    """The fate of each frame, from the bus faults of this run."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = [fault for fault in faults if isinstance(fault, BusFault)]
@@ -165,36 +165,36 @@ class BusJudge:
         return ARRIVES, None
 
 
-def _bus_fault(dice: Random, at: float) -> BusFault:
-    kind = dice.choice(("drop", "duplicate", "delay"))
-    seconds, delay = round(dice.uniform(0.2, 15.0), 3), round(dice.choice((0.01, 0.1, 0.7, 2.5, 6.0)), 3)
-    every = dice.choice((1, 1, 2, 3))
-    roll = dice.random()
+def _bus_fault(rng: Random, at: float) -> BusFault:
+    kind = rng.choice(("drop", "duplicate", "delay"))
+    seconds, delay = round(rng.uniform(0.2, 15.0), 3), round(rng.choice((0.01, 0.1, 0.7, 2.5, 6.0)), 3)
+    every = rng.choice((1, 1, 2, 3))
+    roll = rng.random()
     if roll < 0.15:
-        stream = dice.choice(("requests", "answers"))
-        return BusFault(at, seconds, stream, "", dice.choice(("", *SERVICES)), kind, delay, every)
+        stream = rng.choice(("requests", "answers"))
+        return BusFault(at, seconds, stream, "", rng.choice(("", *SERVICES)), kind, delay, every)
     if roll < 0.30:
-        return BusFault(at, seconds, "beats", dice.choice(SERVICES), dice.choice(("", *SERVICES)), kind, delay, every)
-    owner, stream = dice.choice(STREAMS)
+        return BusFault(at, seconds, "beats", rng.choice(SERVICES), rng.choice(("", *SERVICES)), kind, delay, every)
+    owner, stream = rng.choice(STREAMS)
     return BusFault(at, seconds, stream, owner, "", kind, delay, every)
 
 
-def _kill(dice: Random, at: float) -> Kill:
-    service = dice.choices(SERVICES, (20, 45, 10, 15, 15))[0]
-    down = round(dice.choice((0.05, 0.3, 1.0, 4.0, 12.0)), 3)
-    if service in CRASH_POINTS and dice.random() < 0.4:
-        return Kill(at, service, 0, 0, dice.choice(CRASH_POINTS[service]), down)
-    return Kill(at, service, dice.choice((1, 1, 2, 3, 5, 8, 13, 30, 80)), dice.choice((0, 0, 5, 20, 60, 150)), "", down)
+def _kill(rng: Random, at: float) -> Kill:
+    service = rng.choices(SERVICES, (20, 45, 10, 15, 15))[0]
+    down = round(rng.choice((0.05, 0.3, 1.0, 4.0, 12.0)), 3)
+    if service in CRASH_POINTS and rng.random() < 0.4:
+        return Kill(at, service, 0, 0, rng.choice(CRASH_POINTS[service]), down)
+    return Kill(at, service, rng.choice((1, 1, 2, 3, 5, 8, 13, 30, 80)), rng.choice((0, 0, 5, 20, 60, 150)), "", down)
 
 
-def _runtime_fault(dice: Random, at: float) -> RuntimeFault:
-    seconds = round(dice.uniform(0.5, 10.0), 3)
-    if dice.random() < 0.3:
+def _runtime_fault(rng: Random, at: float) -> RuntimeFault:
+    seconds = round(rng.uniform(0.5, 10.0), 3)
+    if rng.random() < 0.3:
         return RuntimeFault(at, seconds, "", "Unavailable", False, 0.0, 0)
-    method = dice.choice((*CRI_WRITES, *CRI_READS))
-    code = dice.choice(("Unavailable", "DeadlineExceeded", "DeadlineExceeded", "Unknown", "Internal"))
+    method = rng.choice((*CRI_WRITES, *CRI_READS))
+    code = rng.choice(("Unavailable", "DeadlineExceeded", "DeadlineExceeded", "Unknown", "Internal"))
     if method == "ExecSync" and code == "DeadlineExceeded":
         code = "Unknown"  # a probe that takes too long has failed (pods.md 10.3): the run without faults ends otherwise
-    effect = method in CRI_WRITES and code in ("Unavailable", "DeadlineExceeded") and dice.random() < 0.7
-    late = dice.choice((0.0, 0.0, 0.2, 1.5, 4.0)) if effect else 0.0
-    return RuntimeFault(at, seconds, method, code, effect, late, dice.randint(1, 3))
+    effect = method in CRI_WRITES and code in ("Unavailable", "DeadlineExceeded") and rng.random() < 0.7
+    late = rng.choice((0.0, 0.0, 0.2, 1.5, 4.0)) if effect else 0.0
+    return RuntimeFault(at, seconds, method, code, effect, late, rng.randint(1, 3))

@@ -52,7 +52,7 @@ def state_of(node: "Node") -> State:
 
 
 def left_over(state: State) -> bool:
-    """Something is there of a pod that nobody wants, or one is still ending."""
+    """Whether something is left of a pod that is not desired, or a pod is still ending."""
     return any("left over" in key or state[key] in ("terminating", "terminated") for key in state)
 
 

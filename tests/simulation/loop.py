@@ -1,7 +1,7 @@
-"""Virtual time and mortal services: an event loop whose clock jumps from timer to timer, and lives that can be ended.
+"""Virtual time, and services that can be killed: an event loop whose clock jumps from timer to timer, and incarnations.
 
-A life is everything one service runs in one incarnation. Its context goes along with each callback, so that a killed
-life never runs another step: its coroutines stay where they were, as the memory of a process ends with SIGKILL.
+An incarnation is one run of a service, as one process would be. Each callback has its context, so that a killed one
+never runs another step: its coroutines stay where they were, as the memory of a process ends with SIGKILL.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from typing import Any
 
 from bus.memory import ManualClock
 
-LIFE: contextvars.ContextVar["Life | None"] = contextvars.ContextVar("life", default=None)
+INCARNATION: contextvars.ContextVar["Incarnation | None"] = contextvars.ContextVar("incarnation", default=None)
 TURNS_WITHOUT_TIME = 30_000  # callbacks at one moment: more is a loop that never ends
 _OURS = ("/services/", "/bus/", "/shared/")
 
 
 class Killed(BaseException):
-    """SIGKILL in the middle of a step. Nobody may catch it."""
+    """SIGKILL in the middle of a step. No code may catch it."""
 
 
 class StuckError(Exception):
-    """Time stands still although something runs all the time, or nothing will ever happen."""
+    """Callbacks run without end and time does not pass, or nothing will ever happen."""
 
 
-class Life:
-    """One incarnation of one service. `kill_in`: steps until it dies, `lines`: lines of code into that step."""
+class Incarnation:
+    """One run of one service. `kill_in`: steps until it is killed, `lines`: lines of code into that step."""
 
-    def __init__(self, service: str, number: int, on_death: Callable[["Life"], None]) -> None:
+    def __init__(self, service: str, number: int, on_death: Callable[["Incarnation"], None]) -> None:
         self.service, self.number = service, number
         self.dead = False
         self.kill_in: int | None = None
@@ -39,7 +39,7 @@ class Life:
         self.crash_at: str | None = None  # the crash points that kill, by the beginning of their names
         self._on_death = on_death
         self.context = contextvars.Context()
-        self.context.run(LIFE.set, self)
+        self.context.run(INCARNATION.set, self)
 
     def die(self) -> None:
         """From now on nothing of it runs."""
@@ -48,7 +48,7 @@ class Life:
             self._on_death(self)
 
     def step(self, run: Callable[[], None]) -> None:
-        """One callback of this life, unless it is dead; the one at which it is to die ends after some lines."""
+        """One callback of this incarnation, unless it is dead; the one at which it is to die ends after some lines."""
         if self.dead:
             return
         if self.kill_in is None:
@@ -87,23 +87,23 @@ class Life:
 
 
 class _Handle(asyncio.Handle):
-    """Runs only while its life lives."""
+    """Runs only while its incarnation does."""
 
     def _run(self) -> None:
-        life = self._context.get(LIFE)  # type: ignore[attr-defined]
-        if life is None:
+        incarnation = self._context.get(INCARNATION)  # type: ignore[attr-defined]
+        if incarnation is None:
             super()._run()
         else:
-            life.step(super()._run)
+            incarnation.step(super()._run)
 
 
 class _TimerHandle(asyncio.TimerHandle):
     def _run(self) -> None:
-        life = self._context.get(LIFE)  # type: ignore[attr-defined]
-        if life is None:
+        incarnation = self._context.get(INCARNATION)  # type: ignore[attr-defined]
+        if incarnation is None:
             super()._run()
         else:
-            life.step(super()._run)
+            incarnation.step(super()._run)
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -208,7 +208,7 @@ class NodeClock(ManualClock):
         return self._seen
 
     def step(self, seconds: float) -> None:
-        """Somebody sets the wall clock."""
+        """Set the wall clock."""
         self._wall += seconds
 
 

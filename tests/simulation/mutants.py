@@ -45,7 +45,7 @@ def unmounts_early(service: str, made: Any) -> None:
 
 
 def loses_snapshots(service: str, made: Any) -> None:
-    """A bus whose snapshots are empty and say that they are complete."""
+    """A bus whose snapshots are empty and marked as complete."""
     ledgers = made.__dict__.get("bus", made.__dict__.get("_bus"))._ledgers
     for ledger in ledgers.values():
         snapshot = ledger.snapshot

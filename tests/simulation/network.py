@@ -1,6 +1,6 @@
 """The in-memory bus on a clock that jumps: every frame takes its way of some milliseconds, and faults lie on the way.
 
-Streams and requests only; who lives and who dies is the node's business.
+Streams and requests only; the node decides which incarnation runs and which is killed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from bus.exchange import REMIND_SECONDS, Exchange
 from bus.frames import AnswerHead, Frames, RequestHead
 from bus.interface import NoAnswerError
 from bus.memory import Answered, Delivery, MemoryBus, MemoryNetwork
-from tests.simulation.loop import Life, NodeClock
+from tests.simulation.loop import Incarnation, NodeClock
 from tests.simulation.story import Story
 
 WAY = 0.001  # seconds from one service to another
@@ -33,19 +33,19 @@ ARRIVES = Fate()
 
 
 class SimulationNetwork(MemoryNetwork):
-    """`judge` decides the fate of each publication, request and answer (`ask`: stream "requests" and "answers")."""
+    """`fate_of` decides the fate of each publication, request and answer (`ask`: stream "requests" and "answers")."""
 
-    def __init__(self, clock: NodeClock, story: Story, judge: Callable[[str, str, str], Fate]) -> None:
+    def __init__(self, clock: NodeClock, story: Story, fate_of: Callable[[str, str, str], Fate]) -> None:
         super().__init__(clock)
-        self._story, self._judge = story, judge
+        self._story, self._fate_of = story, fate_of
         self._contexts: dict[str, contextvars.Context] = {}
-        self._heard: dict[tuple[str, str, str, bytes], bool] = {}
+        self._received: dict[tuple[str, str, str, bytes], bool] = {}
         self.on_publish: Callable[[str, Frames], None] = lambda _service, _frames: None
 
-    def bus_of(self, life: Life) -> MemoryBus:
-        """The bus of a new life; it beats once it is started."""
-        self._contexts[life.service] = life.context
-        return self.bus(life.service)
+    def bus_of(self, incarnation: Incarnation) -> MemoryBus:
+        """The bus of a new incarnation; it beats once it is started."""
+        self._contexts[incarnation.service] = incarnation.context
+        return self.bus(incarnation.service)
 
     def kill(self, service: str) -> None:
         """As the network sees a SIGKILL: what is under way to it is lost. Runs nothing of the dead."""
@@ -54,7 +54,7 @@ class SimulationNetwork(MemoryNetwork):
             bus._dead = True
 
     def beats(self, bus: MemoryBus) -> None:
-        """Beat and judge silence every second from now on; called in the bus's own life."""
+        """Send a beat and check the others' beats every second from now on; called in the bus's own incarnation."""
         bus.beat()
         bus.tick()
         asyncio.get_running_loop().call_later(BEAT_SECONDS, self.beats, bus)
@@ -67,15 +67,15 @@ class SimulationNetwork(MemoryNetwork):
             self._story.note(sender.service, stream, published[-1])
             self.on_publish(sender.service, published)
         for bus in list(self._buses.values()):
-            if bus is not sender and bus.started and self._hears(bus, sender.service, published[0]):
+            if bus is not sender and bus.started and self._receives(bus, sender.service, published[0]):
                 self._send(Delivery(sender.service, bus.service, stream, published), bus)
 
-    def _hears(self, bus: MemoryBus, service: str, topic: bytes) -> bool:
+    def _receives(self, bus: MemoryBus, service: str, topic: bytes) -> bool:
         """A started bus follows nothing new."""
         key = (bus.service, bus.incarnation, service, topic)
-        if key not in self._heard:
-            self._heard[key] = bus.receives(service, topic)
-        return self._heard[key]
+        if key not in self._received:
+            self._received[key] = bus.receives(service, topic)
+        return self._received[key]
 
     def joined(self, joined: MemoryBus) -> None:
         for bus in list(self._buses.values()):
@@ -104,7 +104,7 @@ class SimulationNetwork(MemoryNetwork):
                 self._contexts[service].run(bus.answers.take, *frames.read_request(message), answer)
 
         def answer(given: Answer) -> None:
-            fate = self._judge(service, asker, "answers")
+            fate = self._fate_of(service, asker, "answers")
             for _ in range(fate.copies):
                 loop.call_later(WAY + fate.seconds, deliver, *given, context=contextvars.Context())
 
@@ -116,12 +116,12 @@ class SimulationNetwork(MemoryNetwork):
             elif exchange.unknown():
                 self._ask(service, exchange, answered)
 
-        fate = self._judge(asker, service, "requests")
+        fate = self._fate_of(asker, service, "requests")
         for _ in range(fate.copies):
             loop.call_later(WAY + fate.seconds, arrive, context=contextvars.Context())
 
     def _send(self, delivery: Delivery, bus: MemoryBus) -> None:
-        fate = self._judge(delivery.sender, delivery.receiver, delivery.stream)
+        fate = self._fate_of(delivery.sender, delivery.receiver, delivery.stream)
         loop = asyncio.get_running_loop()
         for _ in range(fate.copies):
             loop.call_later(WAY + fate.seconds, self._arrive, delivery, bus, context=self._contexts[bus.service])

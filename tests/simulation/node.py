@@ -1,4 +1,4 @@
-"""The node: the real services on the simulated world, their lives and deaths, and what users do to it."""
+"""The node: the real services in the simulated world, their starts and kills, and what users do to it."""
 
 import asyncio
 import contextvars
@@ -24,8 +24,8 @@ from shared.kube import paths
 from tests.service.pleg.world import READING, StillUsage
 from tests.service.status.node_stage import StillHost
 from tests.simulation.api import SimulationApi
-from tests.simulation.faults import SERVICES, BusJudge, ClockStep, Fault, Kill
-from tests.simulation.loop import LIFE, ApiClock, Killed, Life, SimulationLoop
+from tests.simulation.faults import SERVICES, BusFates, ClockStep, Fault, Kill
+from tests.simulation.loop import INCARNATION, ApiClock, Incarnation, Killed, SimulationLoop
 from tests.simulation.network import Fate, SimulationNetwork
 from tests.simulation.oracle import Oracle
 from tests.simulation.pidfds import SimulationPidfds
@@ -41,7 +41,7 @@ ARMED_SECONDS = 5.0  # a kill that waits for a crash point waits no longer
 
 
 class Node:
-    """One run, in an empty working directory: paths are relative, so that none of them tells two runs apart."""
+    """One run, in an empty working directory: paths are relative, so that they are equal in all runs."""
 
     def __init__(self, loop: SimulationLoop, workload: Workload, faults: tuple[Fault, ...], seed: int) -> None:
         self.clock, self.loop, self.workload, self.faults = loop.clock, loop, workload, faults
@@ -66,7 +66,7 @@ class Node:
             events=workload.runtime_events,
         )
         self.oracle.runtime = self.users.runtime = self.runtime
-        self._judge = BusJudge(faults)
+        self._fates = BusFates(faults)
         self.network = SimulationNetwork(self.clock, self.story, self._fate)
         self.network.on_publish = self.oracle.published
         changed = self.api.store._changed
@@ -77,8 +77,8 @@ class Node:
             changed(change)
 
         self.api.store._changed = observed  # type: ignore[method-assign]
-        self.lives: dict[str, Life] = {}
-        self.dead: list[Life] = []
+        self.incarnations: dict[str, Incarnation] = {}
+        self.dead: list[Incarnation] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.services: dict[str, Any] = {}
         self.mutate: Callable[[str, Any], None] = lambda _name, _service: None
@@ -97,7 +97,7 @@ class Node:
             static_pod_path=str(self.manifests) if any(pod.static for pod in workload.pods) else "",
         )
 
-    # -- lives -----------------------------------------------------------------------------------------------------
+    # -- incarnations ----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start everything and plan what will happen."""
@@ -113,22 +113,24 @@ class Node:
                 self._later(fault.at, self._set_clock, fault)
 
     def live(self, service: str) -> None:
-        """A new life."""
-        if service in self.lives:
+        """A new incarnation."""
+        if service in self.incarnations:
             return
         number = self._numbers[service] = self._numbers.get(service, 0) + 1
-        life = Life(service, number, self._died)
-        self.lives[service] = life
-        self.tasks.append(self.loop.create_task(self._live(life), name=f"{service} {number}", context=life.context))
+        incarnation = Incarnation(service, number, self._died)
+        self.incarnations[service] = incarnation
+        self.tasks.append(
+            self.loop.create_task(self._live(incarnation), name=f"{service} {number}", context=incarnation.context)
+        )
 
-    async def _live(self, life: Life) -> None:
-        bus = self.network.bus_of(life)
-        context = Context(life.service, self.config, bus, self.clock, asyncio.Event())
-        if life.service in STUBS:
+    async def _live(self, incarnation: Incarnation) -> None:
+        bus = self.network.bus_of(incarnation)
+        context = Context(incarnation.service, self.config, bus, self.clock, asyncio.Event())
+        if incarnation.service in STUBS:
             await bus.start()
             self.network.beats(bus)
             while True:
-                bus.progress(MAIN_LOOPS[life.service])
+                bus.progress(MAIN_LOOPS[incarnation.service])
                 await asyncio.sleep(5.0)
         try:
             service = self._build(context)
@@ -138,9 +140,9 @@ class Node:
         except Killed:
             raise
         except BaseException as error:
-            if not life.dead:
+            if not incarnation.dead:
                 text = "".join(traceback.format_exception(error)[-12:])
-                self.oracle.violated(f"{life.service} ended by itself: {type(error).__name__}: {error}\n{text}")
+                self.oracle.violated(f"{incarnation.service} ended by itself: {type(error).__name__}: {error}\n{text}")
             raise
 
     def _build(self, context: Context) -> Any:
@@ -168,54 +170,54 @@ class Node:
         self.mutate(context.service, service)
         return service
 
-    def _died(self, life: Life) -> None:
-        if self.lives.get(life.service) is life:
-            del self.lives[life.service]
-        self.dead.append(life)
-        self.network.kill(life.service)
-        self.runtime.bury(life)
-        self.api.bury(life)
-        self.story.tell("fault", f"{life.service} {life.number} is killed")
-        self._later(self._down.pop(life.service, 1) or 0.05, self._again, life.service)
+    def _died(self, incarnation: Incarnation) -> None:
+        if self.incarnations.get(incarnation.service) is incarnation:
+            del self.incarnations[incarnation.service]
+        self.dead.append(incarnation)
+        self.network.kill(incarnation.service)
+        self.runtime.bury(incarnation)
+        self.api.bury(incarnation)
+        self.story.add("fault", f"{incarnation.service} {incarnation.number} is killed")
+        self._later(self._down.pop(incarnation.service, 1) or 0.05, self._again, incarnation.service)
 
     def _again(self, service: str) -> None:
-        self.story.tell("fault", f"{service} begins again")
+        self.story.add("fault", f"{service} begins again")
         self.live(service)
 
     def _arm(self, kill: Kill) -> None:
-        life = self.lives.get(kill.service)
-        if life is None:
+        incarnation = self.incarnations.get(kill.service)
+        if incarnation is None:
             return
         self._down[kill.service] = kill.down  # type: ignore[assignment]
         if kill.crash_at:
-            life.crash_at = kill.crash_at
-            self._later(ARMED_SECONDS, life.die)
+            incarnation.crash_at = kill.crash_at
+            self._later(ARMED_SECONDS, incarnation.die)
         else:
-            life.lines = kill.lines
-            life.kill_in = kill.steps
-            self._later(ARMED_SECONDS, life.die)
+            incarnation.lines = kill.lines
+            incarnation.kill_in = kill.steps
+            self._later(ARMED_SECONDS, incarnation.die)
 
     def crash_point(self, name: str) -> bool:
-        """A life comes to a named point; it may be its last."""
-        life = LIFE.get()
-        if life is None:
+        """An incarnation comes to a named point, where it may be killed."""
+        incarnation = INCARNATION.get()
+        if incarnation is None:
             return False
-        if life.dead:
+        if incarnation.dead:
             raise Killed
-        if life.crash_at and (name == life.crash_at or name.startswith(life.crash_at + ".")):
-            self.story.tell("fault", f"at {name}")
-            life.die()
+        if incarnation.crash_at and (name == incarnation.crash_at or name.startswith(incarnation.crash_at + ".")):
+            self.story.add("fault", f"at {name}")
+            incarnation.die()
             raise Killed
         return False
 
     def _fate(self, sender: str, receiver: str, stream: str) -> Fate:
-        fate, fault = self._judge.fate(self.story.seconds, sender, receiver, stream)
+        fate, fault = self._fates.fate(self.story.seconds, sender, receiver, stream)
         if fault is not None:
-            self.story.tell("fault", f"{stream} from {sender} to {receiver}: {fault.kind} {fault.delay or ''}")
+            self.story.add("fault", f"{stream} from {sender} to {receiver}: {fault.kind} {fault.delay or ''}")
         return fate
 
     def _set_clock(self, fault: ClockStep) -> None:
-        self.story.tell("fault", f"the clock is set by {fault.seconds:+g} s")
+        self.story.add("fault", f"the clock is set by {fault.seconds:+g} s")
         self.clock.step(fault.seconds)
 
     def _later(self, seconds: float, do: Callable[..., None], *args: Any) -> None:

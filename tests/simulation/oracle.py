@@ -1,6 +1,6 @@
 """The invariants of a node: what must never happen, whatever fails. Looks on from outside and changes nothing.
 
-Whoever sees something happen tells it here; the first thing that must not be is kept as the violation.
+The simulated world reports what happens; the first event that must not be is kept as the violation.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ class Oracle:
 
     def __init__(self, story: Story) -> None:
         self.violation: str | None = None
-        self.closed = False  # the run is over: what is heard now is the noise of taking it down
+        self.closed = False  # the run is over: later reports come from its end
         self.starts: dict[tuple[str, str], int] = {}  # (uid, container) -> starts
         self.runtime: SimulationRuntime
         self._story = story
@@ -35,7 +35,7 @@ class Oracle:
         self._grace: dict[str, float] = {}
         self._deleted: dict[str, tuple[float, float]] = {}  # uid -> (when, grace) of the shortest deletion
         self._gone: set[str] = set()  # forcibly deleted
-        self._ending: set[str] = set()  # podsync has said so
+        self._ending: set[str] = set()  # podsync has published it
         self._terminal: dict[str, str] = {}
         self._stopped: dict[str, float] = {}  # container id -> when it was first asked to stop
         self._attempts: set[tuple[str, str, str, int]] = set()
@@ -44,7 +44,7 @@ class Oracle:
         """It happened."""
         if self.violation is None and not self.closed:
             self.violation = what
-            self._story.tell("ORACLE", what)
+            self._story.add("ORACLE", what)
 
     def knows(self, uid: str, policy: str, grace: float) -> None:
         """A pod and the promises made to it."""
@@ -53,13 +53,13 @@ class Oracle:
     # -- the bus and the API server --------------------------------------------------------------------------------
 
     def published(self, service: str, published: frames.Frames) -> None:
-        """podsync says how far it is with a pod."""
+        """podsync publishes the state of a pod."""
         if published[0] == b"pods.admitted\0" and published[-1]:
             admitted = orjson.loads(published[-1])
             uid, state = admitted["uid"], admitted["state"]
             if state in _ENDING:
                 if uid not in self._ending:
-                    self._story.tell(service, f"pod {uid[-12:]} is {state}")
+                    self._story.add(service, f"pod {uid[-12:]} is {state}")
                 self._ending.add(uid)
             elif uid in self._ending and uid not in self._restartable:
                 self.violated(f"pod {uid[-12:]} was ending and is {state} again")
@@ -73,7 +73,7 @@ class Oracle:
         """The API server wrote a pod."""
         if "/pods/" not in change.key:
             return
-        self._tell_pod(change)
+        self._add_pod(change)
         pod = change.after
         if pod is None:
             assert change.before is not None
@@ -90,18 +90,18 @@ class Oracle:
             when, before = self._deleted.get(uid, (self._story.seconds, grace))
             self._deleted[uid] = (when, min(grace, before))
 
-    def _tell_pod(self, change: Change) -> None:
+    def _add_pod(self, change: Change) -> None:
         name = change.key.rpartition("/")[2]
         before = _summary(change.before)
         after = _summary(change.after)
         if before != after:
-            self._story.tell("api", f"pod {name}: {after}")
+            self._story.add("api", f"pod {name}: {after}")
 
     # -- the runtime -----------------------------------------------------------------------------------------------
 
     def requested(self, method: str, request: Message, who: str) -> None:
         """A call leaves its caller."""
-        if method == "StopContainer":  # one that fails counts, too: whoever asks again has not to wait anew
+        if method == "StopContainer":  # one that fails counts, too: a repeated call need not wait again
             self.stopping(request["container_id"])
         if method not in ("RunPodSandbox", "CreateContainer", "StartContainer"):
             return
@@ -157,7 +157,7 @@ class Oracle:
             self.violated(f"container {container} of pod {uid[-12:]} is started while {beside[0]} initializes")
 
     def stopping(self, container_id: str) -> None:
-        """Somebody asks it to end."""
+        """A stop of it was requested."""
         self._stopped.setdefault(container_id, self._story.seconds)
 
     def killed(self, uid: str, container_id: str) -> None:

@@ -20,7 +20,7 @@ _watches: list["ManifestWatch"] = []
 
 
 class ManifestWatch:
-    """In place of sources' inotify: told by the user who writes."""
+    """In place of sources' inotify: the simulated user reports its writes."""
 
     def __init__(self, path: str, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -28,7 +28,7 @@ class ManifestWatch:
         _watches.append(self)
 
     def arm(self) -> str | None:
-        """Heard from now on."""
+        """Report from now on."""
         return None
 
     async def run(self) -> None:
@@ -36,7 +36,7 @@ class ManifestWatch:
         await asyncio.Event().wait()
 
     def close(self) -> None:
-        """Heard no more."""
+        """Report no more."""
 
     def changed(self) -> None:
         """A file was written or removed."""
@@ -50,7 +50,7 @@ def manifests_changed() -> None:
 
 
 class ProbeCounts:
-    """In place of pleg's ProbeFiles: kept for one run, whoever is killed."""
+    """In place of pleg's ProbeFiles: kept for one run, over all kills."""
 
     def __init__(self, kept: dict[str, list[ProbeMemory]]) -> None:
         self.kept = kept

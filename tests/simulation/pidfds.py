@@ -1,4 +1,4 @@
-"""pidfds of processes that only the fake runtime knows; they tell the life that watches, and nobody once it is dead."""
+"""pidfds of processes that only the fake runtime has; they notify the incarnation that watches, until it is killed."""
 
 import asyncio
 import contextvars

@@ -22,7 +22,7 @@ from tests.simulation.workload import Workload, draw_workload
 FAULTS_WITHIN = 25.0  # seconds
 REST = 6.0  # seconds without a change make the end of an undisturbed run
 LONGEST_REFERENCE = 400.0
-PATIENCE = 180.0  # seconds after the last fault within which everything must have come to its end
+SETTLE_SECONDS = 180.0  # seconds after the last fault within which everything must have come to its end
 STAYS = 2.0  # seconds for which a disturbed run must stay at its end
 
 Mutate = Callable[[str, Any], None]
@@ -50,9 +50,9 @@ class Case:
 
 def draw(seed: int) -> Case:
     """The same for the same seed."""
-    dice = Random(seed)
-    workload = draw_workload(dice)
-    return Case(seed, workload, draw_faults(dice, FAULTS_WITHIN))
+    rng = Random(seed)
+    workload = draw_workload(rng)
+    return Case(seed, workload, draw_faults(rng, FAULTS_WITHIN))
 
 
 def check_case(case: Case, mutate: Mutate | None = None) -> Verdict:
@@ -125,7 +125,7 @@ async def _until_expected(node: Node, expected: State) -> None:
         await asyncio.sleep(1.0)
         seconds = node.story.seconds
         if seconds < over or node.users.acts_left:
-            if seconds > over + PATIENCE:
+            if seconds > over + SETTLE_SECONDS:
                 node.oracle.violated("what users wait for never happens")
             continue
         found = state_of(node)
@@ -135,8 +135,8 @@ async def _until_expected(node: Node, expected: State) -> None:
                 return
             continue
         equal_since = None
-        if seconds > over + PATIENCE:
-            node.oracle.violated(f"{PATIENCE:g} s after the last fault: {difference(expected, found)}")
+        if seconds > over + SETTLE_SECONDS:
+            node.oracle.violated(f"{SETTLE_SECONDS:g} s after the last fault: {difference(expected, found)}")
 
 
 class asyncio_without_gc:  # noqa: N801
@@ -153,8 +153,8 @@ class asyncio_without_gc:  # noqa: N801
 
 def _bury(loop: SimulationLoop, node: Node) -> None:
     """End what is suspended, without letting it run."""
-    for life in [*node.lives.values()]:
-        life.dead = True
+    for incarnation in [*node.incarnations.values()]:
+        incarnation.dead = True
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         coroutine: Any = task.get_coro()

@@ -1,6 +1,6 @@
-"""The fake runtime as another process: a call that left its caller is carried out whoever dies; processes have lives.
+"""The fake runtime as another process: a call that was sent is performed even when its caller is killed.
 
-Tells the oracle of every effect. Decides nothing about the agent.
+Reports every effect to the oracle. Decides nothing about the agent.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from shared.cri.interface import ExecResult, Message, RuntimeCallError
 from shared.model.runtime import ContainerState
 from tests.fakes.runtime import FakeRuntime
 from tests.simulation.faults import Fault, RuntimeFault
-from tests.simulation.loop import LIFE, Life
+from tests.simulation.loop import INCARNATION, Incarnation
 from tests.simulation.oracle import Oracle
 from tests.simulation.story import Story
 from tests.simulation.workload import Run
@@ -34,14 +34,14 @@ class _Order:
 
 
 class SimulationRuntime(FakeRuntime):
-    """`run_of` says how a container behaves at its n-th start: (pod uid, container, start from 0)."""
+    """`run_of` returns how a container behaves at its n-th start: (pod uid, container, start from 0)."""
 
     def __init__(
         self,
         clock: Clock,
         story: Story,
         oracle: Oracle,
-        dice: Random,
+        rng: Random,
         *,
         run_of: Callable[[str, str, int], Run],
         faults: tuple[Fault, ...] = (),
@@ -50,14 +50,14 @@ class SimulationRuntime(FakeRuntime):
         super().__init__(clock, **world)
         self.run_of = run_of
         self.execute = self._execute
-        self._story, self._oracle, self._dice = story, oracle, dice
+        self._story, self._oracle, self._rng = story, oracle, rng
         self._orders = [_Order(f, f.times) for f in faults if isinstance(f, RuntimeFault)]
         self._began = clock.monotonic()
         self._runs: dict[str, tuple[Run, float]] = {}  # container id -> its run, when it started
 
-    def bury(self, life: Life) -> None:
+    def bury(self, incarnation: Incarnation) -> None:
         """This client is no more: pleg is the only one that reads events."""
-        if life.service == "pleg":
+        if incarnation.service == "pleg":
             self._readers.clear()
 
     async def close(self) -> None:
@@ -65,31 +65,31 @@ class SimulationRuntime(FakeRuntime):
 
     async def _do(self, method: str, request: Message, effect: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
-        life = LIFE.get()
+        incarnation = INCARNATION.get()
         answered: asyncio.Future[T] = loop.create_future()
-        who = life.service if life else "?"
+        who = incarnation.service if incarnation else "?"
         if method not in _QUIET:
             self._oracle.requested(method, request, who)
         server = contextvars.Context()
-        took = _SECONDS.get(method, 0.003) * self._dice.uniform(0.5, 1.5)
+        took = _SECONDS.get(method, 0.003) * self._rng.uniform(0.5, 1.5)
         answer = _Answer(answered, loop)
         order = self._fault(method)
-        way = self._dice.uniform(0.0005, 0.002)
+        way = self._rng.uniform(0.0005, 0.002)
 
-        def carry_out(tell: bool) -> None:
-            self._carry_out(method, request, who, effect, answer if tell else _Answer(None, loop))
+        def carry_out(answered: bool) -> None:
+            self._carry_out(method, request, who, effect, answer if answered else _Answer(None, loop))
 
         if order is None:
             loop.call_later(way + took, carry_out, True, context=server)
         else:
             fault = order.fault
             error = RuntimeCallError(method, fault.code, f"injected into {method}")
-            patience = 2.0 if fault.code == "DeadlineExceeded" else 0.0
-            told_at = way + patience
-            self._story.tell("runtime", f"{method} of {who}{_about(request)} fails with {fault.code}")
-            loop.call_later(told_at, answer.fail, error, context=server)
+            timeout = 2.0 if fault.code == "DeadlineExceeded" else 0.0
+            answered_at = way + timeout
+            self._story.add("runtime", f"{method} of {who}{_about(request)} fails with {fault.code}")
+            loop.call_later(answered_at, answer.fail, error, context=server)
             if fault.effect:
-                loop.call_later(min(way + took, told_at) + fault.late, carry_out, False, context=server)
+                loop.call_later(min(way + took, answered_at) + fault.late, carry_out, False, context=server)
         return await answered
 
     def _fault(self, method: str) -> _Order | None:
@@ -109,16 +109,16 @@ class SimulationRuntime(FakeRuntime):
         try:
             if method == "StopContainer":
                 self._stopping(request["container_id"], request.get("timeout", 0), answer)
-                self._story.tell("runtime", f"{method} of {who}{_about(request)} timeout={request.get('timeout', 0)}")
+                self._story.add("runtime", f"{method} of {who}{_about(request)} timeout={request.get('timeout', 0)}")
                 return
             result = effect()
         except RuntimeCallError as error:
-            self._story.tell("runtime", f"{method} of {who}{_about(request)} refused: {error.code} {_short(error)}")
+            self._story.add("runtime", f"{method} of {who}{_about(request)} refused: {error.code} {_short(error)}")
             answer.fail(error)
             return
         if method not in _QUIET:
             shown = f" -> {result[:8]}" if isinstance(result, str) and result else ""
-            self._story.tell("runtime", f"{method} of {who}{_about(request)}{shown}")
+            self._story.add("runtime", f"{method} of {who}{_about(request)}{shown}")
             self._oracle.carried_out(method, request, result)
         else:
             self._story.note("runtime", f"{method} of {who}{_about(request)}")
@@ -145,14 +145,14 @@ class SimulationRuntime(FakeRuntime):
             return
         if held.container.pid in self._ended_pids:
             return
-        self._story.tell("process", f"{held.container.name} {container_id[:8]} ends with {code}")
+        self._story.add("process", f"{held.container.name} {container_id[:8]} ends with {code}")
         self.exit_container(container_id, code, settled=False)
         self._later(SETTLES, self.settle_exits)
 
     def _stopping(self, container_id: str, timeout: int, answer: "_Answer") -> None:
         held = self._containers.get(container_id)
         if held is None:
-            self._stop(container_id)  # says that there is no such container
+            self._stop(container_id)  # raises: there is no such container
             return
         if held.container.state is not ContainerState.RUNNING:
             answer.give(None)

@@ -7,21 +7,21 @@ from tests.simulation.run import Case, Verdict, check_case, draw
 from tests.simulation.shrink import shrink
 
 
-def work(seed: int, mutant: str | None = None, whole: bool = False) -> tuple[int, str, bool]:
+def work(seed: int, mutant: str | None = None, complete: bool = False) -> tuple[int, str, bool]:
     """The seed, what to print, whether it failed."""
     mutate = MUTANTS[mutant] if mutant else None
     verify = functools.partial(check_case, mutate=mutate)
     case = draw(seed)
     verdict = verify(case)
-    if whole:
+    if complete:
         return seed, "\n".join(("", *verdict.lines)), verdict.violation is not None
     if verdict.violation is None:
         return seed, "", False
     case, verdict = shrink(case, verdict, verify)
-    return seed, told(case, verdict), True
+    return seed, report(case, verdict), True
 
 
-def told(case: Case, verdict: Verdict) -> str:
+def report(case: Case, verdict: Verdict) -> str:
     """What went wrong, with what was left of the case and the story of it."""
     lines = [str(verdict.violation), ""]
     lines += [f"  {pod}" for pod in case.workload.pods]

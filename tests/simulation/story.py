@@ -1,11 +1,11 @@
-"""What happened in one run: lines of virtual time, who and what. The digest of all of them tells two runs apart."""
+"""What happened in one run: lines of virtual time, who and what. Different runs have different digests."""
 
 import hashlib
 from collections.abc import Callable
 
 
 class Story:
-    """`tell` keeps a line for people; `note` goes into the digest alone. Both must be the same for the same seed."""
+    """`add` keeps a line for people; `note` goes into the digest alone. Both must be the same for the same seed."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.lines: list[str] = []
@@ -18,8 +18,8 @@ class Story:
         """Virtual seconds since the beginning."""
         return self._now() - self._began
 
-    def tell(self, who: str, what: str) -> None:
-        """A line that a person wants to read."""
+    def add(self, who: str, what: str) -> None:
+        """Add a line for people."""
         line = f"{self.seconds:10.4f}  {who:<10} {what}"
         self.lines.append(line)
         self._digest.update(line.encode())
@@ -30,7 +30,7 @@ class Story:
         self._digest.update(content)
 
     def digest(self) -> str:
-        """Of everything told and noted."""
+        """The digest of all lines and notes."""
         return self._digest.hexdigest()
 
     def numbered(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run needs of the interpreter around it: dice, crash points, still facts of the machine, the log."""
+"""What a run needs of the interpreter around it: rng, crash points, still facts of the machine, the log."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ from random import Random
 from unittest import mock
 
 from tests.simulation import patches
-from tests.simulation.loop import LIFE, Killed
+from tests.simulation.loop import INCARNATION, Killed
 from tests.simulation.node import Node
 
 
@@ -22,20 +22,20 @@ class _Errors(logging.Handler):
         self._node = node
 
     def emit(self, record: logging.LogRecord) -> None:
-        life = LIFE.get()
-        if life is not None and life.dead:
+        incarnation = INCARNATION.get()
+        if incarnation is not None and incarnation.dead:
             return
         if record.exc_info and record.exc_info[1] is not None and not isinstance(record.exc_info[1], Killed):
             error = record.exc_info[1]
             self._node.oracle.violated(f"unexpected: {record.getMessage()}: {type(error).__name__}: {error}")
         else:
-            self._node.story.tell(life.service if life else "?", f"logs: {record.getMessage()[:160]}")
+            self._node.story.add(incarnation.service if incarnation else "?", f"logs: {record.getMessage()[:160]}")
 
 
 @contextlib.contextmanager
 def surroundings(node: Node, seed: int) -> Iterator[None]:
-    """What a run needs of the interpreter: dice, crash points, facts of the machine, the log. All taken back."""
-    dice = Random(f"{seed} secrets")
+    """What a run needs of the interpreter: rng, crash points, facts of the machine, the log. All taken back."""
+    rng = Random(f"{seed} secrets")
     random.seed(seed)
     handler = _Errors(node)
     root = logging.getLogger()
@@ -44,8 +44,8 @@ def surroundings(node: Node, seed: int) -> Iterator[None]:
     root.handlers[:] = [handler]
     try:
         with (
-            mock.patch.object(secrets, "token_hex", lambda n=16: dice.randbytes(n).hex()),
-            mock.patch.object(secrets, "randbelow", dice.randrange),
+            mock.patch.object(secrets, "token_hex", lambda n=16: rng.randbytes(n).hex()),
+            mock.patch.object(secrets, "randbelow", rng.randrange),
             mock.patch("shared.crash._CRASH_AT", "@simulation"),
             mock.patch("shared.crash._claim", lambda _at, name: node.crash_point(name)),
             patches.machine(),

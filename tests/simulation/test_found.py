@@ -1,4 +1,4 @@
-"""Stories that seeds have told once: what went wrong then must not go wrong again."""
+"""Cases that seeds have found: each was a fault of the agent, which must not come back."""
 
 import os
 from collections.abc import Iterator

@@ -52,10 +52,10 @@ def test_no_fault_decides_what_a_probe_finds() -> None:
 
 @pytest.mark.parametrize("name", sorted(MUTANTS))
 def test_a_broken_agent_is_caught(name: str) -> None:
-    assert any(check_case(draw(seed), MUTANTS[name]).violation for seed in WITHIN), f"nobody saw {name}"
+    assert any(check_case(draw(seed), MUTANTS[name]).violation for seed in WITHIN), f"no seed found {name}"
 
 
-def test_a_failing_seed_tells_a_short_story() -> None:
+def test_a_failing_seed_gives_a_short_story() -> None:
     case = draw(3)
     calls = 0
 
@@ -72,7 +72,7 @@ def test_a_failing_seed_tells_a_short_story() -> None:
     assert verdict.violation is not None and calls < 150
 
 
-def test_violations_of_one_kind_are_told_from_others() -> None:
+def test_violations_of_one_kind_are_distinguished_from_others() -> None:
     assert kind_of("attempt 1 of container c0 of pod 00a1 is made") == kind_of(
         "attempt 2 of container c1 of pod 00b2 is made"
     )

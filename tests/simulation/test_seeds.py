@@ -25,5 +25,5 @@ def workers() -> Iterator[Pool]:
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
 def test_a_disturbed_node_ends_as_an_undisturbed_one(workers: Pool, part: int) -> None:
     seeds = range(part * SEEDS // PARTS, (part + 1) * SEEDS // PARTS)
-    told = [text for _, text, failed in workers.imap_unordered(work, seeds) if failed]
-    assert not told, "\n".join(told)
+    failures = [text for _, text, failed in workers.imap_unordered(work, seeds) if failed]
+    assert not failures, "\n".join(failures)

@@ -46,7 +46,7 @@ class Users:
     def _put_secret(self) -> None:
         self._secret_version += 1
         data = {"password": "dmFsdWU" + "=" if self._secret_version == 1 else "bmV3"}
-        self.story.tell("user", f"writes the Secret, version {self._secret_version}")
+        self.story.add("user", f"writes the Secret, version {self._secret_version}")
         self.api.put(f"/api/v1/namespaces/default/secrets/{SECRET}", {"data": data})
         self.api.put(f"/api/v1/namespaces/default/configmaps/{CONFIG_MAP}", {"data": {"mode": "fast"}})
 
@@ -57,7 +57,7 @@ class Users:
             self._later(act.after, self._act, plan, act)
 
     def _make(self, plan: PodPlan, **change: Any) -> None:
-        self.story.tell("user", f"creates pod {plan.name}")
+        self.story.add("user", f"creates pod {plan.name}")
         if plan.static:
             self._write_manifest(plan, **change)
             return
@@ -85,7 +85,7 @@ class Users:
             return
         self.acts_left -= 1
         if act.kind != "recreate":
-            self.story.tell(
+            self.story.add(
                 "user", f"{act.kind} of pod {plan.name}{f' with grace {act.grace}' if act.grace is not None else ''}"
             )
         match act.kind:

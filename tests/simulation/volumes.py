@@ -66,7 +66,7 @@ class SimulatedCalls(PluginCalls):
                     plugin = spec.plugin
                     shown = {path: file.content for path, file in make_payload(spec.source, gathered).items()}
                 if mounted.get(uid, {}).get(volume) != (plugin, shown):
-                    self._story.tell("volume", f"mounts {volume} of {uid[-12:]}")
+                    self._story.add("volume", f"mounts {volume} of {uid[-12:]}")
                 mounted.setdefault(uid, {})[volume] = (plugin, shown)
                 return str(self._volumes.root / "pods" / uid / "volumes" / volume)
             case UnmountVolume(uid, volume):
@@ -74,13 +74,13 @@ class SimulatedCalls(PluginCalls):
                     bound for bound in self._volumes.bound.get(uid, set()) if bound[0] != volume
                 }
                 if volume in mounted.get(uid, {}):
-                    self._story.tell("volume", f"unmounts {volume} of {uid[-12:]}")
+                    self._story.add("volume", f"unmounts {volume} of {uid[-12:]}")
                     self._oracle.unmounted(uid, volume)
                 mounted.get(uid, {}).pop(volume, None)
             case RemovePodDirectory(uid):
                 if mounted.get(uid) or self._volumes.bound.get(uid):
                     raise OSError(16, "Orphaned pod found, but volumes are not cleaned up")
-                self._story.tell("volume", f"removes the directory of {uid[-12:]}")
+                self._story.add("volume", f"removes the directory of {uid[-12:]}")
                 self._oracle.unmounted(uid, "its directory")
                 mounted.pop(uid, None)
                 self._volumes.bound.pop(uid, None)

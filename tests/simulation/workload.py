@@ -48,7 +48,7 @@ class PodPlan:
     deadline: int | None = None
     static: bool = False
     init: tuple[tuple[Run, ...], ...] = ()  # of each init container i0, i1 …
-    sidecar: tuple[Run, ...] = ()  # of the sidecar s0, which stands before them; () = there is none
+    sidecar: tuple[Run, ...] = ()  # of the sidecar s0, the first init container; () = there is none
     hook: bool = False  # preStop, of every container that can have one
 
     def runs_of(self, container: str) -> tuple[Run, ...]:
@@ -82,35 +82,35 @@ class Workload:
         return replace(self, pods=tuple(pod for pod in self.pods if pod.name != name))
 
 
-def draw_workload(dice: Random) -> Workload:
+def draw_workload(rng: Random) -> Workload:
     """One to four pods."""
-    count = dice.choice((1, 1, 2, 2, 3, 4))
-    pods = tuple(_pod(dice, f"p{number}") for number in range(count))
+    count = rng.choice((1, 1, 2, 2, 3, 4))
+    pods = tuple(_pod(rng, f"p{number}") for number in range(count))
     return Workload(
         pods=pods,
-        secret_at=dice.choice((0.0, 0.0, 0.0, 6.0)),
-        runtime_events=dice.random() < 0.5,
-        late_images=(IMAGES[1],) if dice.random() < 0.5 else (),
+        secret_at=rng.choice((0.0, 0.0, 0.0, 6.0)),
+        runtime_events=rng.random() < 0.5,
+        late_images=(IMAGES[1],) if rng.random() < 0.5 else (),
     )
 
 
-def _pod(dice: Random, name: str) -> PodPlan:
-    at = round(dice.choice((0.0, 0.0, dice.uniform(0.0, 6.0))), 3)
-    static = dice.random() < 0.12
-    policy = "Always" if static else dice.choice(("Always", "Always", "OnFailure", "Never"))
+def _pod(rng: Random, name: str) -> PodPlan:
+    at = round(rng.choice((0.0, 0.0, rng.uniform(0.0, 6.0))), 3)
+    static = rng.random() < 0.12
+    policy = "Always" if static else rng.choice(("Always", "Always", "OnFailure", "Never"))
     probes: tuple[str, ...] = ()
-    if policy == "Always" and dice.random() < 0.35:
-        probes = tuple(kind for kind in ("readiness", "liveness") if dice.random() < 0.6)
-    volumes = tuple(kind for kind in ("secret", "config", "empty") if dice.random() < 0.35)
+    if policy == "Always" and rng.random() < 0.35:
+        probes = tuple(kind for kind in ("readiness", "liveness") if rng.random() < 0.6)
+    volumes = tuple(kind for kind in ("secret", "config", "empty") if rng.random() < 0.35)
     if static:
         volumes = tuple(kind for kind in volumes if kind == "empty")
-    containers = dice.choice((1, 1, 1, 2))
-    runs = tuple(_runs(dice, policy, "liveness" in probes) for _ in range(containers))
-    grace = dice.choice((0, 1, 3, 10, 30))
-    deadline = dice.choice((5, 12)) if policy != "Always" and dice.random() < 0.12 else None
+    containers = rng.choice((1, 1, 1, 2))
+    runs = tuple(_runs(rng, policy, "liveness" in probes) for _ in range(containers))
+    grace = rng.choice((0, 1, 3, 10, 30))
+    deadline = rng.choice((5, 12)) if policy != "Always" and rng.random() < 0.12 else None
     if deadline is not None:  # a race between an end and a deadline would have two right answers
         runs = tuple((replace(each[-1], seconds=None),) for each in runs)
-    init, sidecar = _before(dice, policy, static)
+    init, sidecar = _before(rng, policy, static)
     if deadline is not None:
         init = tuple((replace(each[-1], code=0),) for each in init)
     forever = policy == "Always" and all(len(each) == 1 for each in (*runs, *init))
@@ -119,7 +119,7 @@ def _pod(dice: Random, name: str) -> PodPlan:
         at=at,
         policy=policy,
         runs=runs,
-        acts=_acts(dice, containers, forever, static, volumes),
+        acts=_acts(rng, containers, forever, static, volumes),
         grace=grace,
         volumes=volumes,
         probes=probes,
@@ -127,56 +127,56 @@ def _pod(dice: Random, name: str) -> PodPlan:
         static=static,
         init=init,
         sidecar=sidecar,
-        hook=dice.random() < 0.25,
+        hook=rng.random() < 0.25,
     )
 
 
-def _before(dice: Random, policy: str, static: bool) -> tuple[tuple[tuple[Run, ...], ...], tuple[Run, ...]]:
+def _before(rng: Random, policy: str, static: bool) -> tuple[tuple[tuple[Run, ...], ...], tuple[Run, ...]]:
     """Init containers and a sidecar. One that ends while the pod does may be restarted or not: both would be right, so
     only the sidecar of a pod that never ends by itself ends by itself."""
     init: list[tuple[Run, ...]] = []
-    if dice.random() < 0.3:
-        for _ in range(dice.choice((1, 1, 2))):
-            runs = [Run(round(dice.uniform(0.02, 2.0), 3), 0)]
-            if dice.random() < 0.25:
-                failed = Run(round(dice.uniform(0.02, 2.0), 3), dice.choice((1, 137)))
+    if rng.random() < 0.3:
+        for _ in range(rng.choice((1, 1, 2))):
+            runs = [Run(round(rng.uniform(0.02, 2.0), 3), 0)]
+            if rng.random() < 0.25:
+                failed = Run(round(rng.uniform(0.02, 2.0), 3), rng.choice((1, 137)))
                 runs = [failed] if policy == "Never" else [failed, *runs]
             init.append(tuple(runs))
     sidecar: tuple[Run, ...] = ()
-    if not static and dice.random() < 0.2:
-        stays = Run(stop=dice.choice((0.0, 0.7, 2.5)))
+    if not static and rng.random() < 0.2:
+        stays = Run(stop=rng.choice((0.0, 0.7, 2.5)))
         sidecar = (stays,)
-        if policy == "Always" and dice.random() < 0.4:
-            sidecar = (replace(stays, seconds=round(dice.uniform(0.5, 5.0), 3), code=1), stays)
+        if policy == "Always" and rng.random() < 0.4:
+            sidecar = (replace(stays, seconds=round(rng.uniform(0.5, 5.0), 3), code=1), stays)
     return tuple(init), sidecar
 
 
-def _runs(dice: Random, policy: str, liveness: bool) -> tuple[Run, ...]:
-    stop = dice.choice((0.0, 0.0, 0.05, 0.7, 2.5, None))
-    ready = dice.choice((0.0, 0.0, 3.0))
+def _runs(rng: Random, policy: str, liveness: bool) -> tuple[Run, ...]:
+    stop = rng.choice((0.0, 0.0, 0.05, 0.7, 2.5, None))
+    ready = rng.choice((0.0, 0.0, 3.0))
     last = Run(stop=stop, ready=ready)
-    lasting = round(dice.uniform(0.02, 5.0), 3)
+    lasting = round(rng.uniform(0.02, 5.0), 3)
     if policy == "Never":
-        return (Run(lasting, dice.choice((0, 0, 1, 137)), stop=stop),) if dice.random() < 0.7 else (last,)
-    failures = dice.choice((0, 0, 0, 1, 1, 2))
-    first = tuple(Run(round(dice.uniform(0.02, 4.0), 3), dice.choice((1, 2, 137)), stop=stop) for _ in range(failures))
+        return (Run(lasting, rng.choice((0, 0, 1, 137)), stop=stop),) if rng.random() < 0.7 else (last,)
+    failures = rng.choice((0, 0, 0, 1, 1, 2))
+    first = tuple(Run(round(rng.uniform(0.02, 4.0), 3), rng.choice((1, 2, 137)), stop=stop) for _ in range(failures))
     if policy == "OnFailure":
-        return (*first, Run(lasting, 0, stop=stop) if dice.random() < 0.6 else last)
-    if liveness and not failures and dice.random() < 0.5:
+        return (*first, Run(lasting, 0, stop=stop) if rng.random() < 0.6 else last)
+    if liveness and not failures and rng.random() < 0.5:
         return (Run(stop=stop, ready=ready, alive=4.0), last)
     return (*first, last)
 
 
-def _acts(dice: Random, containers: int, forever: bool, static: bool, volumes: tuple[str, ...]) -> tuple[Act, ...]:
+def _acts(rng: Random, containers: int, forever: bool, static: bool, volumes: tuple[str, ...]) -> tuple[Act, ...]:
     acts: list[Act] = []
-    roll = dice.random()
-    after = round(dice.uniform(0.0, 15.0), 3)
+    roll = rng.random()
+    after = round(rng.uniform(0.0, 15.0), 3)
     if roll < 0.35:
-        grace = dice.choice((None, None, 0, 2)) if not static else None
+        grace = rng.choice((None, None, 0, 2)) if not static else None
         acts.append(Act("delete", after, grace=grace))
         # A manifest that goes and comes back while podsync is dead was never away, nor are its containers' restarts.
-        if dice.random() < 0.3 and (forever or not static):
-            acts.append(Act("recreate", after + dice.uniform(0.0, 3.0)))
+        if rng.random() < 0.3 and (forever or not static):
+            acts.append(Act("recreate", after + rng.uniform(0.0, 3.0)))
     elif roll < 0.50 and forever:
         acts.append(Act("image", after, starts=containers))
     elif roll < 0.60:

@@ -200,7 +200,7 @@ async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Pat
     assert stage.template
     stage.template = type(stage.template)(signer="kubernetes.io/other", common_name="x", purpose="client auth")
     await stage.begin()
-    await stage.passes(3)  # the name was taken, by what was begun before: the dice are the same in each life
+    await stage.passes(3)  # the name was taken, by what was begun before: the rng are the same in each life
     assert [csr["spec"]["signerName"].partition("/")[2] for csr in stage.signer.requests()] == [
         "kube-apiserver-client-kubelet",
         "other",

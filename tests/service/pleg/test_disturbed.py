@@ -12,21 +12,21 @@ from tests.service.pleg.world import PlegWorld
 STEPS = 150
 
 
-async def disturb(world: PlegWorld, dice: random.Random, step: int) -> None:
+async def disturb(world: PlegWorld, rng: random.Random, step: int) -> None:
     """One thing that happens: to the world, to the runtime or to pleg."""
     pods = world.runtime.pods()
     running = [c for pod in pods.values() for c in pod.containers if c.state is ContainerState.RUNNING]
     sandboxes = [s for pod in pods.values() for s in pod.sandboxes]
-    match dice.randrange(12):
+    match rng.randrange(12):
         case 0 | 1 | 2 if world.runtime.reachable and len(pods) < 15:
             _, container = await world.run_pod(f"pod{step}")
-            if dice.random() < 0.7:
+            if rng.random() < 0.7:
                 world.publish_status(f"pod{step}", container)
         case 3 | 4 if running:
-            settled = dice.random() < 0.5
-            world.runtime.exit_container(dice.choice(running).id, dice.randrange(256), settled=settled)
+            settled = rng.random() < 0.5
+            world.runtime.exit_container(rng.choice(running).id, rng.randrange(256), settled=settled)
         case 5 if sandboxes and world.runtime.reachable:
-            chosen = dice.choice(sandboxes)
+            chosen = rng.choice(sandboxes)
             if chosen.state is SandboxState.READY:
                 await world.runtime.stop_pod_sandbox(chosen.id)
             else:
@@ -34,16 +34,16 @@ async def disturb(world: PlegWorld, dice: random.Random, step: int) -> None:
         case 6:
             world.runtime.settle_exits()
         case 7:
-            world.runtime.delay("Observe", dice.random(), after=dice.random() < 0.5)
+            world.runtime.delay("Observe", rng.random(), after=rng.random() < 0.5)
         case 8:
-            world.runtime.fail("Observe", dice.choice(["Unavailable", "Internal", "DeadlineExceeded"]))
+            world.runtime.fail("Observe", rng.choice(["Unavailable", "Internal", "DeadlineExceeded"]))
         case 9:
-            for _ in range(dice.randrange(4)):
-                uid = dice.choice([*pods, "nobody", ""])
+            for _ in range(rng.randrange(4)):
+                uid = rng.choice([*pods, "nobody", ""])
                 world.runtime.emit(RuntimeEvent(pod_uid=uid, container_id="x", type="STOPPED"))
-        case 10 if dice.random() < 0.3:
+        case 10 if rng.random() < 0.3:
             world.runtime.reachable = not world.runtime.reachable
-        case 11 if dice.random() < 0.3:
+        case 11 if rng.random() < 0.3:
             await world.kill_pleg()
             world.runtime.break_events()
             await world.start_pleg()
@@ -54,12 +54,12 @@ async def disturb(world: PlegWorld, dice: random.Random, step: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 @on_virtual_time
 async def test_after_any_disturbance_the_stream_says_what_the_runtime_has(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     world = PlegWorld(events=seed % 2 == 1)
     async with world:
         for step in range(STEPS):
-            await disturb(world, dice, step)
-            await world.pass_time(dice.choice([0.0, 0.001, 0.02, 0.3, 1.0]))
+            await disturb(world, rng, step)
+            await world.pass_time(rng.choice([0.0, 0.001, 0.02, 0.3, 1.0]))
             world.pleg.observer.observation.validate()
         world.runtime.reachable = True
         world.runtime.clear_faults()
