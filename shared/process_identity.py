@@ -1,10 +1,12 @@
 """Names a process so that no other process, earlier or later, has the same name: process ids are used again."""
 
+import os
 from pathlib import Path
 
 from shared.boot_id import boot_id
 
 _ENDED = ("Z", "X", "x")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def identity_of(process: int) -> str:
@@ -14,6 +16,17 @@ def identity_of(process: int) -> str:
     except (OSError, ValueError):
         return ""
     return "" if state in _ENDED else f"{boot_id()}/{process}/{fields[18]}"
+
+
+def started_at(process: int | str) -> float:
+    """Seconds since the epoch at which the process (its id, or `self`) was started; 0 when /proc does not show it."""
+    try:
+        ticks = int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+        lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
+        boot = next((int(line.split()[1]) for line in lines if line.startswith("btime ")), 0)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return boot + ticks / _TICKS if boot else 0.0
 
 
 def is_running(identity: str) -> bool:

@@ -11,6 +11,7 @@ from bus.interface import Bus
 from bus.messages.metrics import GetMetrics, MetricFamily, Metrics
 from shared.metrics.family import Family, counter, gauge, histogram
 from shared.metrics.registry import Registry, Series
+from shared.process_identity import started_at
 
 CPU = counter("bulkhead_process_cpu_seconds_total", "CPU time of the process, user and system.", "process")
 RESIDENT = gauge("bulkhead_process_resident_memory_bytes", "Memory of the process, shared pages included.", "process")
@@ -31,7 +32,6 @@ LAG = histogram(
 )
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def serve_metrics(bus: Bus, metrics: Registry) -> None:
@@ -68,8 +68,8 @@ def measure_process(metrics: Registry) -> None:
         with suppress(OSError):
             opened.set(len(os.listdir("/proc/self/fd")) - 1, process)  # noqa: PTH208  the listing's own is one
 
-    with suppress(OSError, ValueError, IndexError):
-        started.set(_start_time(), process)
+    if start := started_at("self"):
+        started.set(start, process)
     metrics.before_collecting(measure)
 
 
@@ -108,11 +108,3 @@ def _finite(value: float) -> float | None:
 def _proportional(rollup: str) -> int:
     line = next((line for line in rollup.splitlines() if line.startswith("Pss:")), "")
     return int(line.split()[1]) << 10
-
-
-def _start_time() -> float:
-    """In seconds since the epoch, from the ticks after the boot."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    lines = Path("/proc/stat").read_text().splitlines()
-    boot = next((line for line in lines if line.startswith("btime ")), "")
-    return int(boot.split()[1]) + ticks / _TICKS

@@ -12,8 +12,9 @@ from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.health_checks import HealthChecks
+from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
 from services.server.controllers.http_metrics import HttpMetrics
-from services.server.controllers.listeners import Listeners
+from services.server.controllers.listeners import Listeners, main_served
 from services.server.controllers.metrics_endpoints import MetricsEndpoints
 from services.server.controllers.pod_metrics import PodMetrics
 from services.server.controllers.pod_streams import PodStreams
@@ -21,7 +22,8 @@ from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
 from services.server.controllers.usage_endpoints import UsageEndpoints
-from services.server.core.routes import Endpoint
+from services.server.controllers.zpages_endpoints import ZPagesEndpoints
+from services.server.core.routes import Endpoint, handler_paths
 from shared.cri.interface import Runtime
 
 _LOG_THREADS = 8  # log files read at the same time
@@ -42,6 +44,9 @@ class ServerService:
         self._stream_endpoints = StreamEndpoints(self._streams, runtime)
         PodMetrics(context.metrics, self._streams, config)
         self._metrics = MetricsEndpoints(bus, context.metrics)
+        self._checks = CheckMetrics(context.metrics, bus)
+        BeatMetrics(context.metrics, bus, clock)
+        self._zpages = ZPagesEndpoints(config, clock, handler_paths(main_served(config, self._health.names)))
         self._usage = UsageEndpoints(bus, config.node_name)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
@@ -95,7 +100,12 @@ class ServerService:
         }
         for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
             handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])
-        return {**handlers, Endpoint.HEALTHZ: health_handler(self._health.checks)}
+        return {
+            **handlers,
+            **self._checks.handlers,
+            **self._zpages.handlers,
+            Endpoint.HEALTHZ: health_handler(lambda: self._checks.count(self._health.checks())),
+        }
 
     def _once_pods_are_known(self, handler: EndpointHandler) -> EndpointHandler:
         """Delay requests right after the start: without it, a running pod would be answered with 404."""

@@ -160,6 +160,7 @@ class EffectiveConfig:
 
     embedded_containerd: EmbeddedContainerd | None = None
     document: dict[str, Any] = field(default_factory=dict)
+    given_flags: dict[str, str] = field(default_factory=dict)  # flag -> its text; of secrets `CLASSIFIED`
 
     @property
     def joins_cluster(self) -> bool:

@@ -1,4 +1,6 @@
-"""The `FLAG:` lines that a kubelet logs at its start (config.md 5.13). Pure; secrets never leave it."""
+"""The flags as text: the `FLAG:` lines that a kubelet logs at its start (config.md 5.13), and what /flagz shows. Pure;
+secrets never leave it.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +9,25 @@ from shared.config.flag_table import FLAGS
 from shared.config.flag_text import MASKED, value_text
 from shared.config.flags import Flags
 from shared.klog import go_quote
+
+_ACTIONS = ("help", "version")
+CLASSIFIED = "CLASSIFIED"  # the value of a secret on /flagz
+
+
+def given_texts(flags: Flags) -> dict[str, str]:
+    """Return the text of each flag that the command line gave."""
+    texts = {}
+    for name, flag in FLAGS.items():
+        given, key = (flags.fields, flag.key) if flag.key else (flags.own, name)
+        if key in given:
+            texts[name] = CLASSIFIED if flag.secret else value_text(flag.kind, given[key])
+    return texts
+
+
+def flag_texts(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the text of every flag: the given one, else its default."""
+    defaults = {name: value_text(flag.kind, flag.default) for name, flag in FLAGS.items() if name not in _ACTIONS}
+    return {**defaults, **dict.fromkeys(_ACTIONS, "false"), **given}
 
 
 def flag_lines(flags: Flags, merged: Mapping[str, Any] | None = None) -> list[str]:

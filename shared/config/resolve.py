@@ -18,6 +18,7 @@ from shared.config.embedded import embedded_containerd
 from shared.config.field_table import FIELDS
 from shared.config.fields import schema_tree
 from shared.config.findings import ERROR, STRICT, WARNING, Finding, Findings
+from shared.config.flag_lines import given_texts
 from shared.config.flags import Flags
 from shared.config.gate_table import GATES
 from shared.config.gates import settle_gates
@@ -95,7 +96,7 @@ def resolve(
     _check(layers, gates, own, facts, places, findings)
     check_further(gates, findings)
     findings.refuse_if_any()
-    config = _effective(layers, gates, own, findings)
+    config = _effective(layers, gates, own, findings) | {"given_flags": given_texts(flags)}
     if embedded:
         config["embedded_containerd"] = embedded
     unused = tuple(key for key in layers.given() if not _ACTS[key] and key not in flags.fields)

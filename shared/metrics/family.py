@@ -12,7 +12,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-METRICS, PROBES = "/metrics", "/metrics/probes"
+METRICS, PROBES, SLIS = "/metrics", "/metrics/probes", "/metrics/slis"
 
 # Upper bounds of buckets in the family's unit, without +Inf.
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -44,6 +44,10 @@ class _Instrument:
         for labels in [labels for labels in self.series if matches(labels)]:
             del self.series[labels]
 
+    def clear(self) -> None:
+        """Remove all series."""
+        self.series.clear()
+
     def _values(self, labels: Labels) -> list[float] | None:
         values = self.series.get(labels)
         return values if values is not None else self._begin(labels)
@@ -81,10 +85,6 @@ class Gauge(_Instrument):
         """Set the series with these label values."""
         if (values := self._values(labels)) is not None:
             values[0] = value
-
-    def clear(self) -> None:
-        """Remove all series, before those of now are set."""
-        self.series.clear()
 
 
 class Histogram(_Instrument):

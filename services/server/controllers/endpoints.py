@@ -1,10 +1,9 @@
 """The handlers of lists, configz, health and logs: each reads the streams, asks the core and encodes the answer."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import orjson
 from aiohttp import web
@@ -58,8 +57,7 @@ class Endpoints:
     ) -> None:
         self._config, self._streams, self._clock = config, streams, clock
         self._threads, self._watch = threads, watch
-        gates: Mapping[str, Any] = config.document.get("featureGates") or {}
-        self._split_streams = gates.get("PodLogsQuerySplitPodStreams") is True
+        self._split_streams = config.feature_gates.get("PodLogsQuerySplitStreams", False)
         self.wakers = streams.wakers
 
     @property

@@ -27,6 +27,7 @@ from services.server.core.health import Check
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Served
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_table import GATES
 from shared.errors import OperatorError
 
 
@@ -52,7 +53,7 @@ class Listeners:
                 node=config.node_name,
                 anonymous=config.anonymous_auth,
             )
-            served = Served(config.enable_debugging_handlers, self._health.names)
+            served = main_served(config, self._health.names)
             handler = RequestHandler(served, handlers, auth, self._metrics)
             opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
             self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
@@ -110,6 +111,13 @@ class Listeners:
         handler: Handler = RequestHandler(served, {Endpoint.HEALTHZ: health_handler(lambda: (Check("ping"),))})
         address, port = self._config.healthz_bind_address, self._config.healthz_port
         self.by_name["healthz"] = await listen_until_open(address, port, handler, connections.HEALTHZ)
+
+
+def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> Served:
+    """Return what the main listener serves."""
+    gates = {Endpoint.STATUSZ: "ComponentStatusz", Endpoint.FLAGZ: "ComponentFlagz"}
+    zpages = tuple(each for each, gate in gates.items() if config.feature_gates.get(gate, GATES[gate].default))
+    return Served(config.enable_debugging_handlers, checks, resets=True, zpages=zpages)
 
 
 async def _opened(opening: Awaitable[Listener], address: str, port: int, key: str) -> Listener:

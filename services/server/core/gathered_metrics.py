@@ -17,7 +17,7 @@ Series = dict[Labels, Values]
 KEPT_SERIES = 500  # of one family of processes that have ended
 
 # The kubelet's name of a sum, least or largest value of ours, how it is made, and its help.
-_OF_THE_AGENT = (
+OF_THE_AGENT = (
     ("process_cpu_seconds_total", "bulkhead_process_cpu_seconds_total", sum, "CPU time of all processes."),
     (
         "process_resident_memory_bytes",
@@ -71,7 +71,7 @@ class GatheredMetrics:
 def with_sums(families: Iterable[MetricFamily]) -> list[MetricFamily]:
     """Return the families and the kubelet's `process_*`, which are made of those of the processes."""
     by_name = {family.name: family for family in families}
-    for name, source, make, help_text in _OF_THE_AGENT:
+    for name, source, make, help_text in OF_THE_AGENT:
         values = [values[0] for _, values in by_name[source].series] if source in by_name else []
         if values:
             made = make(value for value in values if value is not None)

@@ -46,11 +46,16 @@ class Endpoint(StrEnum):
     METRICS_PROBES = "metrics/probes"
     METRICS_RESOURCE = "metrics/resource"
     STATS_SUMMARY = "stats/summary"
+    METRICS_SLIS = "metrics/slis"
+    STATUSZ = "statusz"
+    FLAGZ = "flagz"
 
 
 _METRICS = {
-    f"/{endpoint}": endpoint for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES, Endpoint.METRICS_RESOURCE)
+    f"/{endpoint}": endpoint
+    for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES, Endpoint.METRICS_RESOURCE, Endpoint.METRICS_SLIS)
 }
+RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 
 # prefix, endpoint, path segments without and with the pod's UID, methods
 _STREAMS: tuple[tuple[str, Endpoint, tuple[int, ...], tuple[str, ...]], ...] = (
@@ -88,6 +93,8 @@ class Served:
     checks: Collection[str]
     pods: bool = True  # off on the health listener, which serves /healthz alone
     refusals: bool = True  # answer the debug paths with DEBUG_DISABLED when debugging is off
+    resets: bool = False  # DELETE /metrics/slis resets it; not where no credentials are needed
+    zpages: Collection[Endpoint] = ()  # STATUSZ and FLAGZ, where their gates are on
 
 
 def resolve(method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal:
@@ -108,10 +115,12 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
         segments = (0,) if prefix == "/stats/summary" else ()
         methods = ("GET", "POST")
         return _restful(method, path, prefix, Endpoint.STATS_SUMMARY, segments, accept, methods=methods, json=True)
+    if served.resets and method == "DELETE" and path == f"/{Endpoint.METRICS_SLIS}":
+        return Route(Endpoint.METRICS_SLIS, RESET)
     if served.pods and path in _METRICS:
         return Route(_METRICS[path])
     if served.debugging:
-        return _debug_route(method, path, query, accept)
+        return _debug_route(method, path, query, accept, served)
     if served.refusals:
         for subtree in _DEBUG_SUBTREES:
             if path == subtree[:-1]:
@@ -121,7 +130,7 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
     return _unknown()
 
 
-def _debug_route(method: str, path: str, query: str, accept: str) -> Route | Refusal:
+def _debug_route(method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal:
     if _under(path, "/containerLogs"):
         return _restful(method, path, "/containerLogs", Endpoint.CONTAINER_LOGS, (3,), accept)
     for prefix, endpoint, segments, methods in _STREAMS:
@@ -133,7 +142,16 @@ def _debug_route(method: str, path: str, query: str, accept: str) -> Route | Ref
         return _restful(method, path, "/runningpods", Endpoint.RUNNING_PODS, (0,), accept, json=True)
     if path == "/configz":
         return Route(Endpoint.CONFIGZ)
+    for endpoint in served.zpages:
+        if _under(path, f"/{endpoint}"):
+            return _restful(method, path, f"/{endpoint}", endpoint, (0,), accept)
     return _unknown()
+
+
+def handler_paths(served: Served) -> list[str]:
+    """Return the paths that /statusz names: those without parameters or sub-paths that this listener serves."""
+    served_paths = {"/healthz", "/configz", *_METRICS, *(f"/{endpoint}" for endpoint in served.zpages)}
+    return sorted(served_paths)
 
 
 def _restful(

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -30,7 +31,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
         yield server
 
 
-def _all_served(debugging: bool, checks: tuple[str, ...], **more: bool) -> Served:
+def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
     return Served(True, checks, **more)
 
 
@@ -119,6 +120,15 @@ async def test_options(server: Running, log: Path, query: str, body: str) -> Non
 )
 async def test_refusals(server: Running, log: Path, path: str, status: int, body: str) -> None:
     assert await server.get(server.read_only + path) == (status, body)
+
+
+async def test_the_gate_permits_one_stream_alone(
+    server: Running, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = {"PodLogsQuerySplitStreams": True}
+    async with running(configuration(tmp_path, feature_gates=gates)) as other:
+        await other.node.run_pod(log)
+        assert await other.get(f"{other.read_only}{LOGS}?stream=Stderr") == (200, "two\n")
 
 
 async def test_a_waiting_container_says_why(server: Running, log: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.service.server.running import CONTAINER, NAMESPACE, POD, Node, config
 RUN = f"/run/{NAMESPACE}/{POD}/{CONTAINER}?cmd=true"
 
 
-def _everything_served(debugging: bool, checks: tuple[str, ...], **more: bool) -> Served:
+def _everything_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
     return Served(True, checks, **more)
 
 

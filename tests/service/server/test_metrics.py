@@ -1,8 +1,10 @@
 """/metrics over real HTTP, gathered from every process on the in-memory bus and read by Prometheus's own parser."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
@@ -10,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bus.messages.streams import SERVICES
 from services.server.controllers.http_metrics import REQUESTS, HttpMetrics
+from services.server.controllers.listeners import main_served
 from services.server.controllers.request_handler import AuthFilter, RequestHandler
 from services.server.core.authentication import User
 from services.server.core.authorization import Attributes
-from services.server.core.routes import Served
 from shared.metrics.family import counter
 from shared.metrics.registry import Registry
 from tests.service.server.running import Running, configuration, running
@@ -81,10 +83,7 @@ async def test_a_process_that_does_not_answer_is_marked_and_fails_no_scrape(serv
     server.node.metrics["pleg"].counter(CALLS).inc("a")
     await scrape(server)
     server.node.network.kill("pleg")
-    scraping = asyncio.create_task(scrape(server))
-    while not scraping.done():
-        await server.node.network.advance(0.2)
-    samples = await scraping
+    samples = await scrape_while_time_passes(server)
     assert value(samples, "bulkhead_scrape_missing", process="pleg") == 1
     assert value(samples, "bulkhead_scrape_missing", process="podsync") == 0
     assert value(samples, "calls_total", to="a") == 1  # what it had counted
@@ -127,43 +126,136 @@ async def test_requests_are_counted_by_a_bounded_set_of_paths(server: Running) -
     assert value(samples, "kubelet_http_requests_duration_seconds_count", method="GET", path="pods", **labels) == 2
 
 
-def _forbidden(user: str, verb: str) -> str:
-    return f"Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[metrics])\n"
+async def test_checks_are_counted_and_shown_with_their_last_result(server: Running) -> None:
+    assert await scrape(server, "/metrics/slis") == {}
+    await server.get(server.read_only + "/healthz")
+    server.node.network.kill("volume")
+    await server.node.network.advance(40)
+    await server.get(server.read_only + "/healthz")
+    samples = await scrape(server, "/metrics/slis")
+    checks = {"name": "bulkhead-volume", "type": "healthz"}
+    assert value(samples, "kubernetes_healthchecks_total", status="success", **checks) == 1
+    assert value(samples, "kubernetes_healthchecks_total", status="error", **checks) == 1
+    assert value(samples, "kubernetes_healthcheck", **checks) == 0
+    assert value(samples, "kubernetes_healthcheck", name="ping", type="healthz") == 1
+    assert (await server.get(server.read_only + "/metrics/slis", "DELETE"))[0] == 200
+    assert await scrape(server, "/metrics/slis") != {}  # without credentials nothing is reset
+    status, body = await ask(server, "DELETE", "/metrics/slis", "delete", "metrics")
+    assert (status, body) == (200, b"metrics reset\n")
+    assert await scrape(server, "/metrics/slis") == {}
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/metrics/probes"])
-@pytest.mark.parametrize(
-    ("method", "credentials", "status", "body"),
-    [
-        ("GET", "Bearer scraper", 200, ""),
-        (
-            "POST",
-            "Bearer scraper",
-            403,
-            _forbidden("scraper", "create"),
-        ),
-        ("HEAD", "Bearer scraper", 403, _forbidden("scraper", "")),
-        ("GET", "Bearer proxy", 403, _forbidden("proxy", "get")),
-        ("GET", "", 401, "Unauthorized"),
-        ("GET", "Bearer unknown", 401, "Unauthorized"),
-    ],
-)
-async def test_who_may_scrape(
-    server: Running, path: str, method: str, credentials: str, status: int, body: str
-) -> None:
+async def test_restarts_and_beats_of_processes_are_measured(server: Running) -> None:
+    server.node.buses["pleg"].trouble("runtime", "it is away")
+    await server.node.network.advance(2)
+    server.node.network.kill("volume")
+    await server.node.network.advance(5)
+    samples = await scrape_while_time_passes(server)
+    assert (value(samples, "bulkhead_beat_age_seconds", process="volume") or 0) >= 5
+    assert (value(samples, "bulkhead_beat_age_seconds", process="pleg") or 0) < 5
+    assert value(samples, "bulkhead_process_troubles", process="pleg") == 1
+    await server.node.start("volume")
+    await server.node.network.advance(1)
+    samples = await scrape(server)
+    assert value(samples, "bulkhead_process_restarts_total", process="volume") == 1
+    assert value(samples, "bulkhead_process_restarts_total", process="pleg") == 0
+
+
+async def scrape_while_time_passes(server: Running) -> Samples:
+    """A scrape that waits for a process which does not answer."""
+    scraping = asyncio.create_task(scrape(server))
+    while not scraping.done():
+        await server.node.network.advance(0.2)
+    return await scraping
+
+
+def handler_of(server: Running, verb: str, subresource: str) -> RequestHandler:
+    """The main listener's handler; user `scraper` may do this, user `proxy` has all of nodes/proxy."""
+
     async def review(token: str, _address: str) -> User | None:
         return User(token) if token in ("scraper", "proxy") else None
 
     async def allows(question: Attributes, _address: str) -> bool:
-        granted = {"scraper": ("get", "metrics"), "proxy": ("get", "proxy")}[question.user.name]
+        granted = {"scraper": (verb, subresource), "proxy": (question.verb, "proxy")}[question.user.name]
         return (question.verb, question.subresource) == granted and question.node == "node-1"
 
-    clients: Callable[..., Awaitable[None]] | None = None
-    auth = AuthFilter(clients, allows, review, node="node-1", anonymous=False)  # type: ignore[arg-type]
-    handlers = server.service.handlers
-    handler = RequestHandler(Served(debugging=True, checks=()), handlers, auth, HttpMetrics(Registry()))
-    headers = {"Authorization": credentials} if credentials else {}
-    answer = await handler(make_mocked_request(method, path, headers=headers))
-    assert answer.status == status
-    if body:
-        assert answer.body == body.encode()  # type: ignore[attr-defined]
+    clients: Any = None  # no connection here has TLS
+    auth = AuthFilter(clients, allows, review, node="node-1", anonymous=False)
+    served = main_served(server.config, ())
+    return RequestHandler(served, server.service.handlers, auth, HttpMetrics(Registry()))
+
+
+async def ask(
+    server: Running,
+    method: str,
+    path: str,
+    verb: str,
+    subresource: str,
+    credentials: str = "Bearer scraper",
+    **more: str,
+) -> tuple[int, bytes]:
+    """Status and body of the main listener's answer."""
+    headers = {**({"Authorization": credentials} if credentials else {}), **more}
+    handler = handler_of(server, verb, subresource)
+    answer: Any = await handler(make_mocked_request(method, path, headers=headers))
+    return answer.status, answer.body
+
+
+PROTECTED = {
+    "/metrics": "metrics",
+    "/metrics/probes": "metrics",
+    "/metrics/slis": "metrics",
+    "/statusz": "statusz",
+    "/flagz": "configz",
+}
+
+
+@pytest.mark.parametrize(("path", "subresource"), PROTECTED.items())
+@pytest.mark.parametrize(
+    ("method", "credentials", "refusal"),
+    [
+        ("GET", "Bearer scraper", ""),
+        ("POST", "Bearer scraper", "scraper create"),
+        ("HEAD", "Bearer scraper", "scraper "),
+        ("GET", "Bearer proxy", "proxy get"),
+        ("GET", "", "Unauthorized"),
+        ("GET", "Bearer unknown", "Unauthorized"),
+    ],
+)
+async def test_who_may_read(
+    server: Running, path: str, subresource: str, method: str, credentials: str, refusal: str
+) -> None:
+    status, body = await ask(server, method, path, "get", subresource, credentials)
+    user, _, verb = refusal.partition(" ")
+    if not refusal:
+        assert status == 200
+    elif refusal == "Unauthorized":
+        assert (status, body) == (401, b"Unauthorized")
+    else:
+        text = f"Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)=[{subresource}])\n"
+        assert (status, body.decode()) == (403, text)
+
+
+async def test_statusz_and_flagz_are_read_with_get_alone_and_not_on_the_read_only_port(server: Running) -> None:
+    for path, subresource in (("/statusz", "statusz"), ("/flagz", "configz")):
+        assert await ask(server, "PUT", path, "update", subresource) == (405, b"405: Method Not Allowed")
+        assert (await ask(server, "GET", path, "get", subresource, Accept="text/html"))[0] == 406
+        assert await server.get(server.read_only + path) == (404, "404 page not found\n")
+
+
+async def test_statusz_and_flagz_show_the_agent(tmp_path: Path) -> None:
+    given = {"v": "4", "kubeconfig": "CLASSIFIED"}
+    async with running(configuration(tmp_path, given_flags=given)) as server:
+        status, body = await ask(server, "GET", "/statusz", "get", "statusz")
+        assert (status, body.splitlines()[1]) == (200, b"kubelet statusz")
+        assert b"/metrics/probes" in body and b"1.36.0" in body
+        as_json = "application/json;v=v1alpha1;g=config.k8s.io;as=Flagz"
+        status, body = await ask(server, "GET", "/flagz", "get", "configz", Accept=as_json)
+        flags = json.loads(body)["flags"]
+        assert (flags["v"], flags["kubeconfig"], flags["address"]) == ("4", "CLASSIFIED", "0.0.0.0")
+
+
+@pytest.mark.parametrize(("gate", "path"), [("ComponentStatusz", "/statusz"), ("ComponentFlagz", "/flagz")])
+async def test_a_gate_takes_its_page_away(tmp_path: Path, gate: str, path: str) -> None:
+    async with running(configuration(tmp_path, feature_gates={gate: False})) as server:
+        assert await ask(server, "GET", path, "get", "statusz") == (404, b"404 page not found\n")

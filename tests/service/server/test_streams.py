@@ -43,7 +43,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: Backe
         yield server
 
 
-def _all_served(debugging: bool, checks: tuple[str, ...], **more: bool) -> Served:
+def _all_served(debugging: bool, checks: tuple[str, ...], **more: Any) -> Served:
     return Served(True, checks, **more)
 
 

@@ -1,67 +1,24 @@
 """Every metric with a name of the kubelet is declared as node.md 9 lists it: type, labels and buckets."""
 
-import importlib
-import pkgutil
 import re
-from functools import cache
 
 import pytest
 
-import bus
-import services
-import shared
-from shared.metrics.family import DEFAULT_BUCKETS, Family, Kind, exponential
-from tests.architecture.checkout import CHECKOUT
+from shared.metrics.family import DEFAULT_BUCKETS, Kind, exponential
+from tools.metrics_page import PAGE, REFERENCE, declared, page, reference
 
-REFERENCE = CHECKOUT / "docs/reference/node.md"
-KINDS = {"C": Kind.COUNTER, "G": Kind.GAUGE, "H": Kind.HISTOGRAM}
-PROGRAMS = "__main__"
-ROW = re.compile(r"^\| (?:★ )?([^|]+) \| ([CGH])(?:\{([^}]*)\}| same)?[^|]*\| ?([^|]*)\|$")
-
-
-@cache
-def declared() -> dict[str, Family]:
-    """Every family that a module of the product holds, by name."""
-    found: dict[str, Family] = {}
-    for package in (bus, services, shared):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith(PROGRAMS):
-                for value in vars(importlib.import_module(module.name)).values():
-                    if isinstance(value, Family):
-                        assert found.setdefault(value.name, value) == value, f"{value.name} is declared twice"
-    return found
+# Not in the tables with a type: node.md 9.3 lists them by name.
+OF_A_PROCESS = {
+    *("process_cpu_seconds_total", "process_resident_memory_bytes", "process_virtual_memory_bytes"),
+    *("process_start_time_seconds", "process_open_fds", "process_max_fds"),
+}
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     return tuple(map(float, text.split()))
 
 
-@cache
-def reference() -> dict[str, tuple[Kind, tuple[str, ...], str]]:
-    """Name -> kind, labels and the notes, of the tables of node.md 9.1 and 9.3 and the lists of 9.5. A name that begins
-    with an underscore goes on from the first one of its row: each place where it can is a name."""
-    section = REFERENCE.read_text().partition("## 9. Metrics")[2].partition("## Appendix")[0]
-    rows: dict[str, tuple[Kind, tuple[str, ...], str]] = {}
-    labels: tuple[str, ...] = ()
-    for line in section.splitlines():
-        if (row := ROW.match(line)) is None:
-            continue
-        names, kind, listed, notes = row.groups()
-        labels = (
-            labels if " same " in line else tuple(re.sub(r'="[^}]*', "", listed or "").split(",")) if listed else ()
-        )
-        first = ""
-        for name in re.split(r", | / ", names.replace("★ ", "")):
-            first = first or name
-            parts = first.split("_")
-            begins = ["_".join(parts[:count]) for count in range(2, len(parts))] if name.startswith("_") else [""]
-            rows.update({begin + name: (KINDS[kind], labels, notes) for begin in begins})
-    for name, kind, listed in re.findall(r"(prober_\w+|kubernetes_\w+) ([CGH])\{([^}]*)\}", section):
-        rows[name] = KINDS[kind], tuple(re.sub(r"=[^,]*| ", "", listed).split(",")), ""
-    return rows
-
-
-KUBELETS = [name for name in sorted(declared()) if not name.startswith("bulkhead_")]
+KUBELETS = [name for name in declared() if not name.startswith("bulkhead_") and name not in OF_A_PROCESS]
 
 
 def test_the_reference_is_read() -> None:
@@ -100,3 +57,8 @@ def test_names_and_labels_are_valid_and_helps_are_sentences() -> None:
         assert all(re.fullmatch(r"[a-z_]+", label) for label in family.labels), family.name
         assert family.help.endswith(".") and "\n" not in family.help, family.name
         assert not family.name.startswith("bulkhead_") or family.labels[:1] in (("process",), ()), family.name
+
+
+def test_the_page_is_of_these_declarations() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tools.metrics_page"
+    assert set(declared()) >= OF_A_PROCESS

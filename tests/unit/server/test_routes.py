@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.server.core.routes import Endpoint, Refusal, Route, Served, clean_path, resolve
+from services.server.core.routes import Endpoint, Refusal, Route, Served, clean_path, handler_paths, resolve
 
 MAIN = Served(debugging=True, checks=("ping", "log"))
 READ_ONLY = Served(debugging=False, checks=("ping",))
@@ -33,6 +33,7 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
         ("/configz", Endpoint.CONFIGZ),
         ("/metrics", Endpoint.METRICS),
         ("/metrics/probes", Endpoint.METRICS_PROBES),
+        ("/metrics/slis", Endpoint.METRICS_SLIS),
         ("/metrics/resource", Endpoint.METRICS_RESOURCE),
         ("/stats/summary", Endpoint.STATS_SUMMARY),
         ("/stats/summary/", Endpoint.STATS_SUMMARY),
@@ -146,3 +147,23 @@ def test_the_health_listener_serves_health_alone() -> None:
     assert get("/healthz/ping", HEALTH) == Route(Endpoint.HEALTHZ, ("ping",))
     assert refused("/pods", HEALTH).status == 404
     assert refused("/run/x", HEALTH).status == 404
+
+
+def test_slis_are_reset_only_where_credentials_are_needed() -> None:
+    main = Served(debugging=True, checks=(), resets=True)
+    assert get("/metrics/slis", main, "DELETE") == Route(Endpoint.METRICS_SLIS, ("reset",))
+    assert get("/metrics/slis", READ_ONLY, "DELETE") == Route(Endpoint.METRICS_SLIS)
+    assert get("/metrics/slis", main, "POST") == Route(Endpoint.METRICS_SLIS)
+
+
+def test_zpages_are_served_where_their_gates_are_on() -> None:
+    main = Served(debugging=True, checks=(), zpages=(Endpoint.FLAGZ,))
+    assert get("/flagz", main) == Route(Endpoint.FLAGZ)
+    assert refused("/flagz", main, method="POST").status == 405
+    assert refused("/flagz/x", main).status == 404
+    assert refused("/statusz", main).open
+    assert handler_paths(main) == ["/configz", "/flagz", "/healthz", *metrics_paths()]
+
+
+def metrics_paths() -> list[str]:
+    return sorted(f"/{endpoint}" for endpoint in Endpoint if endpoint.startswith("metrics"))
