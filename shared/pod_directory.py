@@ -10,6 +10,7 @@ from pathlib import Path
 MODE = 0o750
 # What volume owns.
 VOLUMES = "volumes"
+DEVICES = "volumeDevices"
 PLUGINS = "plugins"
 SUBPATHS = "volume-subpaths"
 # What podsync owns.

@@ -48,6 +48,10 @@ OF_OTHER_TESTS = {
     "tests/service/volume/test_devices.py": tuple(
         f"volume.{step}.{operation}" for step in ("calling", "acted") for operation in _OF_DISKS
     ),
+    "tests/e2e/test_local_volumes.py": (
+        *(f"volume.device.{step}" for step in ("probed", "formatted", "mounted")),
+        *(f"volume.block.{step}" for step in ("linked", "bound", "locked", "unlocked", "unbound")),
+    ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_log_rotation.py": tuple(
         f"podsync.logs.{step}" for step in ("removed", "packing", "packed", "renamed", "reopened", "aside")

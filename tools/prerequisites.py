@@ -39,6 +39,8 @@ PREREQUISITES = (
     Prerequisite("mount", "mount", "run"),
     Prerequisite("mkfs.ext4", "e2fsprogs", "test"),
     Prerequisite("losetup", "mount", "test"),
+    Prerequisite("blkid", "util-linux", "test"),
+    Prerequisite("wipefs", "util-linux", "test"),
     Prerequisite("systemd-analyze", "systemd", "test"),
     Prerequisite("/lib/systemd/systemd", "systemd", "test"),
     Prerequisite("dbus-daemon", "dbus-daemon", "test"),

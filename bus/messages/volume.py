@@ -20,6 +20,7 @@ class MountedVolume:
     state: VolumeState
     host_path: str = ""  # absolute; what a container's mount names as host_path
     read_only: bool = False
+    block: bool = False  # a block device, and `host_path` the link to it
     selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label
     error: str = ""  # as in the FailedMount message
 

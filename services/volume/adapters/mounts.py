@@ -3,11 +3,16 @@
 import ctypes
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from services.volume.core.mountinfo import MountPoint, parse
+from services.volume.core.mountinfo import MountPoint, containing, parse
 
-_MS_BIND, _MS_REC, _MS_SHARED = 0x1000, 0x4000, 0x100000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SHARED = 1, 0x20, 0x1000, 0x4000, 0x100000
+# Mount options that a bind mount has of its own, and those of its source that it keeps. Others are the file system's.
+_BIND_OPTIONS = {
+    "ro": _MS_RDONLY, "nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 0x400, "nodiratime": 0x800, "relatime": 0x200000,
+}  # fmt: skip
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -36,6 +41,24 @@ def mount_tmpfs(path: Path, *, size: int) -> None:
 def bind_to_itself(path: Path) -> None:
     """Bind-mount a directory onto itself, with the mounts below it. Raises OSError."""
     _mount(str(path), path, "", _MS_BIND | _MS_REC, "")
+
+
+def is_mount_point(path: Path) -> bool:
+    """Return whether something is mounted at exactly this path, also on a file. Raises OSError."""
+    return any(mount.path == str(path) for mount in mount_table())
+
+
+def bind_with_options(source: Path, target: Path, options: Iterable[str]) -> None:
+    """Bind-mount a directory over the target where nothing is mounted yet, then give the mount these options; those
+    that the source's mount has stay. Raises OSError."""
+    if not is_mount_point(target):
+        _mount(str(source), target, "", _MS_BIND, "")
+    wanted = set(options) & _BIND_OPTIONS.keys()
+    mount = containing(mount_table(), str(target))
+    has = mount.options if mount is not None else frozenset()
+    if wanted - has:
+        flags = sum(flag for option, flag in _BIND_OPTIONS.items() if option in wanted | has)
+        _mount("", target, "", _MS_REMOUNT | _MS_BIND | flags, "")
 
 
 def bind(source: int, target: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from services.volume.adapters.mounts import mount_table
 from services.volume.core.mountinfo import below
 from shared.pod_directory import (
+    DEVICES,
     MODE,
     PLUGINS,
     SUBPATHS,
@@ -85,6 +86,19 @@ class PodDirectories:
         """Return the names of the pod's volumes that have a directory of this plugin."""
         folder = self.pod(uid) / VOLUMES / plugin.replace("/", "~")
         return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+    def block_link(self, uid: str, plugin: str, volume: str) -> Path:
+        """Return the link to a block device of the pod."""
+        return self.pod(uid) / DEVICES / plugin.replace("/", "~") / _component(volume)
+
+    def block_links_of(self, uid: str, plugin: str) -> list[str]:
+        """Return the names of the pod's block volumes that have a link of this plugin."""
+        folder = self.pod(uid) / DEVICES / plugin.replace("/", "~")
+        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+
+    def plugin(self, plugin: str) -> Path:
+        """Return `plugins/<plugin>` below the root directory, where a plugin has what pods share."""
+        return Path(self._root_dir) / PLUGINS / plugin
 
     def remove(self, uid: str, removed: Removed | None = None) -> None:
         """Remove `pods/<uid>`; absent is no error. Data in a volume directory, or a mount, is an error and stays.

@@ -9,11 +9,17 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class MountPoint:
-    """One mount. `shared`: events of mounts propagate to and from its peers."""
+    """One mount. `shared`: events of mounts propagate to and from its peers; `device`: `<major>:<minor>`; `root`: the
+    path inside the file system that is mounted; `options`: of this mount, such as `ro`; `source`: of its file
+    system."""
 
     path: str
     filesystem: str
     shared: bool
+    device: str = ""
+    root: str = ""
+    options: frozenset[str] = frozenset()
+    source: str = ""
 
 
 def parse(text: str) -> tuple[MountPoint, ...]:
@@ -24,10 +30,29 @@ def parse(text: str) -> tuple[MountPoint, ...]:
         fields = before.split(" ")
         if not separator or len(fields) < 6:
             continue
-        path = _OCTAL.sub(lambda match: chr(int(match[1], 8)), fields[4])
-        shared = any(option.startswith("shared:") for option in fields[6:])
-        mounts.append(MountPoint(path=path, filesystem=after.split(" ", 1)[0], shared=shared))
+        of_filesystem = after.split(" ")
+        mount = MountPoint(
+            path=_unescaped(fields[4]),
+            filesystem=of_filesystem[0],
+            shared=any(option.startswith("shared:") for option in fields[6:]),
+            device=fields[2],
+            root=_unescaped(fields[3]),
+            options=frozenset(fields[5].split(",")),
+            source=_unescaped(of_filesystem[1]) if len(of_filesystem) > 1 else "",
+        )
+        mounts.append(mount)
     return tuple(mounts)
+
+
+def references(mounts: Iterable[MountPoint], path: str) -> list[str]:
+    """Return the other mount points that show the same directory of the same file system as the mount at the path."""
+    listed = list(mounts)
+    here = {(mount.device, mount.root) for mount in listed if mount.path == path}
+    return sorted(mount.path for mount in listed if mount.path != path and (mount.device, mount.root) in here)
+
+
+def _unescaped(field: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
 
 
 def below(mounts: Iterable[MountPoint], path: str) -> list[str]:

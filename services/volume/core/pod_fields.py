@@ -11,6 +11,12 @@ def fs_group(pod: Object) -> int | None:
     return number(_security_context(pod).get("fsGroup"))
 
 
+def changes_group_always(pod: Object) -> bool:
+    """Return whether fsGroup is given to every file of a volume at each mount (fsGroupChangePolicy is not
+    OnRootMismatch)."""
+    return _security_context(pod).get("fsGroupChangePolicy") != "OnRootMismatch"
+
+
 def fs_user(pod: Object) -> int | None:
     """Return the user ID that every container of the pod runs as; None unless all have the same (volumes.md 5.5)."""
     of_pod = _security_context(pod).get("runAsUser")

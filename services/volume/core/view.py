@@ -86,6 +86,7 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
         state=VolumeState.MOUNTED,
         host_path=volume.host_path,
         read_only=spec.read_only,
+        block=spec.block,
         selinux_relabel=spec.selinux_relabel,
     )
 

@@ -15,6 +15,7 @@ from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.host_path import HostPathPlugin
 from services.volume.plugins.image import ImagePlugin
+from services.volume.plugins.local import LocalPlugin
 from services.volume.plugins.plugin import VolumePlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
@@ -27,6 +28,7 @@ PLUGINS: Plugins = {
     "emptyDir": EmptyDirPlugin,
     "hostPath": HostPathPlugin,
     "image": ImagePlugin,
+    "local": LocalPlugin,
     "secret": SecretPlugin,
     "configMap": ConfigMapPlugin,
     "downwardAPI": DownwardApiPlugin,

@@ -13,10 +13,12 @@ from services.volume.adapters import backing_directory
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FoundObject, FoundToken, Gathered
+from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins import local
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
-from services.volume.plugins.registry import PLUGINS, volume_spec
+from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
 from shared.tree_removal import Removed
 from tests.fakes.disk_plugin import WITH_DISKS
@@ -33,6 +35,7 @@ EXAMPLES: dict[str, Any] = {
         "items": [{"path": "deep/name", "fieldRef": {"fieldPath": "metadata.name"}}],
     },
     "disk": {"name": "data"},
+    "local": {"path": "/"},
     "projected": {
         "defaultMode": 0o644,
         "sources": [
@@ -64,7 +67,11 @@ def pod(field: str, source: object) -> dict[str, Any]:
 
 
 def read(field: str) -> VolumeSpec:
-    found = volume_spec(pod(field, EXAMPLES[field]), "v", Node(memory=1 << 30), WITH_DISKS)
+    node, source = Node(memory=1 << 30, labels={}), EXAMPLES[field]
+    found = volume_spec(pod(field, source), "v", node, WITH_DISKS)
+    if isinstance(found, Refused):  # only a PersistentVolume is of this type
+        persistent = PersistentVolume(name="v", spec={field: source}, annotations={}, claim={})
+        found = persistent_volume_spec(pod(field, source), persistent, node, WITH_DISKS)
     assert isinstance(found, VolumeSpec)
     return found
 
@@ -128,6 +135,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
 
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
+    monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
+    monkeypatch.setattr(local, "is_mount_point", lambda path: str(path) in mounts)
+    monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
     yield (Machine(tmp_path / str(number), field) for number in range(3 * STEPS))
 
 

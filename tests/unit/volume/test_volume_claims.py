@@ -10,6 +10,7 @@ from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_claims import resolve
 from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.host_path import HostPath
+from services.volume.plugins.local import Local
 from services.volume.plugins.registry import persistent_volume_spec
 from tests.unit.volume.claims import CLAIM, PV, claim, found, key, pod, volume
 
@@ -168,3 +169,12 @@ def test_odd_objects_are_read_without_an_exception(odd: Any) -> None:
     facts = (made.access_modes, made.capacity, made.claim_capacity, made.mount_options, made.group, made.one_pod)
     assert facts == ((), 0, 0, (), None, False)
     assert made.is_for(Node(labels={}))
+
+
+@pytest.mark.parametrize("source", [{}, {"path": 1, "fsType": []}, {"path": "/data", "fsType": "xfs"}])
+def test_a_local_volume_has_a_device_layer_and_the_options_of_its_volume(source: dict[str, Any]) -> None:
+    spec = spec_of(local=source, mountOptions=["b", "a", "a"], volumeMode="Filesystem")
+    assert isinstance(spec, VolumeSpec)
+    assert isinstance(spec.source, Local)
+    assert (spec.unique_name, spec.source.options) == ("kubernetes.io/local-volume/pv-1", ("a", "b"))
+    assert spec.source.path in ("", "/data")

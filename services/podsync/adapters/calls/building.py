@@ -67,7 +67,10 @@ async def create_container(operations: PodOperations, call: CreateContainer, vie
     spec = view.container(call.container)
     mounted = {
         name: MountedVolume(
-            host_path=volume.host_path, readonly=volume.read_only, selinux_relabel=volume.selinux_relabel
+            host_path=volume.host_path,
+            readonly=volume.read_only,
+            selinux_relabel=volume.selinux_relabel,
+            block=volume.block,
         )
         for name, volume in (view.volumes.volumes if view.volumes else {}).items()
     }

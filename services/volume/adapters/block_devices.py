@@ -1,0 +1,109 @@
+"""Block devices: the file system on one, made where there is none, and its mount (volumes.md 18); blocking."""
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from services.volume.adapters.programs import run
+from shared.crash import crash_point
+
+DEFAULT_TYPE = "ext4"
+_LONG = 3600.0  # seconds for a check or a new file system of a large device
+_MAKE = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0"), "xfs": ("-f",)}
+
+
+def is_block_device(path: str) -> bool:
+    """Return whether it is a block device, or a link to one. Raises OSError where there is nothing."""
+    return stat.S_ISBLK(Path(path).stat().st_mode)
+
+
+def format_and_mount(device: str, target: Path, filesystem: str, options: Iterable[str], *, read_only: bool) -> None:
+    """Mount the file system of a device; where it has none and no partitions, make one of this type first. Data is
+    never overwritten. Raises OSError."""
+    listed = sorted({*options, *(("ro",) if read_only else ()), "defaults"})
+    with _locked(device) as descriptor:
+        found = _content(device)
+        crash_point("volume.device.probed")
+        if not found:
+            if read_only:
+                text = f"cannot mount unformatted disk {device} as we are manipulating it in read-only mode"
+                raise OSError(errno.EROFS, text)
+            made = run(f"mkfs.{filesystem}", *_MAKE.get(filesystem, ()), device, seconds=_LONG, keep_open=[descriptor])
+            if made.code != 0:
+                raise OSError(
+                    errno.EIO, f"mkfs.{filesystem} of {device} failed: exit status {made.code}: {made.output}"
+                )
+            crash_point("volume.device.formatted")
+        elif not read_only:
+            _check(device, descriptor)
+    mount_filesystem(device, target, filesystem, listed, found)
+
+
+def mount_filesystem(source: str, target: Path, filesystem: str, options: list[str], found: str = "") -> None:
+    """Mount by the program mount, which knows the options and helpers of every file system. `found`: the type of the
+    file system on a device. Raises OSError with the kubelet's text."""
+    arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), source, str(target)]
+    mounted = run("mount", *arguments)
+    if mounted.code != 0:
+        differs = f" (the device has a file system of type {found})" if found not in ("", filesystem) else ""
+        shown = " ".join(arguments)
+        text = f"mount failed: exit status {mounted.code}{differs} Mounting command: mount Mounting arguments: {shown}"
+        raise OSError(errno.EIO, f"{text} Output: {mounted.output}")
+    crash_point("volume.device.mounted")
+
+
+def grow(device: str, mounted_at: Path, filesystem: str) -> None:
+    """Make a mounted file system as large as its device; one that is as large is no error. Raises OSError."""
+    commands = {
+        "xfs": ("xfs_growfs", "-d", str(mounted_at)),
+        "btrfs": ("btrfs", "filesystem", "resize", "max", str(mounted_at)),
+    }
+    command = ("resize2fs", device) if filesystem in ("ext2", "ext3", "ext4") else commands.get(filesystem)
+    if command is None:
+        raise OSError(errno.EOPNOTSUPP, f"resize of format {filesystem} is not supported for device {device}")
+    done = run(*command, seconds=_LONG)
+    if done.code != 0:
+        raise OSError(
+            errno.EIO, f"resize of device {device} failed: {command[0]}: exit status {done.code}: {done.output}"
+        )
+
+
+@contextmanager
+def _locked(device: str) -> Iterator[int]:
+    """A lock that the programs inherit: a mkfs of a killed process ends before the device is looked at again."""
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OSError(errno.EBUSY, f"device {device} is being looked at or formatted by another process") from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _content(device: str) -> str:
+    """The type of what is on the device, "" = nothing. Raises OSError where that is not certain."""
+    probed = run("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+    if probed.code == 2:
+        return ""
+    values = dict(word.partition("=")[::2] for word in probed.output.split())
+    if probed.code != 0 or not (values.get("TYPE") or values.get("PTTYPE")):
+        raise OSError(
+            errno.EIO, f"could not determine if disk {device} is formatted: blkid: {probed.code} {probed.output}"
+        )
+    return "unknown data, probably partitions" if "PTTYPE" in values else values["TYPE"]
+
+
+def _check(device: str, descriptor: int) -> None:
+    try:
+        checked = run("fsck", "-a", device, seconds=_LONG, keep_open=[descriptor])
+    except FileNotFoundError:
+        return  # as the kubelet: without the program there is no check
+    if checked.code == 4:
+        text = f"'fsck' found errors on device {device} but could not correct them: {checked.output}"
+        raise OSError(errno.EIO, text)

@@ -1,0 +1,78 @@
+"""Gives a block device to a pod: a link below `pods/<uid>/volumeDevices`, a bind mount for each pod in the global map
+directory, and a loop device on that, which keeps the device from being removed (volumes.md 5.8); blocking.
+
+The link is made first and removed last: a restarted process finds the rest by it."""
+
+import errno
+import os
+from pathlib import Path
+
+from services.volume.adapters.mounts import bind, is_mount_point, unmount
+from services.volume.adapters.programs import run
+from shared.crash import crash_point
+from shared.pod_directory import make_directory
+
+_MODE = 0o750
+
+
+def map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
+    """Map the device for a pod; every step finds its own work done. Raises OSError."""
+    make_directory(link.parent, _MODE)
+    if link.is_symlink() and str(link.readlink()) != device:
+        link.unlink()
+    if not link.is_symlink():
+        link.symlink_to(device)
+    crash_point("volume.block.linked")
+    make_directory(global_map, _MODE)
+    bound = global_map / uid
+    if not is_mount_point(bound):
+        os.close(os.open(bound, os.O_CREAT | os.O_CLOEXEC, _MODE))
+        source = os.open(device, os.O_PATH | os.O_CLOEXEC)
+        try:
+            bind(source, bound)
+        finally:
+            os.close(source)
+    crash_point("volume.block.bound")
+    if not _loops_on(bound):
+        locked = run("losetup", "-f", str(bound))
+        if locked.code != 0:
+            raise OSError(errno.EIO, f"losetup -f {bound} failed: exit status {locked.code}: {locked.output}")
+    crash_point("volume.block.locked")
+
+
+def unmap_device(global_map: Path, uid: str, link: Path) -> None:
+    """Undo `map_device`; what is absent is no error. Raises OSError."""
+    bound = global_map / uid
+    for loop in _loops_on(bound):
+        freed = run("losetup", "-d", loop)
+        if freed.code != 0 and _loops_on(bound):
+            raise OSError(errno.EBUSY, f"losetup -d {loop} failed: exit status {freed.code}: {freed.output}")
+    crash_point("volume.block.unlocked")
+    if os.path.lexists(bound):
+        unmount(bound)
+        bound.unlink(missing_ok=True)
+    crash_point("volume.block.unbound")
+    link.unlink(missing_ok=True)
+
+
+def remove_map(global_map: Path) -> None:
+    """Remove the global map directory of a device that no pod has. Raises OSError with the kubelet's text otherwise."""
+    if not global_map.is_dir():
+        return
+    if users := sorted(entry.name for entry in global_map.iterdir()):
+        text = f'the device "{global_map}" is still referenced from other Pods [{" ".join(users)}]'
+        raise OSError(errno.EBUSY, text)
+    global_map.rmdir()
+
+
+def _loops_on(bound: Path) -> list[str]:
+    """The loop devices whose backing file this is."""
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            name = backing.read_text(errors="surrogateescape").rstrip("\n").removesuffix(" (deleted)")
+        except OSError:
+            continue  # it was detached meanwhile
+        if name == str(bound):
+            found.append(f"/dev/{backing.parent.parent.name}")
+    return found

@@ -1,0 +1,184 @@
+"""local: a directory or block device of the node as a PersistentVolume (volumes.md 13.4).
+
+A device is formatted only while it is empty, mounted once below `plugins/` and bound into each pod. Clean-up unmounts
+and removes empty directories: it never removes a file.
+"""
+
+import contextlib
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.volume.adapters.block_devices import DEFAULT_TYPE, format_and_mount, grow, is_block_device
+from services.volume.adapters.block_maps import map_device, remove_map, unmap_device
+from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
+from services.volume.adapters.ownership import belongs_to_group, give_to_group
+from services.volume.core.mountinfo import containing, references
+from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.pod_fields import changes_group_always, fs_group, text
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
+from shared.model.objects import Object
+from shared.pod_directory import make_directory
+from shared.tree_removal import Removed
+
+_MODE = 0o750
+
+
+@dataclass(frozen=True)
+class Local:
+    """`path`: of the node; `filesystem`: of a device, "" = the default; `options`: sorted mount options; `fs_group`: a
+    group ID; `always`: it is given to every file at each mount."""
+
+    path: str
+    filesystem: str = ""
+    options: tuple[str, ...] = field(default=(), compare=False)
+    read_only: bool = False
+    block: bool = False
+    fs_group: int | None = None
+    always: bool = True
+
+
+class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local]):
+    """Its volumes are PersistentVolumes only."""
+
+    name = "kubernetes.io/local-volume"
+    persistent = True
+    mount_options = True
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> Refused:
+        """Refuse it: the API has no such source in spec.volumes."""
+        return Refused("a local volume needs a PersistentVolume")
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec:
+        """See VolumePlugin."""
+        local = Local(
+            path=text(source.get("path")),
+            filesystem=text(source.get("fsType")),
+            options=tuple(sorted(set(persistent.mount_options))),
+            read_only=persistent.read_only,
+            block=persistent.block,
+            fs_group=fs_group(pod),
+            always=changes_group_always(pod),
+        )
+        return VolumeSpec(
+            plugin=cls.name,
+            source=local,
+            volume_name=persistent.name,
+            block=persistent.block,
+            read_only=persistent.read_only,
+            selinux_relabel=not persistent.read_only,
+        )
+
+    def mount_device(self, volume_name: str, source: Local, gathered: Gathered) -> str:
+        """Return the directory itself, the mount of the device, or for a block volume the device."""
+        if ".." in source.path.split("/") or not source.path.startswith("/"):
+            raise OSError(errno.EINVAL, f"invalid path `{source.path}`: must be absolute and must not contain '..'")
+        if is_block_device(source.path):
+            return self._device(volume_name, source)
+        if source.block or not Path(source.path).is_dir():
+            raise OSError(errno.EINVAL, "only directory and block device are supported")
+        return source.path
+
+    def _device(self, volume_name: str, source: Local) -> str:
+        device = os.path.realpath(source.path)
+        if source.block:
+            return device
+        target, filesystem = self._mount(volume_name), source.filesystem or DEFAULT_TYPE
+        if is_mount_point(target):
+            return str(target)
+        make_directory(target, _MODE)
+        try:
+            format_and_mount(device, target, filesystem, source.options, read_only=source.read_only)
+        except OSError as error:
+            what = f"local: failed to mount device {device} at {target} (fstype: {filesystem})"
+            raise OSError(error.errno, f"{what}, error {error.strerror}") from error
+        return str(target)
+
+    def unmount_device(self, volume_name: str) -> None:
+        """See DeviceMountableVolumePlugin."""
+        target = self._mount(volume_name)
+        if os.path.lexists(target):
+            if others := references(mount_table(), str(target)):
+                text = f'the device mount path "{target}" is still mounted by other references [{" ".join(others)}]'
+                raise OSError(errno.EBUSY, text)
+            _unmount(target)
+            target.rmdir()
+        remove_map(self._map(volume_name))
+
+    def reconstruct_devices(self) -> list[FoundDevice]:
+        """Return one for each mount point and for each global map directory."""
+        names = set[str]()
+        for folder in (self._mount("any").parent, self._map("any").parent):
+            if folder.is_dir():
+                names |= {entry.name for entry in folder.iterdir()}
+        return [FoundDevice(self.name, name) for name in sorted(names)]
+
+    def set_up(self, uid: str, volume: str, source: Local, gathered: Gathered) -> str:
+        """See VolumePlugin."""
+        self._directories.make(uid)
+        path, device = self._directories.volume(uid, self.name, volume), Path(gathered.device_path)
+        if device == self._mount(volume) and not is_mount_point(device):
+            raise OSError(errno.EIO, f"the device of the volume is not mounted at {device}")
+        if not is_mount_point(path):
+            make_directory(path, _MODE)
+        bind_with_options(device, path, {*source.options, *(("ro",) if source.read_only else ())})
+        group = source.fs_group
+        if group is not None and not source.read_only and self._is_first(path):  # noqa: SIM102
+            if source.always or not belongs_to_group(path, group):
+                give_to_group(path, group)
+        return str(path)
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """See VolumePlugin."""
+        path = self._directories.volume(uid, self.name, volume)
+        if os.path.lexists(path):
+            _unmount(path)
+            path.rmdir()
+
+    def map_block(self, uid: str, volume: str, source: Local, gathered: Gathered) -> str:
+        """See BlockVolumePlugin."""
+        self._directories.make(uid)
+        link = self._directories.block_link(uid, self.name, volume)
+        map_device(gathered.device_path, self._map(volume), uid, link)
+        return str(link)
+
+    def unmap_block(self, uid: str, volume: str) -> None:
+        """See BlockVolumePlugin."""
+        link = self._directories.block_link(uid, self.name, volume)
+        unmap_device(self._map(volume), uid, link)
+        with contextlib.suppress(OSError):
+            link.parent.rmdir()
+
+    def expand(self, uid: str, volume: str, source: Local, capacity: int) -> None:
+        """Make the file system of a device as large as the device; a directory has no size of its own."""
+        mount = containing(mount_table(), str(self._mount(volume)))
+        if mount is not None and mount.path == str(self._mount(volume)):
+            grow(mount.source, self._mount(volume), mount.filesystem)
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return one for each directory and for each link to a block device."""
+        links = self._directories.block_links_of(uid, self.name)
+        names = {*self._directories.volumes_of(uid, self.name), *links}
+        return [FoundVolume(name, self.name, unique_name=f"{self.name}/{name}") for name in sorted(names)]
+
+    def _is_first(self, path: Path) -> bool:
+        """Whether no other pod has the same directory mounted."""
+        pods = f"{self._directories.pods}/"
+        return not any(other.startswith(pods) for other in references(mount_table(), str(path)))
+
+    def _mount(self, volume_name: str) -> Path:
+        return self._directories.plugin(self.name) / "mounts" / volume_name
+
+    def _map(self, volume_name: str) -> Path:
+        return self._directories.plugin(self.name.replace("/", "~")) / "volumeDevices" / volume_name
+
+
+def _unmount(path: Path) -> None:
+    while is_mount_point(path):
+        unmount(path)

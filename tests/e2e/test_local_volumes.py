@@ -1,0 +1,243 @@
+"""Local volumes on real directories and loop devices: what is on a device stays, whatever is killed."""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.volume.adapters import block_devices, block_maps
+from services.volume.adapters.mounts import mount_table, unmount_all
+from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.core.mountinfo import below
+from services.volume.core.payload import Gathered
+from services.volume.plugins.local import Local, LocalPlugin
+from shared.clock import SystemClock
+from shared.tree_removal import Removed
+from tests.lacking import require_command
+
+pytestmark = pytest.mark.root
+CAP_SYS_RESOURCE = 24
+
+
+class Machine:
+    """A root directory, an image file as a loop device, and new processes of volume."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.directories = PodDirectories(str(directory / "root"))
+        self.image = directory / "disk.img"
+        self.image.write_bytes(b"")
+        os.truncate(self.image, 64 << 20)
+        self.device = output("losetup", "-f", "--show", str(self.image))
+
+    @property
+    def plugin(self) -> LocalPlugin:
+        """As a new process has it."""
+        return LocalPlugin(self.directories, SystemClock())
+
+    def start(self, uid: str, source: Local) -> Path:
+        """Give the volume `pv` to a pod."""
+        path = self.plugin.mount_device("pv", source, Gathered())
+        gathered = Gathered(device_path=path)
+        act = self.plugin.map_block if source.block else self.plugin.set_up
+        return Path(act(uid, "pv", source, gathered))
+
+    def stop(self, uid: str) -> None:
+        """Take it from the pod."""
+        self.plugin.tear_down(uid, "pv", Removed())
+        self.plugin.unmap_block(uid, "pv")
+
+    def mounts(self) -> list[str]:
+        return sorted(below(mount_table(), str(self.directory / "root")))
+
+    def loops(self) -> list[str]:
+        """The loop devices on what is below the root directory."""
+        return [line for line in output("losetup", "-a").splitlines() if str(self.directory / "root") in line]
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    for program in ("losetup", "mkfs.ext4", "blkid", "wipefs"):
+        require_command(program)
+    if not Path("/dev/loop-control").exists():
+        pytest.skip("the kernel of this machine has no loop devices")
+    machine = Machine(tmp_path)
+    yield machine
+    for line in machine.loops():
+        subprocess.run(["losetup", "-d", line.partition(":")[0]], check=False)
+    for point in below(mount_table(), str(tmp_path)):
+        unmount_all(Path(point))
+    subprocess.run(["losetup", "-d", machine.device], check=False)
+
+
+def test_a_device_is_formatted_once_shared_by_pods_and_keeps_its_data(machine: Machine) -> None:
+    source = Local(machine.device, options=("noatime",), fs_group=4321)
+    first, second = machine.start("a", source), machine.start("b", source)
+    (first / "data").write_text("kept")
+    assert (second / "data").read_text() == "kept"
+    assert (first.stat().st_gid, first.stat().st_mode & stat.S_ISGID) == (4321, stat.S_ISGID)
+    assert len(machine.mounts()) == 3
+    with pytest.raises(OSError, match="is still mounted by other references"):
+        machine.plugin.unmount_device("pv")
+    machine.stop("a")
+    machine.stop("b")
+    machine.plugin.unmount_device("pv")
+    assert machine.mounts() == []
+    assert (machine.start("c", source) / "data").read_text() == "kept"
+
+
+def test_a_device_with_other_content_is_never_formatted(machine: Machine) -> None:
+    (machine.start("a", Local(machine.device)) / "data").write_text("kept")
+    end(machine)
+    with pytest.raises(OSError, match=r"local: failed to mount device .* \(fstype: vfat\)"):
+        machine.start("a", Local(machine.device, filesystem="vfat"))
+    end(machine)
+    assert (machine.start("a", Local(machine.device)) / "data").read_text() == "kept"
+    end(machine)
+    with pytest.raises(OSError, match="cannot mount unformatted disk"):
+        os.truncate(machine.image, 0)
+        os.truncate(machine.image, 64 << 20)
+        subprocess.run(["blockdev", "--flushbufs", machine.device], check=False)
+        machine.start("a", Local(machine.device, read_only=True))
+
+
+def test_a_directory_is_bound_and_read_only_where_the_pod_asks_for_it(machine: Machine) -> None:
+    data = machine.directory / "data"
+    data.mkdir()
+    (data / "file").write_text("kept")
+    path = machine.start("a", Local(str(data), read_only=True))
+    assert (path / "file").read_text() == "kept"
+    with pytest.raises(OSError, match="Read-only file system"):
+        (path / "new").write_text("x")
+    (machine.start("b", Local(str(data))) / "new").write_text("y")
+    for uid in ("a", "b"):
+        machine.stop(uid)
+        machine.directories.remove(uid)
+    machine.plugin.unmount_device("pv")
+    assert sorted(entry.name for entry in data.iterdir()) == ["file", "new"]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "/nowhere/at/all", "../x", "relative", "/dev/null"])
+def test_a_path_that_is_neither_a_directory_nor_a_device_is_refused(machine: Machine, path: str) -> None:
+    with pytest.raises(OSError, match=r"only directory and block device|No such file|must be absolute"):
+        machine.start("a", Local(path))
+
+
+def test_a_block_volume_is_a_device_that_is_locked_until_the_pod_ends(machine: Machine) -> None:
+    source = Local(machine.device, block=True)
+    link = machine.start("a", source)
+    assert (str(link.readlink()), stat.S_ISBLK(link.stat().st_mode)) == (machine.device, True)
+    assert machine.start("b", source) != link
+    assert len(machine.loops()) == 2
+    machine.start("a", source)
+    assert (len(machine.loops()), len(machine.mounts())) == (2, 2)
+    with pytest.raises(OSError, match="is still referenced from other Pods"):
+        machine.plugin.unmount_device("pv")
+    for uid in ("a", "b"):
+        assert [volume.name for volume in machine.plugin.reconstruct(uid)] == ["pv"]
+        machine.stop(uid)
+        assert machine.plugin.reconstruct(uid) == []
+        machine.directories.remove(uid)
+    machine.plugin.unmount_device("pv")
+    assert (machine.loops(), machine.mounts(), machine.plugin.reconstruct_devices()) == ([], [], [])
+
+
+class KilledError(BaseException):
+    """In place of SIGKILL."""
+
+
+POINTS = {
+    False: ("volume.device.probed", "volume.device.formatted", "volume.device.mounted"),
+    True: ("volume.block.linked", "volume.block.bound", "volume.block.locked"),
+}
+END_POINTS = {False: (), True: ("volume.block.unlocked", "volume.block.unbound")}
+
+
+@pytest.mark.parametrize("block", [False, True])
+def test_a_kill_at_each_step_leaves_work_that_the_next_process_completes(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, block: bool
+) -> None:
+    source, point = Local(machine.device, block=block), ""
+
+    def reached(name: str) -> None:
+        if name == point:
+            raise KilledError
+
+    monkeypatch.setattr(block_devices, "crash_point", reached)
+    monkeypatch.setattr(block_maps, "crash_point", reached)
+    for point in POINTS[block]:
+        with pytest.raises(KilledError):
+            machine.start("a", source)
+        end(machine)  # the pod may be gone when the next process starts
+        if point == "volume.device.formatted":
+            subprocess.run(["wipefs", "-qa", machine.device], check=True)
+        with pytest.raises(KilledError):
+            machine.start("a", source)
+        killed, point = point, ""
+        undisturbed = machine.start("a", source)  # or it may still be there
+        write(undisturbed, block=block)
+        expected = machine.mounts(), machine.loops()
+        machine.start("a", source)
+        assert (machine.mounts(), machine.loops()) == expected
+        end(machine)
+        assert read(machine.start("a", source), block=block) == "kept", killed
+        end(machine)
+        if "device" in killed:
+            subprocess.run(["wipefs", "-qa", machine.device], check=True)
+    for point in END_POINTS[block]:
+        machine.start("a", source)
+        with pytest.raises(KilledError):
+            machine.stop("a")
+        assert [volume.name for volume in machine.plugin.reconstruct("a")] == ["pv"]
+        point = ""
+        end(machine)
+
+
+def end(machine: Machine) -> None:
+    """What the next process does with a pod that is gone; nothing of it is left."""
+    machine.stop("a")
+    machine.plugin.unmount_device("pv")
+    machine.directories.remove("a")
+    left: tuple[Any, ...] = (machine.mounts(), machine.loops(), machine.plugin.reconstruct_devices())
+    assert left == ([], [], [])
+
+
+def write(path: Path, *, block: bool) -> None:
+    if block:
+        with path.open("r+b") as device:
+            device.write(b"kept")
+            device.flush()
+            os.fsync(device.fileno())
+    else:
+        (path / "data").write_text("kept")
+
+
+def read(path: Path, *, block: bool) -> str:
+    if not block:
+        return (path / "data").read_text()
+    with path.open("rb") as device:
+        return device.read(4).decode()
+
+
+def test_a_file_system_grows_to_its_device(machine: Machine) -> None:
+    effective = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    if not int(effective.split()[1], 16) >> CAP_SYS_RESOURCE & 1:
+        pytest.skip("resizing a mounted ext4 needs CAP_SYS_RESOURCE")
+    source = Local(machine.device)
+    path = machine.start("a", source)
+    (path / "data").write_text("kept")
+    before = os.statvfs(path).f_blocks
+    os.truncate(machine.image, 128 << 20)
+    subprocess.run(["losetup", "-c", machine.device], check=True)
+    for _ in range(2):
+        machine.plugin.expand("a", "pv", source, 128 << 20)
+    assert os.statvfs(path).f_blocks > 1.5 * before
+    assert (path / "data").read_text() == "kept"
