@@ -1,7 +1,6 @@
 """Builds podsync: the core from the checkpoint, the calls, the loop with its workers, followers and housekeeping."""
 
 import asyncio
-import logging
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +10,16 @@ from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import calls_over
-from services.podsync.adapters.cluster_reads import SourcesReads
-from services.podsync.adapters.node.node_facts_reader import read_machine_facts, read_node_resources
+from services.podsync.adapters.cluster_reads import NoCluster, SourcesReads
+from services.podsync.adapters.node.node_facts_reader import (
+    read_machine_facts,
+    read_node_facts,
+    read_node_resources,
+)
 from services.podsync.adapters.pod.subpaths import AskedSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook
+from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
 from services.podsync.controllers.node_signals import NodeSignals
@@ -23,10 +27,9 @@ from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.core.machine import PodSync, Settings
 from services.podsync.core.node.pressure import Pressure, read_transitions
+from shared import cgroup_layout
 from shared.checkpoint import Checkpoint
 from shared.cri.interface import Runtime
-
-log = logging.getLogger(__name__)
 
 TICK_SECONDS = 1.0
 
@@ -44,36 +47,41 @@ class PodSyncService:
         node = self.node_checkpoint.load_all()
         steady = SteadyClock(clock, self.node_checkpoint, node.get("boot", {}))
         self.stories = StoryBook(state / "stories", steady.boot, machine_started=steady.machine_started)
-        self.calls = calls_over(runtime, config, clock, context.metrics)
-        self.calls.subpaths = AskedSubpaths(bus)
-        if config.joins_cluster:
-            self.calls.cluster = SourcesReads(bus, config.node_name)
+        facts = read_node_facts(config, cgroup_v2=cgroup_layout.find_hierarchies().unified is not None)
         settings = Settings(
             boot=steady.boot,
             started_at=clock.monotonic(),
             maximum_backoff=config.max_container_restart_period,
             sync_seconds=config.sync_frequency,
-            node_ips=self.calls.facts.node_ips,
+            node_ips=facts.node_ips,
             facts=read_machine_facts(config),
             joins_cluster=config.joins_cluster,
             agent_start=supervisor_generation(),
         )
         self.core = PodSync(settings, self.checkpoint.load_all())
-        for r in self.core.records.values():
-            self.stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.saved.source)
-        for uid, why in self.core.node_state.unreadable.items():
-            log.error("the record of pod %s cannot be used and the pod is admitted again: %s", uid, why)
         resources = bus.own(NODE_RESOURCES)
         resources.put("node", read_node_resources(config))
         resources.mark_complete()
         events = EventRecorder(bus.own(events_of("podsync")), clock)
-        self.calls.record = events.record
+        node_reads = CoreReads(self.core)
+        self.calls = calls_over(
+            runtime,
+            config,
+            clock,
+            context.metrics,
+            facts,
+            node=node_reads,
+            cluster=SourcesReads(bus, config.node_name) if config.joins_cluster else NoCluster(),
+            subpaths=AskedSubpaths(bus),
+            record=events.record,
+        )
         self.calls.tell_of_resolv_conf()
         self.housekeeping = Housekeeping(
             config=config,
             runtime=runtime,
             calls=self.calls,
             core=self.core,
+            node_reads=node_reads,
             events=events,
             trouble=bus.trouble,
             clock=clock,
@@ -95,7 +103,7 @@ class PodSyncService:
             transitions=read_transitions(node.get("pressure")),
         )
         save = partial(self.loop.workers.save_soon, self.node_checkpoint)
-        signals = NodeSignals(context, pressure, bus.own(NODE_PRESSURE), self.calls, save)
+        signals = NodeSignals(context, pressure, bus.own(NODE_PRESSURE), save)
         Followers(bus, handle=self.loop.handle, all_told=self.loop.complete, node_observed=signals.take)
 
     async def run(self) -> None:

@@ -106,7 +106,7 @@ def machine() -> Iterator[None]:
         mock.patch.object(StoryBook, "keep_newest", lambda *_: None),
         mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),
-        mock.patch("services.podsync.adapters.calls.runtime_calls.read_node_facts", _FACTS),
+        mock.patch("services.podsync.service.read_node_facts", _FACTS),
         mock.patch("shared.cgroup_layout.find_hierarchies", _hierarchies),
         mock.patch("services.sources.controllers.static_pods.ManifestWatch", ManifestWatch),
         mock.patch("services.volume.adapters.root_dir.prepare", lambda _: None),

@@ -125,6 +125,7 @@ class Followers:
                 runtime_name=observed.runtime_name,
                 pressures=self._node_observed(observed),
                 supplemental_groups_policy=bool(observed.supplemental_groups_policy),
+                handlers=observed.runtime_handlers,
                 cause="the runtime changed",
             )
         )

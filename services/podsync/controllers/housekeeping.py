@@ -14,12 +14,12 @@ from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.adapters.cgroups.node_cgroups import NodeCgroups
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone
 from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from services.podsync.core.machine import PodSync
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import Runtime
-from shared.model.objects import Object
 from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
@@ -35,13 +35,14 @@ class Housekeeping:
         runtime: Runtime,
         calls: RuntimeCalls,
         core: PodSync,
+        node_reads: CoreReads,
         events: EventRecorder,
         trouble: Callable[[str, str | None], None],
         clock: Clock,
     ) -> None:
         self._core, self._trouble = core, trouble
         self.all_known = False
-        self._cgroups = NodeCgroups(calls.cgroups, config, self.active_pods, self._known, events.record, trouble)
+        self._cgroups = NodeCgroups(calls.cgroups, config, node_reads.active_pods, self._known, events.record, trouble)
         limits = LogLimits(size=config.container_log_max_size, files=config.container_log_max_files)
         self._rotation = LogRotation(runtime, clock, limits, config.container_log_max_workers, self._written_logs)
         self._images = calls.pulls.access
@@ -72,10 +73,6 @@ class Housekeeping:
                 tasks.create_task(self._clean_up.keep())
             else:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
-
-    def active_pods(self) -> list[Object]:
-        """The pods whose requests count; one that terminates counts as long as its containers run."""
-        return [record.saved.pod for record in self._core.node_state.admissions.active()]
 
     def _known(self) -> KeysView[str] | None:
         return self._core.records.keys() if self.all_known else None

@@ -1,4 +1,4 @@
-"""Takes what pleg observes of the node: evaluates pressure, publishes and saves it, keeps the runtime's handlers."""
+"""Takes what pleg observes of the node: evaluates pressure, publishes and saves it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,6 @@ from bus.interface import OwnedStream
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import NodePressure
 from services.frame.launch import Context
-from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
 from services.podsync.core.node.pressure import Pressure
 
 _KEY = "pressure"  # of the record
@@ -21,15 +20,13 @@ class NodeSignals:
         context: Context,
         pressure: Pressure,
         conditions: OwnedStream[NodePressure],
-        calls: RuntimeCalls,
         save: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self._clock, self._pressure = context.clock, pressure
-        self._conditions, self._calls, self._save = conditions, calls, save
+        self._conditions, self._save = conditions, save
 
     def take(self, observed: NodeObserved) -> tuple[str, ...]:
         """Evaluate the signals; return the conditions that are True."""
-        self._calls.handlers = observed.runtime_handlers
         before = dict(self._pressure.transitions)
         evaluated = self._pressure.judge(observed, self._clock.wall())
         self._conditions.put("node", evaluated)

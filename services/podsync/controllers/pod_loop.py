@@ -52,6 +52,10 @@ class PodLoop:
         self.core = core
         self._clock, self._steady, self._stories, self._calls = context.clock, steady, stories, calls
         self._events, self._housekeeping, self._streams = events, housekeeping, streams
+        for r in core.records.values():
+            stories.take_up(r.uid, name=r.name, namespace=r.namespace, source=r.saved.source)
+        for uid, why in core.node_state.unreadable.items():
+            log.error("the record of pod %s cannot be used and the pod is admitted again: %s", uid, why)
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
         self._metrics = PodMetrics(context.metrics, context.clock)
@@ -148,8 +152,6 @@ class PodLoop:
             namespace=record.namespace,
             pod=record.saved.pod,
             volumes=record.volumes,
-            active_pods=self._housekeeping.active_pods,
-            wanted=lambda: (now := self.core.records.get(call.uid)) is not None and now.saved.state == "sync",
             static=record.is_static,
             quiet=not record.alive and len(record.ready_sandboxes) <= 1,
             sandbox_of={c.id: c.sandbox_id for c in record.instances},

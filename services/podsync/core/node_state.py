@@ -7,6 +7,7 @@ admitted, `steps` what a pod needs next, called by `machine`.
 from dataclasses import replace
 from typing import Any
 
+from bus.messages.pleg import RuntimeHandler
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.core import outcomes
@@ -75,6 +76,7 @@ class NodeState:
         self.network_message = ""
         self.runtime_reachable = True
         self.runtime_name = "containerd"
+        self.runtime_handlers: tuple[RuntimeHandler, ...] | None = None  # None = not reported
 
     def take_in(self, event: Event, now: float) -> list[str]:
         """Change what is known; return the UIDs of the pods to advance, in this order."""
@@ -246,6 +248,7 @@ class NodeState:
         back = event.reachable and not self.runtime_reachable
         self.runtime_reachable = event.reachable
         self.runtime_name = event.runtime_name or self.runtime_name
+        self.runtime_handlers = event.handlers
         self.network_ready, self.network_message = event.network_ready, event.network_message
         self.admissions.pressures = event.pressures
         self.admissions.supplemental_groups_policy = event.supplemental_groups_policy

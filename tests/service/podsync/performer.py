@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from bus.memory import ManualClock
+from bus.messages.pleg import RuntimeHandler
 from services.podsync.adapters.calls.runtime_calls import PodView, RuntimeCalls, calls_over
+from services.podsync.adapters.cluster_reads import NoCluster
+from services.podsync.adapters.node.node_facts_reader import read_node_facts
+from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call
 from shared.config.effective import EffectiveConfig
@@ -15,6 +19,7 @@ from shared.model.runtime import Container, RuntimePod
 from tests.fakes.runtime import FakeRuntime
 
 UID = "u1"
+_NO_SUBPATHS = NoSubpaths()
 
 
 def a_pod(*containers: Object, **spec: Any) -> Object:
@@ -30,7 +35,9 @@ def a_container(name: str = "c", **fields: Any) -> Object:
 class Performer:
     """The calls, and the pod they are about: every container of it is made and started by `run`."""
 
-    def __init__(self, directory: Path, pod: Object, clock: ManualClock | None = None) -> None:
+    def __init__(
+        self, directory: Path, pod: Object, clock: ManualClock | None = None, subpaths: Subpaths = _NO_SUBPATHS
+    ) -> None:
         self.clock = clock or ManualClock()
         self.runtime = FakeRuntime(self.clock, images=["busybox:1"])
         config = EffectiveConfig(
@@ -42,7 +49,17 @@ class Performer:
             pod_logs_dir=str(directory / "pods"),
             cgroups_per_qos=False,
         )
-        self.calls: RuntimeCalls = calls_over(self.runtime, config, self.clock, Registry())
+        self.calls: RuntimeCalls = calls_over(
+            self.runtime,
+            config,
+            self.clock,
+            Registry(),
+            read_node_facts(config, cgroup_v2=False),
+            node=self,
+            cluster=NoCluster(),
+            subpaths=subpaths,
+            record=lambda event: None,
+        )
         self.pod = pod
         self.ids: dict[str, str] = {}
         self.sandbox = ""
@@ -60,6 +77,18 @@ class Performer:
             await self.runtime.start_container(self.ids[name])
         self.runtime.calls.clear()
 
+    def is_to_run(self, uid: str) -> bool:
+        """As `NodeReads` for the calls: the pod is to run."""
+        return True
+
+    def active_pods(self) -> list[Object]:
+        """The same: there is no other pod."""
+        return [self.pod]
+
+    def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None:
+        """The same: the runtime has not reported any."""
+        return None
+
     def view(self) -> PodView:
         """The pod as the service would show it to the calls."""
         return PodView(
@@ -68,8 +97,6 @@ class Performer:
             namespace="shop",
             pod=self.pod,
             volumes=None,
-            active_pods=lambda: [self.pod],
-            wanted=lambda: True,
             sandbox_of=dict.fromkeys(self.ids.values(), self.sandbox),
             host_ips=("127.0.0.1",),
         )

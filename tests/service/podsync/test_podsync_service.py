@@ -11,6 +11,7 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.pace import Pace
+from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.core.pod.instructions import RunPodSandbox
 from shared.checkpoint import Checkpoint, Kept
 from shared.model.runtime import ContainerState
@@ -290,7 +291,7 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
     runtime = FakeRuntime(images=["busybox:1"])
     async with on_stage(tmp_path, runtime) as stage:
         assert stage.service is not None
-        active_pods = stage.service.housekeeping.active_pods
+        active_pods = CoreReads(stage.service.core).active_pods
         pod = a_pod()
         uid = stage.want(pod, "api")
         await stage.until(lambda: running(stage, uid))

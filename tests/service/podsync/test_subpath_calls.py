@@ -55,9 +55,8 @@ class Begun(Performer):
     def __init__(self, directory: Path) -> None:
         spec = a_container(env=[{"name": "WHO", "value": "me"}], volumeMounts=MOUNTS, terminationMessagePath="")
         pod = a_pod(spec, enableServiceLinks=True, volumes=[{"name": "data", "emptyDir": {}}])
-        super().__init__(directory, pod)
         self.volume = Volume()
-        self.calls.subpaths = self.volume
+        super().__init__(directory, pod, subpaths=self.volume)
 
     def view(self) -> Any:
         data = MountedVolume(state=VolumeState.MOUNTED, host_path="/data")

@@ -34,7 +34,7 @@ async def prepare_pod(
     attempts = await operations.made(
         view, lambda: operations.directories.prepare(view.namespace, view.name, view.uid, names)
     )
-    made = await cgroups.prepare(view.pod, view.active_pods, runs=call.runs)
+    made = await cgroups.prepare(view.pod, operations.node.active_pods, runs=call.runs)
     if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
         operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
     if not made:

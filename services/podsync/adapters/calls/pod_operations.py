@@ -1,24 +1,24 @@
-"""What every call of podsync needs of the outside: runtime, node facts, directories, turns; and how it looks at a pod.
+"""What every call of podsync uses: runtime, node facts, directories, turns; and how it observes a pod.
 
 Decides nothing; `building`, `image_calls`, `hooks` and `stopping` do the calls with it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bus.messages.event import KubeEvent
 from bus.messages.pleg import RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.adapters.calls.pace import Pace, Rank
-from services.podsync.adapters.cluster_reads import ClusterReads, NoCluster
+from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImagePulls
 from services.podsync.adapters.node.node_facts_reader import HostFiles
 from services.podsync.adapters.pod.env_files import MOST_AT_ONCE, read_env_files
 from services.podsync.adapters.pod.pod_directories import PodDirectories
-from services.podsync.adapters.pod.subpaths import NoSubpaths, Subpaths
+from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.cri.container_mounts import MountedVolume
@@ -43,15 +43,13 @@ ABSENT = frozenset({"NotFound"})
 
 @dataclass(frozen=True)
 class PodView:
-    """What the outside needs to know of a pod to act on it."""
+    """What a call uses of its pod: values as they were when the call began."""
 
     uid: str
     name: str
     namespace: str
     pod: Object
     volumes: MountedVolumes | None
-    active_pods: Callable[[], Iterable[Object]]  # of the node, for the QoS cgroups
-    wanted: Callable[[], bool]  # whether it is still to run, now
     static: bool = True  # from any source but the API
     quiet: bool = False  # nothing of it is known to run, so a call that starts one thing changes that one
     sandbox_of: Mapping[str, str] = field(default_factory=dict)  # container id -> id of its sandbox
@@ -70,6 +68,14 @@ class PodView:
         raise ContainerConfigError(f"the pod has no container {name} any more")
 
 
+class NodeReads(Protocol):
+    """What calls read of the node at the moment they use it, for it may have changed since they began."""
+
+    def is_to_run(self, uid: str) -> bool: ...
+    def active_pods(self) -> list[Object]: ...
+    def runtime_handlers(self) -> tuple[RuntimeHandler, ...] | None: ...
+
+
 class PodEndsError(Exception):
     """The pod came to end while a call that builds it had not been sent yet."""
 
@@ -85,11 +91,11 @@ class PodOperations:
     clock: Clock
     resolv_conf: str
     user_namespaces: UserNamespaces
-    handlers: tuple[RuntimeHandler, ...] | None = None  # what the runtime told of its own, None = nothing yet
-    cluster: ClusterReads = field(default_factory=NoCluster)
-    subpaths: Subpaths = field(default_factory=NoSubpaths)
+    node: NodeReads
+    cluster: ClusterReads
+    subpaths: Subpaths
+    record: Callable[[KubeEvent], object]  # an Event that is not about a pod
     pace: Pace = field(default_factory=Pace)
-    record: Callable[[KubeEvent], object] = lambda event: None  # an Event that is not about a pod
     pre_stops: dict[str, "asyncio.Task[bool]"] = field(default_factory=dict)  # container id -> its hook, while it runs
     _host_files: HostFiles = field(default_factory=HostFiles)
     _env_file_threads: WorkThreads = field(default_factory=lambda: WorkThreads(MOST_AT_ONCE, "environment files"))
@@ -112,7 +118,7 @@ class PodOperations:
         facts = self.facts_now()
         if not asks_of_handler(pod):
             return facts
-        return for_handler(facts, self.handlers, await self.cluster.runtime_handler(pod))
+        return for_handler(facts, self.node.runtime_handlers(), await self.cluster.runtime_handler(pod))
 
     async def mappings(self, view: PodView) -> Mappings | None:
         """The ids of the pod's user namespace, given to it when first asked for; None = it shares the node's. Raises
@@ -147,7 +153,7 @@ class PodOperations:
     async def turn(self, rank: Rank, view: PodView) -> AsyncIterator[None]:
         """A turn may come late, and nothing is begun for a pod that is to end. Raises PodEndsError."""
         async with self.pace.turn(rank):
-            if not view.wanted():
+            if not self.node.is_to_run(view.uid):
                 raise PodEndsError
             yield
 

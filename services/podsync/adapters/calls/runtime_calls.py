@@ -1,22 +1,27 @@
 """Carries out podsync's calls: turns each `Call` into runtime requests and files, and the outcome into an event.
 
-Decides nothing: what is asked comes from the core. The calls themselves stand in `building`, `image_calls`, `hooks` and
+Decides nothing: the core decides which call. The calls themselves are in `building`, `image_calls`, `hooks` and
 `stopping`.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bus.messages.event import KubeEvent
 from services.podsync.adapters.calls import building, image_calls, stopping
 from services.podsync.adapters.calls.hooks import HookFailedError, run_hook
-from services.podsync.adapters.calls.pod_operations import PodEndsError, PodOperations, PodView
+from services.podsync.adapters.calls.pod_operations import NodeReads, PodEndsError, PodOperations, PodView
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.adapters.cluster_reads import ClusterReads
 from services.podsync.adapters.images.image_pulls import ImageCallError, ImagePulls
-from services.podsync.adapters.node.node_facts_reader import ids_per_pod, read_node_facts
+from services.podsync.adapters.node.node_facts_reader import ids_per_pod
 from services.podsync.adapters.pod.pod_directories import PodDirectories
+from services.podsync.adapters.pod.subpaths import Subpaths
 from services.podsync.adapters.pod.user_namespaces import UserNamespaces
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
+from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import (
     Call,
@@ -161,19 +166,32 @@ class RuntimeCalls(PodOperations):
         return replace(done, observation=await self.look(call.uid))
 
 
-def calls_over(runtime: Runtime, config: EffectiveConfig, clock: Clock, metrics: Registry) -> RuntimeCalls:
-    """The calls of this node: its cgroups, directories and facts are looked up once."""
-    hierarchies = cgroup_layout.find_hierarchies()
-    facts = read_node_facts(config, cgroup_v2=hierarchies.unified is not None)
+def calls_over(
+    runtime: Runtime,
+    config: EffectiveConfig,
+    clock: Clock,
+    metrics: Registry,
+    facts: NodeFacts,
+    *,
+    node: NodeReads,
+    cluster: ClusterReads,
+    subpaths: Subpaths,
+    record: Callable[[KubeEvent], object],
+) -> RuntimeCalls:
+    """The calls of this node. `record` takes Events that are not about a pod."""
     return RuntimeCalls(
         runtime=runtime,
         pulls=ImagePulls(runtime, clock, config),
         facts=facts,
         directories=PodDirectories(Path(config.root_dir), Path(config.pod_logs_dir)),
-        cgroups=PodCgroups(facts, hierarchies, runtime, clock, metrics),
+        cgroups=PodCgroups(facts, cgroup_layout.find_hierarchies(), runtime, clock, metrics),
         clock=clock,
         resolv_conf=config.resolv_conf,
         user_namespaces=UserNamespaces(
             Path(config.root_dir), ids_per_pod=ids_per_pod(config), max_pods=config.max_pods
         ),
+        node=node,
+        cluster=cluster,
+        subpaths=subpaths,
+        record=record,
     )

@@ -6,7 +6,7 @@ Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.messages.pleg import ProbeResults
+from bus.messages.pleg import ProbeResults, RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.instructions import Call
 from shared.cri.interface import ImageStatus
@@ -94,6 +94,7 @@ class RuntimeChanged(Event):
     runtime_name: str = "containerd"
     pressures: tuple[str, ...] = ()  # pressure conditions of the node that are True
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
+    handlers: tuple[RuntimeHandler, ...] | None = None  # of the runtime, None = not reported
 
 
 @dataclass(frozen=True, kw_only=True)
