@@ -125,7 +125,7 @@ class PodStatuses:
             pod = baseline.pod
             assert pod is not None
             change = self._change(target, pod, status)
-            if change is None or change == self._without_effect.get(uid(target)):
+            if change is None:
                 break
             if not baseline.certain:
                 ask_first = True
@@ -140,11 +140,12 @@ class PodStatuses:
                     raise
                 ask_first = True
                 continue
-            left = self._change(target, pod, status)
+            left = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
             if left is None:
                 self._without_effect.pop(uid(target), None)
             else:
                 self._without_effect[uid(target)] = left
+            self._settled[uid(target)] = _versions(pod, status)
             break
         else:
             raise ApiError(f"the pod changed under {_TRIES} attempts to write its status")
@@ -153,13 +154,14 @@ class PodStatuses:
     def _change(self, target: Object, pod: Object, status: PodStatus) -> Object | None:
         """The `status` of the patch to be sent, None = none. The watch shows each write once more: the two are not
         compared again while they have the versions at which nothing was left to write."""
-        versions = (str(metadata(pod).get("resourceVersion") or ""), status.version)
+        versions = _versions(pod, status)
         if versions[0] and self._settled.get(uid(target)) == versions:
             return None
         change = status_patch(pod, status.status, now=rfc3339(self._clock.wall()))
-        if change is None:
-            self._settled[uid(target)] = versions
-        return change
+        if change is not None and change != self._without_effect.get(uid(target)):
+            return change
+        self._settled[uid(target)] = versions
+        return None
 
     async def _patch(self, target: Object, pod: Object, change: Object) -> Object:
         """A phase that is no end goes only onto the version it was compared with, so that it never replaces an end."""
@@ -237,6 +239,10 @@ class PodStatuses:
 def _caught_up(shown: Object | None, answered: Object) -> bool:
     newer, older = version(shown) if shown is not None else None, version(answered)
     return newer is not None and older is not None and newer >= older
+
+
+def _versions(pod: Object, status: PodStatus) -> tuple[str, tuple[int, int]]:
+    return str(metadata(pod).get("resourceVersion") or ""), status.version
 
 
 def _unseen(pod_uid: str, status: PodStatus | None) -> Object:

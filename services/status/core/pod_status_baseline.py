@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from services.status.core.strategic_patch import without_nulls
 from shared.model.objects import Object
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -43,9 +44,9 @@ def metadata(pod: Object) -> Object:
 
 
 def kept_of(answer: Object) -> Object:
-    """The part of an answer that later decisions need, without the spec."""
+    """The part of an answer that later decisions need, without the spec and without nulls."""
     status = answer.get("status")
     return {
         "metadata": {key: value for key, value in metadata(answer).items() if key in _KEPT},
-        "status": status if isinstance(status, dict) else {},
+        "status": without_nulls(status) if isinstance(status, dict) else {},
     }

@@ -10,7 +10,7 @@ from bus.messages.podsync import PodState
 from services.status.controllers import pod_statuses
 from services.status.core.pod_status_merge import status_patch
 from shared.model.objects import Object
-from tests.fakes.api_resources import V1_20
+from tests.fakes.api_resources import NEWEST, V1_20, OlderServer
 from tests.fakes.virtual_time import on_virtual_time, until
 from tests.service.status.cluster import POD_PATHS, Cluster
 
@@ -78,9 +78,10 @@ async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkey
     await cluster.stop()
 
 
+@pytest.mark.parametrize("server", [NEWEST, V1_20], ids=["newest", "1.20"])
 @on_virtual_time
 async def test_a_write_that_the_watch_shows_is_not_compared_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: OlderServer
 ) -> None:
     compared: list[str] = []
 
@@ -89,10 +90,10 @@ async def test_a_write_that_the_watch_shows_is_not_compared_again(
         return status_patch(api, wanted, now=now)
 
     monkeypatch.setattr(pod_statuses, "status_patch", counted)
-    cluster = await begun(tmp_path)
+    cluster = await begun(tmp_path, drops=server)
     uid = await running_pod(cluster)
     compared.clear()
-    cluster.say(uid, ready=False)
+    cluster.say(uid, ready=False, hostIPs=[{"ip": "10.0.0.1"}])
     await cluster.live(2)
     assert ready(cluster.shown()) == "False"
     assert len(compared) == len(set(compared)) == 2, "before the write, and its answer"
