@@ -19,7 +19,8 @@ Follows
 
 Answers
     GetUsage: what node and pods use, read again where the last reading is older than the request permits. Without a
-    request for 5 minutes and without a follower of the stream, usage is not read.
+    request for 5 minutes and without a follower of the stream, usage is not read. GetCgroups: every number of every
+    cgroup of pods.
 
 Persists
     Nothing that must survive: everything is read again from the runtime and /proc. The counts of a pod's probes

@@ -12,6 +12,7 @@ from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.adapters.usage_source import HostUsage, UsageSource
+from services.pleg.controllers.cgroup_requests import CgroupRequests
 from services.pleg.controllers.event_stream import EventReader
 from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.controllers.image_list import ImageReader
@@ -72,6 +73,7 @@ class Pleg:
             pods,
             imagefs=lambda: self._node.imagefs,
         )
+        CgroupRequests(context, source, pods, imagefs=lambda: self._node.imagefs)
         self._relists = Relists(context, runtime, report, self._facts, self._node, self._events)
         self.observer = PodObserver(
             context,

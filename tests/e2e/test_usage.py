@@ -120,3 +120,25 @@ async def test_metrics_server_gets_cpu_and_memory_with_the_time_of_the_reading(c
     second = await until(later, has_newer)
     for name in ("container_cpu_usage_seconds_total", "pod_cpu_usage_seconds_total"):
         assert second[name][0] > first[name][0] and second[name][1] > first[name][1]
+
+
+async def test_prometheus_gets_container_sandbox_pod_and_machine_from_the_cadvisor_page(cluster: Cluster) -> None:
+    found: dict[str, dict[tuple[str, str], float]] = {}
+    for family in families(cluster, "metrics/cadvisor").values():
+        for sample in family.samples:
+            labels = sample.labels
+            if labels.get("pod", "burner") == "burner":
+                kind = labels.get("container") or (labels.get("image") and "sandbox") or "pod"
+                found.setdefault(sample.name, {})[kind, labels.get("interface", "")] = sample.value
+    assert found["container_cpu_usage_seconds_total"]["main", ""] > 0
+    assert found["container_cpu_usage_seconds_total"]["pod", ""] > 0
+    assert found["container_cpu_cfs_throttled_periods_total"]["main", ""] > 0  # it burns more than its limit
+    assert found["container_spec_cpu_quota"]["main", ""] == 20_000
+    assert found["container_spec_memory_limit_bytes"]["main", ""] == 64 * MIB
+    assert 0 < found["container_memory_working_set_bytes"]["main", ""] < 64 * MIB
+    assert found["container_network_receive_bytes_total"]["sandbox", "eth0"] >= 0
+    assert found["container_start_time_seconds"]["main", ""] > 0
+    assert found["machine_cpu_cores"]["pod", ""] >= 1
+    assert found["container_scrape_error"]["pod", ""] == 0
+    root = families(cluster, "metrics/cadvisor")["container_memory_working_set_bytes"]
+    assert next(sample.value for sample in root.samples if sample.labels["id"] == "/") > 0

@@ -49,7 +49,7 @@ class UsageReading:
             memory_capacity=meminfo().get("MemTotal"),
             pids_max=None if pids_max < 0 else pids_max,
             pids_current=None if pids_current < 0 else pids_current,
-            network=_read_network(1, wall),
+            network=read_network(1, wall),
             nodefs=nodefs,
             imagefs=images,
             containerfs=images,
@@ -126,10 +126,11 @@ def _network_of(pod: RuntimePod, wall: float) -> NetworkUsage | None:
     sandbox = pod.sandboxes[0] if pod.sandboxes else None
     if sandbox is None or sandbox.host_network or not sandbox.pid:
         return None
-    return _read_network(sandbox.pid, wall)
+    return read_network(sandbox.pid, wall)
 
 
-def _read_network(pid: int, wall: float) -> NetworkUsage | None:
+def read_network(pid: int, wall: float) -> NetworkUsage | None:
+    """The interfaces in the network namespace of a process; None where it has ended."""
     text = read_file(f"{_PROC}/{pid}/net/dev")
     return None if text is None else NetworkUsage(time=wall, interfaces=interfaces(text))
 

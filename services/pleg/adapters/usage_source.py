@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from bus.messages.cgroup_details import FoundCgroups
 from bus.messages.usage import NodeUsage, PodUsage
+from services.pleg.adapters.cgroup_details_reader import CgroupDetailsReader
 from services.pleg.adapters.disk_usage import measure_pod
 from services.pleg.adapters.usage_reading import UsageReading
 from services.pleg.core.pod_files import PodFiles
@@ -28,6 +30,10 @@ class UsageSource(Protocol):
         """Read all pods; one without a running container has no usage."""
         ...
 
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+        """Read every number of every cgroup of the pods, and of those above them."""
+        ...
+
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         """Measure the files of a pod; without `volumes` only its logs and etc-hosts."""
         ...
@@ -43,7 +49,9 @@ class HostUsage:
     def __init__(self, config: EffectiveConfig, clock: Clock) -> None:
         above = tuple(part for part in config.cgroup_root.split("/") if part)
         pods_cgroup = (*above, "kubepods") if config.cgroups_per_qos else above
-        self._reading = UsageReading(find_hierarchies(), clock, config.root_dir, pods_cgroup)
+        hierarchies = find_hierarchies()
+        self._reading = UsageReading(hierarchies, clock, config.root_dir, pods_cgroup)
+        self._details = CgroupDetailsReader(hierarchies, clock, config.root_dir, pods_cgroup)
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
         self._files_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
@@ -55,6 +63,10 @@ class HostUsage:
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
         """See UsageSource."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_pods, pods)
+
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+        """See UsageSource."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods, imagefs)
 
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         """See UsageSource."""

@@ -1,4 +1,4 @@
-"""The handlers of `/stats/summary` and `/metrics/resource`: each requests a reading from pleg and shows it."""
+"""The handlers of `/stats/summary`, `/metrics/resource` and `/metrics/cadvisor`: each shows a reading of pleg's."""
 
 import asyncio
 
@@ -6,10 +6,12 @@ import orjson
 from aiohttp import web
 
 from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import FoundUsage, GetUsage
 from services.server.adapters.plain_answer import plain
 from services.server.controllers.metrics_endpoints import page
 from services.server.controllers.request_handler import EndpointHandler
+from services.server.core.cadvisor_metrics import cadvisor_page
 from services.server.core.go_text import parse_query
 from services.server.core.resource_metrics import resource_page
 from services.server.core.routes import Endpoint
@@ -32,7 +34,11 @@ class UsageEndpoints:
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
         """By endpoint."""
-        return {Endpoint.STATS_SUMMARY: self.stats_summary, Endpoint.METRICS_RESOURCE: self.resource}
+        return {
+            Endpoint.STATS_SUMMARY: self.stats_summary,
+            Endpoint.METRICS_RESOURCE: self.resource,
+            Endpoint.METRICS_CADVISOR: self.cadvisor,
+        }
 
     async def stats_summary(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
         """GET and POST /stats/summary."""
@@ -55,6 +61,14 @@ class UsageEndpoints:
         except (NoAnswerError, RequestRefusedError):
             found = None
         return page(request, resource_page(found))
+
+    async def cadvisor(self, request: web.BaseRequest, _parameters: tuple[str, ...]) -> web.StreamResponse:
+        """/metrics/cadvisor."""
+        try:
+            found = await self._bus.ask("pleg", GetCgroups(max_age_seconds=FRESH_SECONDS), FoundCgroups, TIMEOUT)
+        except (NoAnswerError, RequestRefusedError):
+            found = None
+        return page(request, cadvisor_page(found))
 
     async def _usage(self, max_age_seconds: float) -> FoundUsage:
         return await self._bus.ask("pleg", GetUsage(max_age_seconds=max_age_seconds), FoundUsage, TIMEOUT)

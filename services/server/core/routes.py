@@ -44,6 +44,7 @@ class Endpoint(StrEnum):
     RUN = "run"
     METRICS = "metrics"
     METRICS_PROBES = "metrics/probes"
+    METRICS_CADVISOR = "metrics/cadvisor"
     METRICS_RESOURCE = "metrics/resource"
     STATS_SUMMARY = "stats/summary"
     METRICS_SLIS = "metrics/slis"
@@ -53,7 +54,13 @@ class Endpoint(StrEnum):
 
 _METRICS = {
     f"/{endpoint}": endpoint
-    for endpoint in (Endpoint.METRICS, Endpoint.METRICS_PROBES, Endpoint.METRICS_RESOURCE, Endpoint.METRICS_SLIS)
+    for endpoint in (
+        Endpoint.METRICS,
+        Endpoint.METRICS_CADVISOR,
+        Endpoint.METRICS_PROBES,
+        Endpoint.METRICS_RESOURCE,
+        Endpoint.METRICS_SLIS,
+    )
 }
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import CgroupUsage, ContainerUsage, FoundUsage, GetUsage, PodUsage
 from services.pleg.controllers.usage_reader import INTEREST_SECONDS, READ_SECONDS
 from shared.cri.interface import FilesystemFiles
@@ -155,3 +156,17 @@ async def test_nothing_is_read_unless_a_service_follows_or_has_asked_within_five
         readings = world.usage.readings
         await world.pass_time(10 * READ_SECONDS)
         assert world.usage.readings == readings
+
+
+@on_virtual_time
+async def test_requests_for_all_cgroups_share_a_reading_that_is_new_enough() -> None:
+    async with PlegWorld() as world:
+        await world.run_pod("a")
+        await world.until(lambda: "a" in world.pods.state)
+        request = GetCgroups(max_age_seconds=2.0)
+        for _ in range(2):
+            assert (await world.podsync.ask("pleg", request, FoundCgroups)).machine.cores == 2
+        assert world.usage.cgroup_readings == [["a"]]
+        await world.pass_time(3.0)
+        await world.podsync.ask("pleg", request, FoundCgroups)
+        assert world.usage.cgroup_readings == [["a"], ["a"]]

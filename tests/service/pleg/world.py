@@ -9,6 +9,7 @@ from typing import Any
 from bus.interface import Change, Deleted, Put
 from bus.memory import MemoryNetwork
 from bus.messages.beat import Beat
+from bus.messages.cgroup_details import FoundCgroups, MachineInfo
 from bus.messages.pleg import NodeObserved
 from bus.messages.podsync import PodProbes, PodStatus
 from bus.messages.streams import (
@@ -52,6 +53,20 @@ READING = MachineReading(
 )
 
 
+MACHINE = MachineInfo(
+    cores=2,
+    physical_cores=2,
+    sockets=1,
+    memory=MEMORY,
+    swap=0,
+    machine_id="",
+    system_uuid="",
+    boot_id="",
+    kernel_version="",
+    os_version="",
+)
+
+
 class StillUsage:
     """A host on which nothing changes; `node` and `pods` (by UID) can be replaced."""
 
@@ -60,6 +75,7 @@ class StillUsage:
         self.node = NodeUsage(read_at=0.0, started_at=0.0, cgroup=CgroupUsage(time=0.0))
         self.pods: dict[str, PodUsage] = {}
         self.readings = 0  # of pods
+        self.cgroup_readings: list[list[str]] = []  # UIDs of pods
         self.measured: list[str] = []  # UIDs of pods whose files were measured
 
     async def read_node(self, imagefs: str) -> NodeUsage:
@@ -69,6 +85,10 @@ class StillUsage:
         self.readings += 1
         known = (self.pods.get(pod.uid) for pod in pods)
         return [replace(usage, read_at=self._clock.monotonic()) for usage in known if usage is not None]
+
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+        self.cgroup_readings.append([pod.uid for pod in pods])
+        return FoundCgroups(machine=MACHINE, cgroups=())
 
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         self.measured.append(pod.uid)

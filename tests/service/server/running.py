@@ -12,6 +12,7 @@ import aiohttp
 
 from bus.interface import OwnedStream, RequestRefusedError
 from bus.memory import MemoryBus, MemoryNetwork
+from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.podsync import PodStatus
 from bus.messages.sources import ApiPodStatus, DesiredPod, MirrorPod
 from bus.messages.streams import PODS_API_STATUS, PODS_DESIRED, PODS_MIRRORS, PODS_STATUS, RUNTIME_PODS
@@ -91,11 +92,16 @@ class Node:
             elif service == "pleg":
                 self.runtime = bus.own(RUNTIME_PODS)
                 bus.answer(GetUsage, self.answer_usage)
+                bus.answer(GetCgroups, self.answer_cgroups)
             await bus.start()
             if self.complete:
                 self.mark_complete(service)
 
     async def answer_usage(self, request: GetUsage) -> FoundUsage:
+        """pleg's answer."""
+        raise RequestRefusedError("this pleg reads nothing")
+
+    async def answer_cgroups(self, request: GetCgroups) -> FoundCgroups:
         """pleg's answer."""
         raise RequestRefusedError("this pleg reads nothing")
 

@@ -1,4 +1,4 @@
-"""/stats/summary and /metrics/resource over real HTTP, with readings that pleg answers on the in-memory bus."""
+"""/stats/summary and the pages of usage over real HTTP, with readings that pleg answers on the in-memory bus."""
 
 import json
 from collections.abc import AsyncIterator
@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from bus.interface import RequestRefusedError
+from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import FoundUsage, GetUsage
 from tests.service.server.running import Node, Running, configuration, running
+from tests.unit.server.test_cadvisor_page import FOUND as FOUND_CGROUPS
 from tests.unit.server.test_usage_pages import FOUND
 
 
 class UsageNode(Node):
-    """pleg answers GetUsage; None = it refuses."""
+    """pleg answers GetUsage and GetCgroups; None = it refuses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: FoundUsage | None = FOUND
+        self.cgroups: FoundCgroups | None = FOUND_CGROUPS
         self.requests: list[GetUsage] = []
 
     async def answer_usage(self, request: GetUsage) -> FoundUsage:
@@ -25,6 +28,11 @@ class UsageNode(Node):
         if self.found is None:
             raise RequestRefusedError("nothing can be read")
         return self.found
+
+    async def answer_cgroups(self, request: GetCgroups) -> FoundCgroups:
+        if self.cgroups is None:
+            raise RequestRefusedError("nothing can be read")
+        return self.cgroups
 
 
 @pytest.fixture
@@ -97,3 +105,11 @@ async def test_other_methods_and_paths_are_refused(server: Running) -> None:
     assert (await server.get(server.read_only + "/stats"))[0] == 301
     assert (await server.get(server.read_only + "/stats/container"))[0] == 404
     assert (await server.get(server.healthz + "/stats/summary"))[0] == 404
+
+
+async def test_the_cadvisor_page_shows_cgroups_and_marks_a_failure(server: Running) -> None:
+    status, text = await server.get(server.read_only + "/metrics/cadvisor")
+    assert status == 200 and 'container_memory_rss{container="main",' in text
+    node_of(server).cgroups = None
+    status, text = await server.get(server.read_only + "/metrics/cadvisor")
+    assert status == 200 and text.endswith("\ncontainer_scrape_error 1\n")

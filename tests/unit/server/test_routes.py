@@ -32,6 +32,7 @@ def test_a_log_request_names_namespace_pod_and_container() -> None:
         ("/runningpods/", Endpoint.RUNNING_PODS),
         ("/configz", Endpoint.CONFIGZ),
         ("/metrics", Endpoint.METRICS),
+        ("/metrics/cadvisor", Endpoint.METRICS_CADVISOR),
         ("/metrics/probes", Endpoint.METRICS_PROBES),
         ("/metrics/slis", Endpoint.METRICS_SLIS),
         ("/metrics/resource", Endpoint.METRICS_RESOURCE),

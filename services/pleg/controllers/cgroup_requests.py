@@ -1,0 +1,33 @@
+"""Answers GetCgroups. Requests that come together share one reading; without a request nothing is read."""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+from bus.interface import OwnedStream
+from bus.messages.cgroup_details import FoundCgroups, GetCgroups
+from services.frame.launch import Context
+from services.pleg.adapters.usage_source import UsageSource
+from shared.model.runtime import RuntimePod
+
+
+class CgroupRequests:
+    """`pods`: what the runtime has; `imagefs`: the mount point of the images."""
+
+    def __init__(
+        self, context: Context, source: UsageSource, pods: OwnedStream[RuntimePod], *, imagefs: Callable[[], str]
+    ) -> None:
+        self._clock, self._source, self._pods, self._imagefs = context.clock, source, pods, imagefs
+        self._last: tuple[float, FoundCgroups | None] = (-inf, None)
+        self._reading = asyncio.Lock()
+        context.bus.answer(GetCgroups, self._answer)
+
+    async def _answer(self, request: GetCgroups) -> FoundCgroups:
+        async with self._reading:
+            read_at, found = self._last
+            now = self._clock.monotonic()
+            if found is None or read_at < now - request.max_age_seconds:
+                pods = map(self._pods.get, self._pods.keys())
+                found = await self._source.read_cgroups([pod for pod in pods if pod is not None], self._imagefs())
+                self._last = now, found
+            return found
