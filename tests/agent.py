@@ -39,6 +39,7 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 T = TypeVar("T")
 
 LOOK_EVERY = 0.02  # seconds
+WAIT_SECONDS = 60.0  # for a condition; only a failure waits so long, also where the machine is busy
 BIN = Path(sys.executable).parent
 NODE = "node-a"
 
@@ -125,9 +126,9 @@ class Agent:
             self._bus = ProcessBus("test", new_manifest(self.home.run_dir))
             self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
             await self._bus.start()
-        await self.wait_beats(*SERVICES, after=began, seconds=60)
+        await self.wait_beats(*SERVICES, after=began)
         if self._containerd is None:
-            await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer", 60)
+            await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer")
             import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))
 
     def start_supervisord(self) -> None:
@@ -145,7 +146,7 @@ class Agent:
         finally:
             console.close_writer()
 
-    async def stop_supervisord(self, seconds: float = 40) -> int:
+    async def stop_supervisord(self, seconds: float = WAIT_SECONDS) -> int:
         """TERM, as an operator does; waits for the end of all of it. Returns supervisord's exit code."""
         process = self._require_supervisord()
         process.terminate()
@@ -212,7 +213,7 @@ class Agent:
         command = [str(BIN / "supervisorctl"), "-c", str(self.home.supervisord_conf), *words]
         return subprocess.run(command, capture_output=True, check=False, text=True, timeout=60).stdout
 
-    async def wait_back(self, service: str, old_pid: int, seconds: float = 5.0) -> Beat:
+    async def wait_back(self, service: str, old_pid: int, seconds: float = WAIT_SECONDS) -> Beat:
         """Wait until the service runs as another process than `old_pid` and beats; its beat."""
 
         def back() -> Beat | None:
@@ -221,7 +222,7 @@ class Agent:
 
         return await self.wait_for(back, f"{service} to come back", seconds)
 
-    async def wait_beats(self, *services: str, after: float | None = None, seconds: float = 5.0) -> None:
+    async def wait_beats(self, *services: str, after: float | None = None, seconds: float = WAIT_SECONDS) -> None:
         """Wait until each service was heard with a beat sent after the given CLOCK_MONOTONIC time (default: now)."""
         moment = time.monotonic() if after is None else after
 
@@ -234,15 +235,17 @@ class Agent:
 
     @overload
     async def wait_for(
-        self, look: Callable[[], Awaitable[T | None]], what: str | Callable[[], str], seconds: float = 30.0
+        self, look: Callable[[], Awaitable[T | None]], what: str | Callable[[], str], seconds: float = WAIT_SECONDS
     ) -> T: ...
 
     @overload
     async def wait_for(
-        self, look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = 30.0
+        self, look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = WAIT_SECONDS
     ) -> T: ...
 
-    async def wait_for(self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = 30.0) -> Any:
+    async def wait_for(
+        self, look: Callable[[], Any], what: str | Callable[[], str], seconds: float = WAIT_SECONDS
+    ) -> Any:
         """The first truthy thing that `look` returns. AssertionError, naming `what`, when there is none in time."""
         deadline = time.monotonic() + seconds
         while True:

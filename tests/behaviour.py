@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.model.objects import Object
 from shared.model.runtime import Container, ContainerState
-from tests.agent import NODE
+from tests.agent import NODE, WAIT_SECONDS
 from tests.cluster import Cluster
 from tools.oci_image import BUSYBOX_IMAGE
 
@@ -36,9 +36,11 @@ class Node(Cluster):
         for name in names:
             self.agent.remove_manifest(name)
         for name in names:
-            await self.agent.wait_gone(name, 60)
+            await self.agent.wait_gone(name)
 
-    async def wait_static(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 60) -> Object:
+    async def wait_static(
+        self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
+    ) -> Object:
         """Wait until the static pod is as wanted; returns it as the read-only port shows it."""
 
         async def found() -> Object | None:
@@ -51,7 +53,7 @@ class Node(Cluster):
             raise AssertionError(f"{error}; it is {(await self.agent.pod(name) or {}).get('status')}") from None
         return pod
 
-    async def wait_phase(self, name: str, phase: str, seconds: float = 60) -> Object:
+    async def wait_phase(self, name: str, phase: str, seconds: float = WAIT_SECONDS) -> Object:
         """Wait until the static pod's status has this phase."""
         return await self.wait_static(name, lambda pod: pod["status"].get("phase") == phase, f"to be {phase}", seconds)
 
@@ -64,7 +66,7 @@ class Node(Cluster):
         """What a command prints inside the running container of the static pod; AssertionError where it fails."""
         running = [c for c in await self.instances(name, container) if c.state is ContainerState.RUNNING]
         assert running, f"container {container} of {name} does not run"
-        result = await self.agent.runtime.exec_sync(running[0].id, command, 10)
+        result = await self.agent.runtime.exec_sync(running[0].id, command, 60)
         assert result.exit_code == 0, (command, result)
         return result.stdout.decode(errors="replace")
 
@@ -81,7 +83,7 @@ class Node(Cluster):
         async def written() -> list[str]:
             return await self.log(name, container)
 
-        lines: list[str] = await self.agent.wait_for(written, f"a line of {container} of {name}", 60)
+        lines: list[str] = await self.agent.wait_for(written, f"a line of {container} of {name}")
         return lines
 
     async def events(self, name: str) -> list[tuple[str, str, str]]:
@@ -89,7 +91,9 @@ class Node(Cluster):
         told = await self.events_of(f"{name}-{NODE}")
         return [(e["reason"], e["message"], e["involvedObject"].get("fieldPath", "")) for e in told]
 
-    async def wait_event(self, name: str, reason: str, text: str = "", seconds: float = 60) -> tuple[str, str, str]:
+    async def wait_event(
+        self, name: str, reason: str, text: str = "", seconds: float = WAIT_SECONDS
+    ) -> tuple[str, str, str]:
         """Wait for an Event of this reason whose message contains the text."""
 
         async def found() -> tuple[str, str, str] | None:

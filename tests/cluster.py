@@ -18,7 +18,7 @@ from typing import Any, Self
 from shared.kube import paths
 from shared.kube.interface import ApiError, ApiStatusError
 from shared.model.objects import Object
-from tests.agent import NODE
+from tests.agent import NODE, WAIT_SECONDS
 from tests.containerd import PrivateContainerd
 from tests.control_plane import ControlPlane
 from tests.world import World, busybox_pod
@@ -124,7 +124,7 @@ class Cluster:
 
     # Waiting
 
-    async def wait_ready(self, *names: str, seconds: float = 60.0) -> None:
+    async def wait_ready(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server says that all these pods are Ready."""
 
         async def ready() -> bool:
@@ -133,7 +133,7 @@ class Cluster:
 
         await self.wait_for(ready, f"pods {', '.join(names)} to be ready", seconds)
 
-    async def wait_gone(self, *names: str, seconds: float = 60.0) -> None:
+    async def wait_gone(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server has none of these pods."""
 
         async def gone() -> bool:
@@ -142,7 +142,9 @@ class Cluster:
 
         await self.wait_for(gone, f"pods {', '.join(names)} to be gone", seconds)
 
-    async def wait_pod(self, name: str, holds: Callable[[Object], object], what: str, seconds: float = 60.0) -> Object:
+    async def wait_pod(
+        self, name: str, holds: Callable[[Object], object], what: str, seconds: float = WAIT_SECONDS
+    ) -> Object:
         """Wait until the pod is as wanted; returns it."""
 
         async def found() -> Object | None:
@@ -152,7 +154,7 @@ class Cluster:
         pod: Object = await self.wait_for(found, f"pod {name} {what}", seconds)
         return pod
 
-    async def wait_node_ready(self, seconds: float = 60.0) -> None:
+    async def wait_node_ready(self, seconds: float = WAIT_SECONDS) -> None:
         """Wait until the API server says that the node is Ready."""
 
         async def ready() -> bool:
@@ -161,7 +163,7 @@ class Cluster:
 
         await self.wait_for(ready, "the node to be ready", seconds)
 
-    async def wait_for(self, look: Callable[[], Any], what: str, seconds: float) -> Any:
+    async def wait_for(self, look: Callable[[], Any], what: str, seconds: float = WAIT_SECONDS) -> Any:
         """The first truthy thing `look` returns; the API server being away counts as nothing seen."""
         deadline = time.monotonic() + seconds
         while True:

@@ -44,7 +44,7 @@ class Witness:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def assert_calm(self, *, lease_intervals: float = 2.0) -> None:
+    def assert_calm(self, *, lease_intervals: float = 3.0) -> None:
         """Node never NotReady, no pod's Ready taken back, no lease older than so many renew intervals."""
         assert not self.complaints, "\n".join(self.complaints)
         limit = lease_intervals * RENEW_SECONDS

@@ -10,7 +10,7 @@ from shared.cri.client import CriRuntime
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
-from tests.agent import NODE, Agent
+from tests.agent import NODE, WAIT_SECONDS, Agent
 from tools.oci_image import BUSYBOX_IMAGE
 
 
@@ -58,7 +58,7 @@ class World(Agent):
         found = [pod for pod in (await self.runtime.observe()).values() if pod.name == f"{name}-{NODE}"]
         return found[0] if found else None
 
-    async def wait_running(self, name: str, seconds: float = 60.0) -> RuntimePod:
+    async def wait_running(self, name: str, seconds: float = WAIT_SECONDS) -> RuntimePod:
         """Wait until the newest container of the static pod runs, by the runtime's own word."""
 
         async def running() -> RuntimePod | None:
@@ -71,7 +71,7 @@ class World(Agent):
 
         return await self.wait_for(running, f"pod {name} to run", seconds)
 
-    async def wait_gone(self, name: str, seconds: float = 60.0) -> None:
+    async def wait_gone(self, name: str, seconds: float = WAIT_SECONDS) -> None:
         """Wait until no container of the static pod is left and no sandbox of it is ready."""
 
         async def gone() -> bool:
@@ -101,5 +101,5 @@ def busybox_pod(name: str, *command: str, grace: int = 1, **spec: Any) -> Object
 
 
 def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=2) as answer:
+    with urllib.request.urlopen(url, timeout=10) as answer:
         return bytes(answer.read())

@@ -42,7 +42,7 @@ async def world() -> AsyncIterator[World]:
         for name, pod in PODS.items():
             running.put_manifest(name, pod)
         for name in PODS:
-            await running.wait_running(name, 40)
+            await running.wait_running(name)
         yield running
 
 
@@ -124,13 +124,13 @@ async def test_the_qos_slices_have_their_shares(world: World) -> None:
     async def shares() -> bool:
         return show(f"{root}-kubepods-burstable.slice", SHARES) == {SHARES: shares_of(256)}
 
-    await world.wait_for(shares, "the shares of burstable", 30)
+    await world.wait_for(shares, "the shares of burstable")
     assert show(f"{root}-kubepods-besteffort.slice", SHARES) == {SHARES: shares_of(2)}
 
     async def whole() -> bool:
         return show(f"{root}-kubepods.slice", SHARES) == {SHARES: shares_of(1024 * (os.cpu_count() or 1))}
 
-    await world.wait_for(whole, "the shares of kubepods", 30)
+    await world.wait_for(whole, "the shares of kubepods")
 
 
 async def test_what_systemd_reads_anew_stays_as_it_was(world: World) -> None:
@@ -144,8 +144,8 @@ async def test_the_slice_of_a_pod_goes_with_it(world: World) -> None:
     pod = await pod_in(world, "sd-best")
     path = slice_of(world, pod.uid, "besteffort")
     world.remove_manifest("sd-best")
-    await world.wait_gone("sd-best", 30)
-    await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go", 20)
+    await world.wait_gone("sd-best")
+    await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
     assert show(path.rpartition("/")[2], "ActiveState") == {"ActiveState": "inactive"}
 
 
@@ -159,21 +159,21 @@ async def test_the_slice_of_a_pod_that_nobody_knows_is_taken_away(world: World) 
     for place in find_hierarchies().places(path):
         if place.exists():
             (place / "cgroup.procs").write_text(str(orphan.pid))
-    assert await asyncio.wait_for(orphan.wait(), 20) == -9
-    await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go", 20)
+    assert await asyncio.wait_for(orphan.wait(), 60) == -9
+    await world.wait_for(lambda: not any(p.exists() for p in find_hierarchies().places(path)), "the cgroup to go")
 
 
 async def test_a_podsync_that_is_killed_finds_its_slices_again(world: World) -> None:
     pod = await pod_in(world, "sd-burst")
     pid = world.kill("podsync")
-    await world.wait_for(lambda: world.pid_of("podsync") not in (0, pid), "podsync to come back", 20)
+    await world.wait_for(lambda: world.pid_of("podsync") not in (0, pid), "podsync to come back")
     world.put_manifest("sd-later", later())
-    await world.wait_running("sd-later", 30)
+    await world.wait_running("sd-later")
     assert Path(f"/proc/{pod.containers[0].pid}").exists()
     assert (await pod_in(world, "sd-burst")).containers[0].id == pod.containers[0].id
     for name in ("sd-later", "sd-burst", "sd-sure"):
         world.remove_manifest(name)
-        await world.wait_gone(name, 30)
+        await world.wait_gone(name)
 
 
 async def test_kubeadms_unit_starts_it_with_the_driver_that_kubeadm_writes() -> None:
@@ -182,7 +182,7 @@ async def test_kubeadms_unit_starts_it_with_the_driver_that_kubeadm_writes() -> 
         write(joined.home.path / "kubelet.conf", kubeconfig(user, server="https://127.0.0.1:1"))
         joined.put_manifest("sd-joined", pod_of("sd-joined", container("c")))
         await joined.start()
-        pod = await joined.wait_running("sd-joined", 40)
+        pod = await joined.wait_running("sd-joined")
         path = slice_of(joined, pod.uid, "besteffort")
         assert cgroups_of(pod.containers[0].pid)["memory"].startswith(f"{path}/cri-containerd-")
         assert "Traceback" not in joined.stderr.read_text()

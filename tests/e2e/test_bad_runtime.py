@@ -141,8 +141,8 @@ async def test_what_fails_always_is_told_and_the_pod_can_still_be_taken_away(
 async def test_a_sandbox_that_can_never_be_made_leaves_nothing(node: BadNode) -> None:
     rule = node.rule("fail", "RunPodSandbox", "never", pod="always-sandbox", times=0)
     node.put("always-sandbox")
-    await asyncio.wait_for(rule.reached.wait(), 20)
-    await node.wait_for(lambda: rule.count >= 2, "a second try", 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
+    await node.wait_for(lambda: rule.count >= 2, "a second try")
     await node.ends("always-sandbox")
 
 
@@ -152,13 +152,13 @@ async def test_a_stop_that_fails_for_long_is_tried_until_it_works(node: BadNode)
     stop = node.rule("fail", "StopContainer", "never", pod="always-stop", times=0)
     sandbox = node.rule("fail", "StopPodSandbox", "never", pod="always-stop", times=0)
     node.remove_manifest("always-stop")
-    await node.wait_for(lambda: stop.count >= 2, "a second try", 30)
+    await node.wait_for(lambda: stop.count >= 2, "a second try")
     seen = await node.runtime_pod("always-stop")
     assert seen is not None and seen.containers
     for rule in (stop, sandbox):
         if rule in node.proxy.rules:
             node.proxy.rules.remove(rule)
-    await node.wait_gone("always-stop", 40)
+    await node.wait_gone("always-stop")
 
 
 # The answer is lost, or comes never
@@ -192,7 +192,7 @@ async def test_a_call_that_is_never_answered_is_given_up_and_looked_after(node: 
     name = f"never-{method.lower()}"
     rule = node.rule("hang", method, pod=name, after=True)
     node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
     pod = await node.runs(name, NO_ANSWER)  # one that was started is seen to run before the call is given up
     assert len(pod.containers) == 1
     await node.ends(name, NO_ANSWER)
@@ -209,7 +209,7 @@ async def test_a_stop_that_is_never_answered_is_given_up_and_looked_after(node: 
 async def test_a_pod_is_taken_away_although_its_start_is_never_answered(node: BadNode) -> None:
     rule = node.rule("hang", "CreateContainer", pod="never-begun")
     node.put("never-begun")
-    await asyncio.wait_for(rule.reached.wait(), 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
     await node.ends("never-begun", NO_ANSWER)
 
 
@@ -225,7 +225,7 @@ async def test_a_container_that_is_not_listed_for_a_while_ends_with_its_pod(node
         seen = await node.runtime_pod("lost-container")
         return seen is not None and len([c for c in seen.containers if c.state is ContainerState.RUNNING]) == 2
 
-    await node.wait_for(replaced, "another container in its place", 30)
+    await node.wait_for(replaced, "another container in its place")
     node.proxy.show(pod.containers[0].id)
     await node.ends("lost-container")
 
@@ -240,7 +240,7 @@ async def test_a_sandbox_that_is_not_listed_for_a_while_leaves_one(node: BadNode
         seen = await node.runtime_pod("lost-sandbox")
         return seen is not None and len(seen.sandboxes) > 1
 
-    await node.wait_for(replaced, "another sandbox in its place", 30)
+    await node.wait_for(replaced, "another sandbox in its place")
     node.proxy.show(*hidden)
     await node.runs("lost-sandbox")
     await node.ends("lost-sandbox")
@@ -291,7 +291,7 @@ async def test_a_connection_that_ends_in_mid_call(node: BadNode, method: str) ->
     name = f"dropped-{method.lower()}"
     rule = node.rule("hang", method, pod=name, after=True)
     node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
     await node.proxy.drop_connections()
     pod = await node.runs(name)
     assert len([c for c in pod.containers if c.attempt == 0]) == 1
@@ -309,14 +309,14 @@ async def test_a_runtime_that_restarts_in_mid_call(node: BadNode, method: str) -
         node.remove_manifest(name)
     else:
         node.put(name)
-    await asyncio.wait_for(rule.reached.wait(), 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
     rule.release.set()  # into the arms of one that is about to end
     await asyncio.to_thread(node.containerd.end)
     await asyncio.to_thread(node.containerd.start)
     if method != "StopContainer":
         await node.runs(name)
         node.remove_manifest(name)
-    await node.wait_gone(name, 40)
+    await node.wait_gone(name)
 
 
 async def test_a_runtime_that_is_away_for_a_while_finds_its_pods_as_they_were(node: BadNode) -> None:
@@ -325,7 +325,7 @@ async def test_a_runtime_that_is_away_for_a_while_finds_its_pods_as_they_were(no
     node.proxy.fail("Status", "away", code=GONE, times=5)
     await asyncio.to_thread(node.containerd.end)
     node.put("during-outage")
-    await node.wait_for(lambda: "during-outage" in node.log_of("sources"), "the manifest to be seen", 30)
+    await node.wait_for(lambda: "during-outage" in node.log_of("sources"), "the manifest to be seen")
     await asyncio.to_thread(node.containerd.start)
     await node.runs("during-outage")
     after = await node.runs("outage")
@@ -341,7 +341,7 @@ async def test_a_hook_that_is_never_answered_keeps_no_pod_from_ending(node: BadN
     hooks = {"postStart": {"exec": {"command": ["true"]}}}
     rule = node.rule("hang", "ExecSync", pod="hung-hook", times=0)
     node.put("hung-hook", container("c", lifecycle=hooks))
-    await asyncio.wait_for(rule.reached.wait(), 20)
+    await asyncio.wait_for(rule.reached.wait(), 60)
     await node.ends("hung-hook")
 
 

@@ -92,6 +92,7 @@ async def waiting(cluster: Cluster, seconds: float = 60) -> str:
     return name
 
 
+@pytest.mark.night
 async def test_certificates_are_rotated_while_the_node_stays_ready(tmp_path: Path) -> None:
     plane = {"controller_manager_flags": {"cluster-signing-duration": "7m20s"}}  # which began five minutes ago
     async with joining(tmp_path, plane=plane) as cluster:
@@ -117,7 +118,7 @@ async def test_killed_while_its_request_waits_it_takes_the_certificate_up(tmp_pa
         await cluster.agent.wait_running("static")  # credentials or not
         name = await waiting(cluster)
         pid = cluster.agent.kill("bootstrap")
-        await cluster.agent.wait_back("bootstrap", pid, 20)
+        await cluster.agent.wait_back("bootstrap", pid)
         cluster.plane.kubectl("certificate", "approve", name)
         await cluster.wait_node_ready()
         assert names(cluster) == [name]
@@ -133,12 +134,12 @@ async def test_a_denied_request_is_a_clear_line_and_a_later_one_heals(tmp_path: 
         def said() -> bool:
             return any(line in trouble for trouble in cluster.agent.beats["bootstrap"].troubles)
 
-        await cluster.agent.wait_for(said, "the line", 30)
+        await cluster.agent.wait_for(said, "the line")
         approve_from_now_on(cluster.plane)
         assert names(cluster) == [name]
         cluster.plane.kubectl("delete", "csr", name)
         await cluster.wait_node_ready()
-        await cluster.agent.wait_for(lambda: not cluster.agent.beats["bootstrap"].troubles, "no trouble", 30)
+        await cluster.agent.wait_for(lambda: not cluster.agent.beats["bootstrap"].troubles, "no trouble")
         assert cluster.agent.log_of("bootstrap").count(line) == 1
 
 
@@ -178,12 +179,12 @@ async def test_an_approved_serving_certificate_is_presented(tmp_path: Path) -> N
             signer = "kubernetes.io/kubelet-serving"
             return [csr for csr in requests(cluster.plane) if csr["spec"]["signerName"] == signer]
 
-        [request] = await cluster.agent.wait_for(asked, "a request for the serving certificate", 30)
+        [request] = await cluster.agent.wait_for(asked, "a request for the serving certificate")
         assert request["spec"]["username"] == f"system:node:{NODE}"
         assert not (tmp_path / "node/pki/kubelet.crt").exists()
         cluster.plane.kubectl("certificate", "approve", request["metadata"]["name"])
         path = store(tmp_path, "kubelet-server")
-        await cluster.agent.wait_for(path.exists, "the serving certificate", 30)
+        await cluster.agent.wait_for(path.exists, "the serving certificate")
         addresses = {one["address"] for one in (await cluster.node())["status"]["addresses"]}
         found = certificate(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         sans = {*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))}
@@ -196,4 +197,4 @@ async def test_an_approved_serving_certificate_is_presented(tmp_path: Path) -> N
                 return False
             return x509.load_pem_x509_certificate(shown.encode()) == certificate(path)
 
-        await cluster.agent.wait_for(presented, "the server to present it", 30)
+        await cluster.agent.wait_for(presented, "the server to present it")

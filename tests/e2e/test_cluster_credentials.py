@@ -79,7 +79,7 @@ async def test_a_replaced_client_certificate_is_taken_up(tmp_path: Path) -> None
         def taken_up() -> bool:
             return any(pair[0].read_bytes() == copy.read_bytes() for copy in copies.iterdir() if copy.is_file())
 
-        await cluster.agent.wait_for(taken_up, "the new certificate to be handed on", 20)
+        await cluster.agent.wait_for(taken_up, "the new certificate to be handed on")
         await cluster.create(cluster.pod("web"))
         await cluster.wait_ready("web")
         assert {service: beat.pid for service, beat in cluster.agent.beats.items()} == pids

@@ -17,11 +17,12 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(300), pytest.mark.alone]
 
 SECONDS = 5.0  # of the crowd, once it is all there
 GROWTH = 64 << 20  # bytes
-LOGS = 1.0  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
-LEASE = 14.0  # seconds; it is renewed every 10
+LOGS = 5.0  # seconds for `kubectl logs`, above what `kubectl get` takes in the same run
+LEASE = 30.0  # seconds; it is renewed every 10, and is good for 40
+POD = 30.0  # seconds for another pod to be ready
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.night)])
 async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp_path: Path, count: int) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.create(cluster.pod("talker", "sh", "-c", "echo hello; exec sleep 1000"))
@@ -58,7 +59,7 @@ async def test_idle_connections_partial_heads_and_bad_tokens_hold_up_nothing(tmp
         assert growth <= GROWTH
         assert max(took) <= max(others) + LOGS
         assert max(leases) <= LEASE
-        assert another <= 10.0
+        assert another <= POD
         assert cluster.agent.beats["server"].pid == pid
 
 

@@ -61,7 +61,7 @@ async def test_the_token_of_the_pods_service_account_opens_the_registry(tmp_path
                 await cluster.create(pod_of(name, container("c", image=image), **own))
 
             await create("one", "robot")
-            await cluster.wait_ready("one", seconds=60)
+            await cluster.wait_ready("one")
             (request,) = asked(plugins, "accounts")
             assert request["serviceAccountAnnotations"] == {OPT_IN: "yes"}
             assert request["image"] == image.rpartition(":")[0]
@@ -71,14 +71,14 @@ async def test_the_token_of_the_pods_service_account_opens_the_registry(tmp_path
 
             await create("two", "robot")
             await create("thief", "plain")
-            await cluster.wait_ready("two", seconds=60)
+            await cluster.wait_ready("two")
             assert len(asked(plugins, "accounts")) == 1, "the answer for this account is kept"
 
             def waits(pod: Object) -> bool:
                 reason = status_of(pod, "c").get("state", {}).get("waiting", {}).get("reason")
                 return reason in ("ErrImagePull", "ImagePullBackOff")
 
-            await cluster.wait_pod("thief", waits, "to be refused", 60)
+            await cluster.wait_pod("thief", waits, "to be refused")
             directory = cluster.agent.home.path / "kubelet/image_manager/pulled"
             records = [json.loads(path.read_text()) for path in directory.iterdir()]
             (access,) = [record["credentialMapping"][image.rpartition(":")[0]] for record in records]

@@ -45,13 +45,13 @@ async def test_a_running_agent_imports_nothing(tmp_path: Path, monkeypatch: pyte
             lines = cluster.agent.log_of("status").splitlines()
             return any("reason=Unhealthy" in line and f"grpc-{NODE}" in line for line in lines)
 
-        await cluster.agent.wait_for(grpc_probe_failed, "the grpc probe to fail", 30)
+        await cluster.agent.wait_for(grpc_probe_failed, "the grpc probe to fail")
         assert cluster.plane.kubectl("logs", "exec").returncode == 0
         assert cluster.plane.kubectl("exec", "exec", "--", "echo", "x").stdout == "x\n"
         before = cluster.agent.log_of("bootstrap")
         configuration = cluster.agent.home.path / "kubelet.yaml"
         configuration.write_text("maxPods: 7\n" + configuration.read_text())
-        await cluster.agent.wait_for(lambda: cluster.agent.log_of("bootstrap") != before, "the edit to be noticed", 30)
+        await cluster.agent.wait_for(lambda: cluster.agent.log_of("bootstrap") != before, "the edit to be noticed")
         await cluster.delete_pod("exec", grace=1)
         await cluster.wait_gone("exec")
         lines = [line.split() for line in imported.read_text().splitlines()]

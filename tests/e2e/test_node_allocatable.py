@@ -38,9 +38,9 @@ async def test_pods_get_what_is_left_and_a_crowd_of_processes_stays_within_its_l
         kubepods = f"/{world.home.path.name}/kubepods"
         pids = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
         world.put_manifest("crowd", pod_of("crowd", container("c", CROWD)))
-        pod = await world.wait_running("crowd", 60)
+        pod = await world.wait_running("crowd")
         await world.wait_for(
-            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event", 30
+            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event"
         )
         left = machine("MemTotal") - (3 << 29)
         assert value(kubepods, "memory", "memory.limit_in_bytes", "memory.max") == left
@@ -51,16 +51,16 @@ async def test_pods_get_what_is_left_and_a_crowd_of_processes_stays_within_its_l
         def crowded() -> bool:
             return value(cgroup, "pids", "pids.current", "pids.current") >= 20
 
-        await world.wait_for(crowded, "a crowd", 30)
+        await world.wait_for(crowded, "a crowd")
         assert value(cgroup, "pids", "pids.current", "pids.current") <= 24
         world.remove_manifest("crowd")
-        await world.wait_gone("crowd", 30)
+        await world.wait_gone("crowd")
 
 
 async def test_without_enforcement_pods_may_have_the_whole_machine() -> None:
     async with World(config={**RESERVED, "enforceNodeAllocatable": ["none"]}) as world:
         kubepods = f"/{world.home.path.name}/kubepods"
         await world.wait_for(
-            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event", 30
+            lambda: "Updated Node Allocatable limit across pods" in world.log_of("status"), "the event"
         )
         assert value(kubepods, "memory", "memory.limit_in_bytes", "memory.max") == machine("MemTotal")

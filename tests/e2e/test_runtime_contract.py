@@ -47,7 +47,7 @@ class ContainerdWorld(World):
 
 @pytest.fixture
 async def world(containerd: PrivateContainerd, tmp_path: Path) -> AsyncIterator[ContainerdWorld]:
-    runtime = CriRuntime(containerd.endpoint, request_timeout=20)
+    runtime = CriRuntime(containerd.endpoint, request_timeout=60)
     try:
         yield ContainerdWorld(runtime, tmp_path)
         for pod in (await runtime.observe()).values():
@@ -83,7 +83,7 @@ def test_the_client_works_on_uvloop_where_relisting_what_did_not_change_inspects
     """The services run on uvloop; and a hundred pods are relisted every few seconds."""
 
     async def check() -> None:
-        runtime = CriRuntime(containerd.endpoint, request_timeout=20)
+        runtime = CriRuntime(containerd.endpoint, request_timeout=60)
         world = ContainerdWorld(runtime, tmp_path)
         pod = world.new_pod()
         sandbox, _ = await started(world, pod)

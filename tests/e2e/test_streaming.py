@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest
 
 V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
 MEBIBYTE = 1 << 20
+# The runtime applies a size some time after it was sent.
+SIZE = "read line; until stty size | grep -q '45 123'; do sleep 0.1; done; stty size; exit 3"
 SERVE = "mkdir /www; echo hello from the pod > /www/index.html; exec httpd -f -p 8080 -h /www"
 ANYBODY = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -127,11 +129,10 @@ async def test_fifty_mebibytes_in_and_out_are_the_same_bytes(world: World) -> No
 
 
 async def test_a_tty_echoes_and_knows_its_size(world: World) -> None:
-    target = path("exec", "web", "sh", "-c", "read line; stty size; exit 3", input=1, output=1, tty=1)
+    target = path("exec", "web", "sh", "-c", SIZE, input=1, output=1, tty=1)
     session = await Exec.start(world, target)
     async with session.peer:
         await session.send(b'{"Width":123,"Height":45}', name="resize")
-        await asyncio.sleep(0.3)  # the runtime applies a size when it gets to it, and tells nobody
         await session.send(b"go\n")
         output = await session.out()
         assert b"45 123" in output
@@ -203,7 +204,7 @@ async def test_a_port_is_forwarded_inside_a_websocket(world: World) -> None:
             headers = (("streamType", kind), ("port", "8080"), ("requestID", "0"))
             await socket.send_bytes(encoder.encode(SynStream(stream, headers)))
         await socket.send_bytes(encoder.encode(Data(3, GET_INDEX, fin=True)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not answer.endswith(b"hello from the pod\n"):
                 for frame in decoder.feed((await socket.receive()).data):
                     answer += frame.payload if isinstance(frame, Data) else b""
@@ -269,7 +270,7 @@ async def test_a_session_outlives_every_other_process(world: World) -> None:
         stdout = session.streams["stdout"]
         await session.peer.until(lambda: session.peer.received[stdout] == b"while they are away\n")
         for service, pid in pids.items():
-            await world.wait_back(service, pid, 60)
+            await world.wait_back(service, pid)
         await session.send(b"after\n", fin=True)
         assert await session.out() == b"while they are away\nafter\n"
         assert (await session.status())["status"] == "Success"

@@ -9,7 +9,7 @@ from bus.messages.streams import Stream
 
 T = TypeVar("T")
 
-PATIENCE = 10.0  # seconds; what does not come within is not coming
+PATIENCE = 60.0  # seconds; what does not come within is not coming
 
 
 class Heard(Generic[T]):

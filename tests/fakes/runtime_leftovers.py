@@ -19,7 +19,7 @@ async def leftovers(
     """Kind -> what there is of it, sorted; kinds with nothing are absent. `namespaces`: names of the
     network namespaces that pods were seen with."""
     home = world.home.path
-    places = (str(containerd_directory / "state"), str(home / "root" / "pods"), str(home / "state"))
+    places = (str(containerd_directory / "state"), str(home / "kubelet" / "pods"), str(home / "state"))
     mounts = [line.split()[4] for line in MOUNTS.read_text().splitlines()]
     found = {
         "runtime": await _in_runtime(world.runtime),
@@ -31,7 +31,7 @@ async def leftovers(
         "shims": [str(pid) for pid in shims_of(containerd_directory)],
         "logs": [path.name for path in (home / "log" / "pods").glob("*")],
         "log links": [path.name for path in (home / "log" / "containers").glob("*")],
-        "directories of pods": [path.name for path in (home / "root" / "pods").glob("*")],
+        "directories of pods": [path.name for path in (home / "kubelet" / "pods").glob("*")],
     }
     return {kind: sorted(things) for kind, things in found.items() if things}
 

@@ -52,7 +52,7 @@ class ServiceManager:
                 break
         return [text for _, text in self.heard[before:]]
 
-    def wait(self, text: str, seconds: float) -> None:
+    def wait(self, text: str, seconds: float = 60.0) -> None:
         """Until this message comes."""
         deadline = time.monotonic() + seconds
         while text not in self.listen(0.05):
@@ -116,7 +116,7 @@ class Kubelet:
     def stderr(self) -> str:
         return (self.home / "stderr").read_text(errors="replace")
 
-    def said(self, text: str, seconds: float = 20.0) -> str:
+    def said(self, text: str, seconds: float = 60.0) -> str:
         """Everything on its standard error, once the text is among it."""
         return eventually(lambda: told if text in (told := self.stderr()) else "", f"{text!r} on stderr", seconds)
 
@@ -131,7 +131,7 @@ class Kubelet:
             self.said(f"{name} started as process")
         return eventually(lambda: found if len(found := self.holders()) == len(SERVICES) else {}, "all seven")
 
-    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 30.0) -> int:
+    def end(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int:
         """Signal it; its exit code."""
         self.process.send_signal(number)
         return self.process.wait(seconds)

@@ -29,7 +29,7 @@ authorization: {{mode: AlwaysAllow}}
 """
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
     """What `look` returns once it is true; other processes tell us of nothing, so this looks every 20 ms."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
@@ -129,7 +129,7 @@ class Agent:
         """Have supervisord stop everything; its exit code."""
         assert self.supervisord
         self.supervisord.send_signal(signal.SIGTERM)
-        return self.supervisord.wait(30)
+        return self.supervisord.wait(60)
 
     def clean_up(self) -> None:
         """End what this agent started and is left over."""

@@ -68,7 +68,7 @@ async def test_a_missing_image_is_told_in_the_status_and_does_not_hold_other_pod
         statuses = (pod or {}).get("status", {}).get("containerStatuses") or [{}]
         return statuses[0].get("state", {}).get("waiting", {}).get("reason") in ("ErrImagePull", "ImagePullBackOff")
 
-    await world.wait_for(told, "the reason in the status", 20)
+    await world.wait_for(told, "the reason in the status")
     world.put_manifest("other", busybox_pod("other"))
     await world.wait_running("other")
     for name in ("missing", "other"):

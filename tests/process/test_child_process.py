@@ -38,7 +38,7 @@ def test_a_program_that_writes_too_much_or_takes_too_long_is_ended(run: Run) -> 
     began = time.monotonic()
     with pytest.raises(TimeoutError):
         run(shell("sleep 60", time_limit=0.2))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
 
 
 def test_a_program_that_is_missing_raises_the_systems_error() -> None:

@@ -154,14 +154,14 @@ async def test_a_plugin_that_takes_too_long_is_killed_with_all_it_started(
     bench.write("slow", body)
     began = time.monotonic()
     assert await bench.ask(bench.plugins("slow", time_limit=1.0)) == []
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert "it took longer than 1 s" in caplog.text
     mine = str(bench.directory / "slow").encode()
 
     def alive() -> list[Path]:
         return [path for path in Path("/proc").glob("[0-9]*/cmdline") if _mentions(path, mine)]
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while alive() and time.monotonic() < deadline:
         await asyncio.sleep(0.01)  # killed, and not yet gone
     assert alive() == []
@@ -192,7 +192,7 @@ async def test_what_a_plugin_left_behind_holds_no_pull_up_and_no_pipe_open(bench
     plugins = bench.plugins("p", time_limit=1.0)
     before = len(list(Path("/proc/self/fd").iterdir()))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await bench.ask(plugins) == []
         assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
     finally:

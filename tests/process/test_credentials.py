@@ -32,7 +32,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 def logged(agent: Agent, service: str, text: str) -> str:
     """The log once it holds the text; a child that loads two packages takes its time on a busy machine."""
     path = agent.log_dir / f"{service}.log"
-    return eventually(lambda: t if path.exists() and text in (t := path.read_text()) else "", f"{text!r} in {path}", 60)
+    return eventually(lambda: t if path.exists() and text in (t := path.read_text()) else "", f"{text!r} in {path}")
 
 
 def join(agent: Agent, user: dict[str, Any], **cluster: Any) -> None:
@@ -101,7 +101,7 @@ async def test_a_rotated_certificate_is_followed_and_a_bad_edit_changes_nothing(
     assert in_force(agent) == (FIRST.certificate, FIRST.key)
     pid = agent.holder("bootstrap")
     rotate(agent)
-    eventually(lambda: in_force(agent) == (SECOND.certificate, SECOND.key), "the second pair is in force", 60)
+    eventually(lambda: in_force(agent) == (SECOND.certificate, SECOND.key), "the second pair is in force")
     before = load_credentials(agent.run_dir)
     (agent.home / "node.key").write_bytes(FIRST.key)
     logged(agent, "bootstrap", "client-key is not the key of client-certificate")
@@ -139,10 +139,10 @@ async def test_a_plugin_that_fails_at_first_is_asked_until_it_answers(agent: Age
     said = "process returned 1. no network (run it by hand)"
     assert said in await troubles(agent)
     plugin(agent.home / "get", f"touch {agent.home}/again; echo no network >&2; exit 1")
-    eventually((agent.home / "again").exists, "it is asked again", 60)
+    eventually((agent.home / "again").exists, "it is asked again")
     agent.rpc("stopProcess", "bootstrap")
     agent.rpc("startProcess", "bootstrap")  # an agent that has none yet is not refused either
-    eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(said) == 2, "said once by each life", 60)
+    eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(said) == 2, "said once by each life")
     plugin(agent.home / "get", says({"token": "at-last"}))
     logged(agent, "bootstrap", "is good again")
     assert Path(load_credentials(agent.run_dir).token_file).read_text() == "at-last"
@@ -162,12 +162,12 @@ def test_a_plugin_is_run_again_before_its_token_ends(agent: Agent) -> None:
     agent.start()
     logged(agent, "status", "dummy runs")
     assert token().startswith("turn-")
-    eventually(lambda: int(token().removeprefix("turn-")) >= 2, "a later token is in force", seconds=60)
+    eventually(lambda: int(token().removeprefix("turn-")) >= 2, "a later token is in force")
     plugin(agent.home / "get", "echo down >&2; exit 1")
     logged(agent, "bootstrap", "process returned 1. down")
     kept = token()
     plugin(agent.home / "get", says({"token": "for-ever"}))
-    eventually(lambda: token() == "for-ever", "tried again until it works", 60)
+    eventually(lambda: token() == "for-ever", "tried again until it works")
     assert kept not in logged(agent, "bootstrap", "is good again")
 
 
@@ -188,11 +188,11 @@ def test_a_kill_leaves_old_or_new_credentials_whole(agent: Agent, point: str) ->
         assert found in pairs
         return found == pairs[1] and not crash.exists()
 
-    eventually(settled, "the second pair is in force after the kill", seconds=60)
+    eventually(settled, "the second pair is in force after the kill")
     agent.holder("bootstrap", besides=before)
     logged(agent, "bootstrap", "bootstrap started")
     directory = agent.run_dir / "credentials"
-    eventually(lambda: not list(directory.glob(".*")), "nothing half is left", 60)
+    eventually(lambda: not list(directory.glob(".*")), "nothing half is left")
 
 
 def test_no_process_keeps_the_packages_of_the_child() -> None:
@@ -223,7 +223,7 @@ async def test_a_plugin_without_an_expiry_is_run_again_when_the_api_server_refus
     assert not await refuse(first + 1), "other credentials are in force by now"
     answers = [await refuse(first) for _ in range(20)]
     assert answers[0]
-    eventually(lambda: token() != before, "the plugin's next token is in force", 60)
+    eventually(lambda: token() != before, "the plugin's next token is in force")
     assert not await refuse(first)
     assert len(runs.read_text().splitlines()) == 2, "twenty refusals are one run"
 
@@ -246,4 +246,4 @@ async def test_a_directory_that_was_replaced_is_followed_on(agent: Agent, moved:
     logged(agent, "bootstrap", "new credentials for the API server are in force")
     write(directory / "kubelet.conf", kubeconfig({"token": "three"}))
     three = "the third token is in force"
-    eventually(lambda: Path(load_credentials(agent.run_dir).token_file).read_text() == "three", three, 15)
+    eventually(lambda: Path(load_credentials(agent.run_dir).token_file).read_text() == "three", three)

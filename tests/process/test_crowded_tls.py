@@ -50,7 +50,7 @@ async def begin(server: Running, sent: bytes) -> tuple[asyncio.StreamReader, asy
 
 
 async def ended(reader: asyncio.StreamReader) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         try:
             await reader.read()
         except ConnectionResetError:

@@ -65,7 +65,7 @@ def test_a_kill_on_the_way_to_the_first_certificate(agent: Agent, api: HttpApiSe
     agent.environment["CRASH_AT"] = f"@{crash}"
     crash.write_text(f"bootstrap.{point}")
     agent.start()
-    eventually(lambda: joined(agent) and not crash.exists(), "the node has credentials", 60)
+    eventually(lambda: joined(agent) and not crash.exists(), "the node has credentials")
     agent.logged("status", "dummy runs")
     requests = api.do(api.signer.requests)
     assert len(requests) == 1
@@ -87,8 +87,8 @@ def test_what_stands_in_until_there_is_a_certificate_is_private_and_then_gone(ag
     agent.configure("rotateCertificates: true\n")
     agent.start()
     pending = agent.run_dir / "client-certificate.pending"
-    eventually(pending.exists, "a request is pending", 60)
+    eventually(pending.exists, "a request is pending")
     assert pending.stat().st_mode & 0o077 == 0
     api.signs = True
-    eventually(lambda: joined(agent), "the node has credentials", 60)
+    eventually(lambda: joined(agent), "the node has credentials")
     assert not (agent.run_dir / "requesting").exists()

@@ -87,7 +87,7 @@ async def troubles(agent: Agent) -> str:
 async def said(agent: Agent, line: str) -> None:
     """Until a trouble says it."""
     agent.logged("status", "dummy runs")
-    eventually(lambda: line in (agent.log_dir / "bootstrap.log").read_text(), line, 60)
+    eventually(lambda: line in (agent.log_dir / "bootstrap.log").read_text(), line)
     assert line in await troubles(agent)
 
 
@@ -97,8 +97,8 @@ async def test_a_plugin_that_fails_delays_nothing_and_is_asked_again(agent: Agen
         agent.start()
         await said(agent, "client certificate: --bootstrap-kubeconfig:")
         plugin(agent.home / "get", says({"token": TOKEN}))
-        eventually(lambda: _has(agent), "the node has credentials", 60)
-        eventually(lambda: "is good again" in (agent.log_dir / "bootstrap.log").read_text(), "it is well", 20)
+        eventually(lambda: _has(agent), "the node has credentials")
+        eventually(lambda: "is good again" in (agent.log_dir / "bootstrap.log").read_text(), "it is well")
         assert [csr["spec"]["username"] for csr in api.do(api.signer.requests)] == [TOKEN]
 
 
@@ -109,10 +109,10 @@ async def test_what_kubeadm_wrote_out_is_taken_into_the_store_and_replaced_at_on
         before = (agent.home / "kubelet.conf").read_bytes()
         agent.start()
         store = agent.home / "pki/kubelet-client-current.pem"
-        eventually(lambda: len(list(store.parent.glob("kubelet-client-2*.pem"))) == 2, "two certificates", 60)
+        eventually(lambda: len(list(store.parent.glob("kubelet-client-2*.pem"))) == 2, "two certificates")
         oldest = min(store.parent.glob("kubelet-client-2*.pem"))
         assert pair.certificate in oldest.read_bytes()
-        eventually(lambda: _has(agent) and pair.certificate not in store.read_bytes(), "the new one is in use", 20)
+        eventually(lambda: _has(agent) and pair.certificate not in store.read_bytes(), "the new one is in use")
         assert (agent.home / "kubelet.conf").read_bytes() == before
         [request] = api.do(api.signer.requests)
         assert request["spec"]["username"] == "system:node:by-certificate"  # no token any more: it asks as itself
@@ -124,7 +124,7 @@ async def test_only_the_managed_certificate_is_used_with_rotation(agent: Agent) 
     with HttpApiServer() as api:
         write(agent.home / "kubelet.conf", kubeconfig({"token": TOKEN}, server=api.url))
         agent.start()
-        eventually(lambda: _has(agent), "the node has credentials", 60)
+        eventually(lambda: _has(agent), "the node has credentials")
         assert not load_credentials(agent.run_dir).token_file
         [request] = api.do(api.signer.requests)
         assert request["spec"]["username"] == TOKEN

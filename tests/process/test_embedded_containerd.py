@@ -131,7 +131,7 @@ def test_what_is_not_installed_is_named_with_the_remedy(agent: Agent) -> None:
         "embeddedContainerd: {enabled: true, path: /nowhere/containerd, cniBinDir: /nowhere}\n"
     )
     agent.start()
-    assert agent.supervisord and agent.supervisord.wait(30) == 0
+    assert agent.supervisord and agent.supervisord.wait(60) == 0
     lines = (agent.home / "console").read_text()
     assert "/nowhere/containerd is not an executable (apt-get install containerd" in lines
     assert "/nowhere/bridge does not exist (apt-get install" in lines

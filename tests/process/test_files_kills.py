@@ -94,7 +94,7 @@ class Arena:
 
     async def crashed(self) -> None:
         assert self._process is not None
-        assert await asyncio.wait_for(self._process.wait(), 20) == -9
+        assert await asyncio.wait_for(self._process.wait(), 60) == -9
 
     def admit(self, state: PodState, *volumes: str) -> None:
         pod = {"metadata": {"name": "web", "namespace": "default", "uid": UID}, "spec": SPEC}
@@ -126,7 +126,7 @@ class Arena:
         return found
 
     async def until_shown(self, content: dict[str, str]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while any(self.read(volume) != content or self.clutter(volume) for volume in ("all", "cfg")):
                 await asyncio.sleep(0.01)
 
@@ -167,7 +167,7 @@ async def mounted(arena: Arena) -> None:
 
 
 async def gone(arena: Arena) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (arena.root / "pods" / UID).exists():
             await asyncio.sleep(0.01)
     assert mounts(arena) == []

@@ -54,7 +54,7 @@ async def test_podsync_killed_anywhere_in_a_start_ends_with_one_running_containe
     world.crash_at(point)
     world.put_manifest(name, busybox_pod(name))
     await world.wait_for(lambda: world.crashed, f"podsync to reach {point}")
-    await world.wait_back("podsync", pid, seconds=10)
+    await world.wait_back("podsync", pid)
     pod = await world.wait_running(name)
     await world.wait_for(lambda: _settled(world, name), f"pod {name} to be shown as running")
     assert [(c.attempt, c.state) for c in pod.containers] == [(0, ContainerState.RUNNING)]
@@ -87,7 +87,7 @@ async def test_podsync_killed_anywhere_in_an_end_leaves_nothing_of_the_pod(world
     world.crash_at(point)
     world.remove_manifest(name)
     await world.wait_for(lambda: world.crashed, f"podsync to reach {point}")
-    await world.wait_back("podsync", pid, seconds=10)
+    await world.wait_back("podsync", pid)
     await world.wait_gone(name)
     directory = Path(world.home.path) / "kubelet" / "pods" / running.uid
     await world.wait_for(lambda: not directory.exists(), f"{directory} to be removed")

@@ -18,7 +18,7 @@ async def test_every_service_shares_its_modules_with_supervisord_also_after_a_ki
             SERVICES, True
         )
         pid = world.kill("podsync")
-        await world.wait_back("podsync", pid, seconds=30)
+        await world.wait_back("podsync", pid)
         assert shared_kib(world.pid_of("podsync")) > SHARED_AT_LEAST
         assert Path(f"/proc/{world.pid_of('podsync')}/comm").read_text() == "podsync\n"
 

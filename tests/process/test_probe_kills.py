@@ -33,7 +33,7 @@ def probe(*command: str, **fields: Any) -> Object:
 
 async def restart_pleg(world: World) -> None:
     world.forgive_starts()
-    await world.wait_back("pleg", world.kill("pleg"), seconds=15)
+    await world.wait_back("pleg", world.kill("pleg"))
 
 
 def memories(world: World, container_id: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ async def test_kill_after_kill_nothing_flaps_and_nothing_is_restarted(world: Wor
     async def is_ready() -> bool:
         return bool((await shown()).get("ready"))
 
-    await world.wait_for(is_ready, "the pod to be ready", 30)
+    await world.wait_for(is_ready, "the pod to be ready")
     first = (await shown())["containerID"]
     flaps: list[Object] = []
 
@@ -69,7 +69,7 @@ async def test_kill_after_kill_nothing_flaps_and_nothing_is_restarted(world: Wor
         for _ in range(KILLS):
             await restart_pleg(world)
             before = time.monotonic()
-            await world.wait_beats("pleg", after=before + PERIOD, seconds=PERIOD + 10)
+            await world.wait_beats("pleg", after=before + PERIOD, seconds=PERIOD + 60)
     finally:
         watching.cancel()
     assert flaps == []
@@ -89,11 +89,11 @@ async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, t
     world.put_manifest("failing", pod_of("failing", probed, volumes=[tries]))
     pod = await world.wait_running("failing")
     first = pod.containers[0].id
-    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 1, "the first try to end well", 20)
+    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 1, "the first try to end well")
     identity = (tmp_path / "all").read_text().split()[0]
     (tmp_path / "dead").touch()
     before = Counter((tmp_path / "all").read_text().split())[identity]
-    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 2, "two failures", 20)
+    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 2, "two failures")
     assert memories(world, first)["liveness"]["last"] == "failure"
     await restart_pleg(world)
 
@@ -101,7 +101,7 @@ async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, t
         seen = await world.runtime_pod("failing")
         return seen is not None and any(c.attempt == 1 for c in seen.containers)
 
-    await world.wait_for(restarted, "the container to be restarted", 30)
+    await world.wait_for(restarted, "the container to be restarted")
     failed = Counter((tmp_path / "all").read_text().split())[identity] - before
     assert failed == 3
     world.remove_manifest("failing")
@@ -118,19 +118,19 @@ async def test_a_verdict_that_nobody_heard_yet_is_told_by_the_next_process(world
     tries = {"name": "tries", "hostPath": {"path": str(tmp_path)}}
     world.put_manifest("unheard", pod_of("unheard", probed, volumes=[tries]))
     first = (await world.wait_running("unheard")).containers[0].id
-    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"], "the first try", 20)
+    await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"], "the first try")
     world.forgive_starts()
     old = world.kill("podsync")
     (tmp_path / "dead").touch()
-    await world.wait_for(lambda: memories(world, first)["liveness"].get("held"), "the failure", 20)
+    await world.wait_for(lambda: memories(world, first)["liveness"].get("held"), "the failure")
     await restart_pleg(world)
-    await world.wait_back("podsync", old, seconds=15)
+    await world.wait_back("podsync", old)
     (tmp_path / "dead").unlink()
 
     async def restarted() -> bool:
         seen = await world.runtime_pod("unheard")
         return seen is not None and seen.containers[0].id != first
 
-    await world.wait_for(restarted, "the container to be restarted", 30)
+    await world.wait_for(restarted, "the container to be restarted")
     world.remove_manifest("unheard")
     await world.wait_gone("unheard")

@@ -89,13 +89,13 @@ async def test_intermediates_count_that_the_client_sends_or_the_ca_file_holds(
 
 
 async def test_a_certificate_that_ends_during_a_connection_counts_no_more(site: Site) -> None:
-    brief = site.client_ca.issue(site.directory / "brief", "api-server", days=1.5 / 86400)
+    brief = site.client_ca.issue(site.directory / "brief", "api-server", days=5 / 86400)
     async with site.running() as server:
         connection = await Connection.open(server, site.client(brief)["ssl"])
         assert await connection.status() == 200
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await connection.status() == 200:
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
         assert await connection.status() == 401
         await connection.close()
 
@@ -125,7 +125,7 @@ async def test_a_session_resumed_after_the_client_ca_changed_is_judged_anew(site
         session, answer = await asyncio.to_thread(ask, None)
         assert b" 200 " in answer
         Authority("new clients").write(Path(site.client_ca_file))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(60):
             while b" 401 " not in answer:
                 session, answer = await asyncio.to_thread(ask, session)
 

@@ -27,6 +27,7 @@ def short_directory() -> Iterator[Path]:
 
 
 @pytest.mark.root
+@pytest.mark.night
 @pytest.mark.timeout(400)
 async def test_three_minutes_of_churn_leave_nothing_behind(short_directory: Path) -> None:
     lines: list[str] = []

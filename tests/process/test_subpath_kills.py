@@ -44,15 +44,15 @@ async def test_volume_killed_with_a_part_half_bound(world: World, tmp_path: Path
     pid = world.pid_of("volume")
     world.crash_at(point)
     world.put_manifest(name, pod_with_parts(name, tmp_path))
-    await world.wait_for(lambda: world.crashed, f"volume to reach {point}", 30)
-    await world.wait_back("volume", pid, seconds=20)
-    pod = await world.wait_running(name, seconds=30)
+    await world.wait_for(lambda: world.crashed, f"volume to reach {point}")
+    await world.wait_back("volume", pid)
+    pod = await world.wait_running(name)
     assert [(c.attempt, c.state) for c in pod.containers] == [(0, ContainerState.RUNNING)]
     kept = tmp_path / "deep" / name / "file"
-    await world.wait_for(lambda: kept.exists() and kept.read_text(), "the pod to have written", 20)
+    await world.wait_for(lambda: kept.exists() and kept.read_text(), "the pod to have written")
     world.remove_manifest(name)
     await world.wait_gone(name)
-    await world.wait_for(lambda: not left_of(world, pod.uid), lambda: f"an end of {left_of(world, pod.uid)}", 30)
+    await world.wait_for(lambda: not left_of(world, pod.uid), lambda: f"an end of {left_of(world, pod.uid)}")
     assert kept.read_text() == "kept\n"
 
 
@@ -61,9 +61,9 @@ async def test_podsync_killed_before_it_lets_go_leaves_nothing(world: World, tmp
     pid = world.pid_of("podsync")
     world.crash_at("podsync.calling.StartContainer")
     world.put_manifest("parts-kept", pod_with_parts("parts-kept", tmp_path))
-    await world.wait_for(lambda: world.crashed, "podsync to be killed", 30)
-    await world.wait_back("podsync", pid, seconds=20)
-    pod = await world.wait_running("parts-kept", seconds=40)
+    await world.wait_for(lambda: world.crashed, "podsync to be killed")
+    await world.wait_back("podsync", pid)
+    pod = await world.wait_running("parts-kept")
     world.remove_manifest("parts-kept")
     await world.wait_gone("parts-kept")
-    await world.wait_for(lambda: not left_of(world, pod.uid), lambda: f"an end of {left_of(world, pod.uid)}", 30)
+    await world.wait_for(lambda: not left_of(world, pod.uid), lambda: f"an end of {left_of(world, pod.uid)}")

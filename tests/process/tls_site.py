@@ -157,7 +157,7 @@ class Connection:
     async def status(self, path: str = "/pods") -> int:
         """Status of a GET whose body is read to its end. Raises IncompleteReadError when the connection was cut."""
         self._writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             head = await self._reader.readuntil(b"\r\n\r\n")
             fields = dict(line.lower().split(": ") for line in head.decode().split("\r\n")[1:] if line)
             await self._reader.readexactly(int(fields["content-length"]))
@@ -176,7 +176,7 @@ async def served_name(site: Site, server: Running) -> str:
     return connection.shown
 
 
-async def until_served(site: Site, server: Running, name: str, within: float = 2.0) -> None:
+async def until_served(site: Site, server: Running, name: str, within: float = 60.0) -> None:
     """Connect anew until this certificate is shown."""
     async with asyncio.timeout(within):
         while True:
@@ -194,7 +194,7 @@ async def handshake(server: Running, context: ssl.SSLContext) -> str:
 def _handshake(port: int, context: ssl.SSLContext) -> str:
     try:
         with (
-            socket.create_connection(("127.0.0.1", port), timeout=10) as raw,
+            socket.create_connection(("127.0.0.1", port), timeout=60) as raw,
             context.wrap_socket(raw, server_hostname="127.0.0.1") as tls,
         ):
             tls.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -210,7 +210,7 @@ async def run(*command: str, stdin: bytes = b"") -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         output, _ = await process.communicate(stdin)
     return process.returncode or 0, output.decode(errors="replace")
 

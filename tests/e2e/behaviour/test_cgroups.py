@@ -65,7 +65,7 @@ PODS = {
 async def pods(node: Node) -> AsyncIterator[None]:
     node.put(PODS)
     for name in PODS:
-        await node.agent.wait_running(name, 60)
+        await node.agent.wait_running(name)
     yield
     here = [name for name in PODS if (node.agent.home.manifests / f"{name}.yaml").exists()]
     await node.take_away(here)
@@ -179,12 +179,12 @@ async def test_the_qos_classes_share_by_what_their_pods_ask_for(node: Node) -> N
 
 async def test_the_shares_of_burstable_go_up_and_down_with_its_pods(node: Node) -> None:
     node.put({"cgroups-big": pod_of("cgroups-big", asking("c", requests={"cpu": "500m"}))})
-    await node.agent.wait_running("cgroups-big", 60)
+    await node.agent.wait_running("cgroups-big")
     up = int(cpu_share(f"{kubepods(node)}/burstable"))
     assert up > int(share_of(512))
     await node.take_away(["cgroups-big"])
     node.put({"cgroups-next": pod_of("cgroups-next", container("c"))})
-    await node.agent.wait_running("cgroups-next", 60)
+    await node.agent.wait_running("cgroups-next")
 
     async def down() -> bool:
         return int(cpu_share(f"{kubepods(node)}/burstable")) < up
@@ -202,7 +202,7 @@ async def test_all_pods_together_are_held_to_the_machine(node: Node) -> None:
         events = await node.events_of(NODE)
         return [event["message"] for event in events if event["reason"] == "NodeAllocatableEnforced"]
 
-    messages = await node.agent.wait_for(told, "the event", 30)
+    messages = await node.agent.wait_for(told, "the event")
     assert set(messages) == {"Updated Node Allocatable limit across pods"}
 
 
@@ -213,7 +213,7 @@ async def test_a_container_that_restarts_stays_in_the_cgroup_of_its_pod(node: No
     os.kill(first.pid, signal.SIGKILL)
     await node.wait_static(
         "cgroups-again", lambda pod: status_of(pod, "c").get("restartCount") == 1 and status_of(pod, "c")["ready"],
-        "to run again", 60,
+        "to run again",
     )  # fmt: skip
     second = (await node.instances("cgroups-again", "c"))[0]
     assert f"{cgroup}/{second.id}" in Path(f"/proc/{second.pid}/cgroup").read_text()
@@ -224,7 +224,7 @@ async def test_nothing_is_left_of_a_pod_that_was_taken_away(node: Node) -> None:
     cgroup = await cgroup_of(node, "cgroups-end", "burstable")
     assert left_of(cgroup)
     await node.take_away(["cgroups-end"])
-    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
     assert left_of(f"{kubepods(node)}/burstable")
 
 
@@ -232,16 +232,16 @@ async def test_a_process_that_is_left_in_the_cgroup_is_killed(node: Node) -> Non
     cgroup = await cgroup_of(node, "cgroups-leftover", "besteffort")
     stray = await a_process_in(f"{cgroup}/stray")
     await node.take_away(["cgroups-leftover"])
-    assert await asyncio.wait_for(stray.wait(), 30) == -signal.SIGKILL
-    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    assert await asyncio.wait_for(stray.wait(), 60) == -signal.SIGKILL
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
 
 
 @pytest.mark.parametrize("parent", ["", "/burstable", "/besteffort"])
 async def test_a_cgroup_of_no_pod_goes_with_what_runs_in_it(node: Node, parent: str) -> None:
     cgroup = f"{kubepods(node)}{parent}/pod5eed0000-0000-4000-8000-00000000000{len(parent)}"
     stray = await a_process_in(f"{cgroup}/container")
-    assert await asyncio.wait_for(stray.wait(), 30) == -signal.SIGKILL
-    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    assert await asyncio.wait_for(stray.wait(), 60) == -signal.SIGKILL
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
 
 
 async def test_what_is_no_pods_is_left_alone(node: Node) -> None:
@@ -249,7 +249,7 @@ async def test_what_is_no_pods_is_left_alone(node: Node) -> None:
     other = f"{kubepods(node)}/pod5eed0000-0000-4000-8000-0000000000ff"
     stray = await a_process_in(cgroup)
     orphan = await a_process_in(other)
-    await asyncio.wait_for(orphan.wait(), 30)  # by then both were looked at
+    await asyncio.wait_for(orphan.wait(), 60)  # by then both were looked at
     assert stray.returncode is None
     stray.kill()
     await stray.wait()
@@ -262,10 +262,10 @@ async def test_a_podsync_that_is_killed_finds_cgroups_as_they_were_and_takes_the
     [before] = await node.instances("cgroups-away", "c")
     pid = node.agent.kill("podsync")
     node.agent.remove_manifest("cgroups-away")
-    await node.agent.wait_for(lambda: node.agent.pid_of("podsync") not in (0, pid), "podsync to come back", 30)
+    await node.agent.wait_for(lambda: node.agent.pid_of("podsync") not in (0, pid), "podsync to come back")
     assert await cgroup_of(node, "cgroups-best", "besteffort")
-    await node.agent.wait_gone("cgroups-away", 60)
-    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go", 30)
+    await node.agent.wait_gone("cgroups-away")
+    await node.agent.wait_for(lambda: not left_of(cgroup), "the cgroup to go")
     assert not Path(f"/proc/{before.pid}").exists()
     kept = await cgroup_of(node, "cgroups-sure")
     assert (cpu_share(kept), quota(kept), memory(kept)) == (share_of(102), "10000", str(32 << 20))
@@ -280,7 +280,7 @@ async def test_a_pod_that_runs_without_its_cgroup_is_stopped_and_starts_anew_in_
     node.agent.kill("podsync")  # the next one prepares every pod
     await node.wait_static(
         "cgroups-lost", lambda pod: status_of(pod, "c").get("restartCount") == 1 and status_of(pod, "c")["ready"],
-        "to run again", 60,
+        "to run again",
     )  # fmt: skip
     pod = await node.agent.runtime_pod("cgroups-lost")
     assert pod is not None and pod.sandboxes[0].attempt == 1

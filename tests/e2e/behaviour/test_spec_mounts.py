@@ -78,7 +78,7 @@ async def shared(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
 
 async def mounts(node: Node, pod: str, name: str) -> dict[str, tuple[list[str], list[str]]]:
     """Mount point -> options and propagation (shared:…, master:…), once the container runs."""
-    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run", 60)
+    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run")
     found = {}
     for line in (await node.inside(pod, name, "cat", "/proc/1/mountinfo")).splitlines():
         fields = line.split(" - ")[0].split()
@@ -139,7 +139,7 @@ async def test_an_expression_without_its_variable_holds_the_container_back(node:
         waiting = (status_of(pod, "nameless").get("state") or {}).get("waiting") or {}
         return bool(waiting.get("reason") == "CreateContainerConfigError")
 
-    pod = await node.wait_static("spec-mounts", refused, "nameless to be refused", 60)
+    pod = await node.wait_static("spec-mounts", refused, "nameless to be refused")
     assert status_of(pod, "nameless")["state"]["waiting"]["message"] == "missing value for WHO"
 
 

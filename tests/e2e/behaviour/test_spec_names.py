@@ -61,7 +61,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 
 async def read(node: Node, pod: str, path: str) -> str:
-    await node.wait_phase(pod, "Running", 60)
+    await node.wait_phase(pod, "Running")
     return await node.inside(pod, "c", "cat", path)
 
 
@@ -115,21 +115,21 @@ async def test_on_the_hosts_network_a_pod_is_called_as_the_host(node: Node) -> N
 async def test_a_whole_name_too_long_for_the_kernel_keeps_the_sandbox_from_being_made(node: Node) -> None:
     full = f"{'h' * 40}.spec-db.default.svc.cluster.local"
     text = f"FQDN {full} is too long (64 characters is the max, {len(full)} characters requested)"
-    event = await node.wait_event("spec-too-long", "FailedCreatePodSandBox", "too long", 60)
+    event = await node.wait_event("spec-too-long", "FailedCreatePodSandBox", "too long")
     assert event[1] == (
         f"Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster domain, {text}"
     )
 
 
 async def test_the_hosts_file_names_the_pod(node: Node) -> None:
-    address = (await node.wait_phase("spec-plain", "Running", 60))["status"]["podIP"]
+    address = (await node.wait_phase("spec-plain", "Running"))["status"]["podIP"]
     lines = (await read(node, "spec-plain", "/etc/hosts")).splitlines()
     assert lines[0] == "# Kubernetes-managed hosts file."
     assert lines[-1] == f"{address}\tspec-plain-node-a"
 
 
 async def test_the_hosts_file_has_whole_name_and_aliases(node: Node) -> None:
-    address = (await node.wait_phase("spec-fqdn", "Running", 60))["status"]["podIP"]
+    address = (await node.wait_phase("spec-fqdn", "Running"))["status"]["podIP"]
     lines = (await read(node, "spec-fqdn", "/etc/hosts")).splitlines()
     assert lines[-4:] == [
         f"{address}\t{FULL}\tdb-0",

@@ -51,7 +51,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 
 async def inside(node: Node, pod: str, *command: str, name: str = "c") -> str:
-    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run", 60)
+    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run")
     return (await node.inside(pod, name, *command)).strip()
 
 
@@ -100,7 +100,7 @@ async def test_the_hosts_ipc(node: Node) -> None:
 async def test_the_hosts_network(node: Node) -> None:
     found = await namespaces(node, "spec-host-net")
     assert found["net"] == of_host("net")
-    status = (await node.wait_phase("spec-host-net", "Running", 60))["status"]
+    status = (await node.wait_phase("spec-host-net", "Running"))["status"]
     assert status["podIP"] == status["hostIP"]
 
 
@@ -115,7 +115,7 @@ async def test_kernel_settings_of_the_pod_are_not_the_hosts(node: Node) -> None:
 
 
 async def test_a_kernel_setting_that_nobody_allowed_is_refused(node: Node) -> None:
-    status = (await node.wait_phase("spec-bad-sysctl", "Failed", 60))["status"]
+    status = (await node.wait_phase("spec-bad-sysctl", "Failed"))["status"]
     assert status["reason"] == "SysctlForbidden"
     assert status["message"] == 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted'
 
@@ -126,12 +126,12 @@ async def test_init_containers_run_one_after_the_other_in_the_pods_sandbox(node:
     async def lines() -> list[str]:
         return await node.log("spec-init", "c")
 
-    assert await node.wait_for(lines, "the log", 30) == ["one spec-init-node-a", "two spec-init-node-a"]
+    assert await node.wait_for(lines, "the log") == ["one spec-init-node-a", "two spec-init-node-a"]
 
 
 async def test_users_of_its_own_are_refused_where_the_runtime_has_none(node: Node) -> None:
     """containerd 1.x tells of no handler that could."""
     text = "Failed to create pod sandbox: can't set `spec.hostUsers: false`, runtime does not support user namespaces"
-    assert (await node.wait_event("spec-users", "FailedCreatePodSandBox", "hostUsers", 60))[1] == text
+    assert (await node.wait_event("spec-users", "FailedCreatePodSandBox", "hostUsers"))[1] == text
     pod: Object = await node.wait_phase("spec-users", "Pending")
     assert not (node.agent.home.path / "kubelet" / "pods" / pod["metadata"]["uid"] / "userns").exists()

@@ -54,7 +54,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 async def cgroup_of(node: Node, pod: str, name: str = "c") -> str:
     """The path of the container's cgroup, once it runs."""
-    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run", 60)
+    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run")
     lines = (await node.inside(pod, name, "cat", "/proc/1/cgroup")).splitlines()
     paths = {line.split(":")[1]: line.split(":", 2)[2] for line in lines}
     return paths["memory"]

@@ -65,7 +65,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 async def process(node: Node, pod: str, name: str) -> dict[str, str]:
     """/proc/1/status of a container, once it runs."""
-    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run", 60)
+    await node.wait_static(pod, lambda p: "running" in (status_of(p, name).get("state") or {}), f"{name} to run")
     lines = (await node.inside(pod, name, "cat", "/proc/1/status")).splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
@@ -127,7 +127,7 @@ async def test_a_filter_of_the_nodes_own_refuses_what_it_names(node: Node) -> No
 async def test_a_filter_that_is_not_on_the_node_keeps_its_container_from_being_made(node: Node) -> None:
     pod = await node.wait_static(
         "spec-may", lambda p: "waiting" in (status_of(p, "no-file").get("state") or {})
-        and status_of(p, "no-file")["state"]["waiting"]["reason"] != "ContainerCreating", "no-file to be refused", 60
+        and status_of(p, "no-file")["state"]["waiting"]["reason"] != "ContainerCreating", "no-file to be refused"
     )  # fmt: skip
     waiting = status_of(pod, "no-file")["state"]["waiting"]
     assert waiting["reason"] == "CreateContainerError"
@@ -190,7 +190,6 @@ async def waits(node: Node, pod: str, name: str) -> Object:
             ((status_of(p, name).get("state") or {}).get("waiting") or {}).get("reason") == "CreateContainerConfigError"
         ),
         f"{name} to be refused",
-        60,
     )
     waiting: Object = status_of(found, name)["state"]["waiting"]
     return waiting | {"who": f'(pod: "{pod}-node-a_default({found["metadata"]["uid"]})", container: {name})'}

@@ -106,7 +106,7 @@ async def host(node: Node, tmp_path_factory: pytest.TempPathFactory) -> AsyncIte
     node.put(all_pods)
     yield directory
     await node.take_away(all_pods)
-    await node.agent.wait_for(lambda: not mounts_of(node), lambda: f"an end of {mounts_of(node)}", 60)
+    await node.agent.wait_for(lambda: not mounts_of(node), lambda: f"an end of {mounts_of(node)}")
 
 
 def mounts_of(node: Node, uid: str = "") -> list[str]:
@@ -117,13 +117,13 @@ def mounts_of(node: Node, uid: str = "") -> list[str]:
 
 
 async def running(node: Node, name: str) -> Object:
-    return await node.wait_phase(name, "Running", 60)
+    return await node.wait_phase(name, "Running")
 
 
 async def test_missing_directories_are_made_and_shared(node: Node) -> None:
     await running(node, "subpaths-made")
     seen = await node.agent.wait_for(
-        lambda: _text(node, "subpaths-made", "two", "/part/deep/file"), "the file of the other container", 20
+        lambda: _text(node, "subpaths-made", "two", "/part/deep/file"), "the file of the other container"
     )
     assert seen == "from-one\n"
     assert (await node.inside("subpaths-made", "two", "stat", "-c", "%g", "/part/deep")).strip() == "4242"
@@ -149,7 +149,7 @@ async def test_a_file_is_mounted_as_a_file_and_read_only_where_asked(node: Node)
 async def test_an_expression_takes_the_environment(node: Node) -> None:
     await running(node, "subpaths-expr")
     path = f"/v/logs/subpaths-expr-{NODE}/file"
-    seen = await node.agent.wait_for(lambda: _text(node, "subpaths-expr", "all", path), "the file", 20)
+    seen = await node.agent.wait_for(lambda: _text(node, "subpaths-expr", "all", path), "the file")
     assert seen == "here\n"
 
 
@@ -167,7 +167,6 @@ async def test_a_symlink_that_leads_out_is_refused_without_details(node: Node, n
         "subpaths-escape",
         lambda p: status_of(p, name).get("state", {}).get("waiting", {}).get("message"),
         "to wait",
-        60,
     )
     waiting = status_of(pod, name)["state"]["waiting"]
     assert (waiting["reason"], waiting["message"]) == (
@@ -178,15 +177,13 @@ async def test_a_symlink_that_leads_out_is_refused_without_details(node: Node, n
 
 
 async def test_a_symlink_inside_the_volume_is_followed(node: Node) -> None:
-    await node.wait_static(
-        "subpaths-escape", lambda p: status_of(p, "ok").get("state", {}).get("running"), "to run", 60
-    )
+    await node.wait_static("subpaths-escape", lambda p: status_of(p, "ok").get("state", {}).get("running"), "to run")
     assert await node.inside("subpaths-escape", "ok", "cat", "/part/file") == "fine\n"
 
 
 async def test_the_log_says_what_was_wrong(node: Node) -> None:
     await node.agent.wait_for(
-        lambda: "(volume v) of container out: leads out of the volume" in node.agent.log_of("volume"), "the line", 60
+        lambda: "(volume v) of container out: leads out of the volume" in node.agent.log_of("volume"), "the line"
     )
 
 
@@ -209,7 +206,7 @@ async def test_a_part_of_a_memory_volume_is_in_memory(node: Node) -> None:
 async def test_a_restarted_container_has_the_same_part_again(node: Node) -> None:
     pod = await node.wait_static(
         "subpaths-restart", lambda p: status_of(p, "c").get("restartCount") and "running" in status_of(p, "c")["state"],
-        "to run again", 60,
+        "to run again",
     )  # fmt: skip
     assert status_of(pod, "c")["restartCount"] == 1
     assert await node.inside("subpaths-restart", "c", "cat", "/part/starts") == "x\nx\n"
@@ -224,7 +221,7 @@ async def test_nothing_stays_mounted_once_the_containers_run(node: Node) -> None
     for name in ("subpaths-made", "subpaths-file", "subpaths-host"):
         pod = await running(node, name)
         uid = str(pod["metadata"]["uid"])
-        await node.agent.wait_for(partial(_is_free, node, uid), f"an end of the mounts of {name}", 30)
+        await node.agent.wait_for(partial(_is_free, node, uid), f"an end of the mounts of {name}")
 
 
 def _is_free(node: Node, uid: str) -> bool:
@@ -232,6 +229,6 @@ def _is_free(node: Node, uid: str) -> bool:
 
 
 async def test_a_pod_that_ended_leaves_what_it_wrote_and_no_mount(node: Node, host: Path) -> None:
-    pod = await node.wait_phase("subpaths-ends", "Succeeded", 60)
-    await node.agent.wait_for(lambda: not mounts_of(node, str(pod["metadata"]["uid"])), "an end of its mounts", 30)
+    pod = await node.wait_phase("subpaths-ends", "Succeeded")
+    await node.agent.wait_for(lambda: not mounts_of(node, str(pod["metadata"]["uid"])), "an end of its mounts")
     assert (host / "a" / "file").read_text() == "x\n"

@@ -76,7 +76,7 @@ async def pods(node: Node) -> AsyncIterator[None]:
 
 async def message(node: Node, name: str, container_name: str) -> str:
     """What the container's terminated state says, once it is there."""
-    pod = await node.wait_static(name, lambda pod: _ended(pod, container_name), "to end", 60)
+    pod = await node.wait_static(name, lambda pod: _ended(pod, container_name), "to end")
     return str(_ended(pod, container_name).get("message", ""))
 
 
@@ -131,7 +131,7 @@ async def test_the_containers_of_a_pod_share_12_kib(node: Node) -> None:
 
 
 async def test_every_run_has_a_file_of_its_own(node: Node) -> None:
-    await node.wait_static("messages-again", lambda p: status_of(p, "c").get("restartCount", 0) >= 1, "to restart", 60)
+    await node.wait_static("messages-again", lambda p: status_of(p, "c").get("restartCount", 0) >= 1, "to restart")
     assert await message(node, "messages-again", "c") == "round"
 
 

@@ -16,7 +16,7 @@ from services.server.core.spdy_frames import (
     SynStream,
 )
 
-WITHIN = 30.0  # seconds for anything that is awaited
+WITHIN = 60.0  # seconds for anything that is awaited
 
 
 class Refused(Exception):  # noqa: N818

@@ -88,7 +88,7 @@ async def look(world: World, pod: Message) -> RuntimePod:
 
 async def until(world: World, pod: Message, holds: Callable[[RuntimePod], bool]) -> RuntimePod:
     """Look until it holds: a runtime without events shows an exit only when asked."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not holds(seen := await look(world, pod)):
         assert time.monotonic() < deadline, f"never came true, last seen: {seen}"
         await asyncio.sleep(0.01)
