@@ -17,8 +17,6 @@ SOON = 60.0  # seconds, on a machine that does much else
 WAIT_FOR_FILE = "while [ ! -e /shared/go ]; do sleep 0.1; done"
 SHARED = [{"name": "shared", "mountPath": "/shared"}]
 VOLUME = [{"name": "shared", "emptyDir": {}}]
-ALL_RESTART = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}]
-LAST_WORDS = "printf 'last words' > /dev/termination-log"
 
 PODS = {
     "statuses-init": pod_of(
@@ -35,12 +33,6 @@ PODS = {
         container("c"),
         initContainers=[container("setup", "exit 3"), container("never")],
         restartPolicy="Never",
-    ),
-    "statuses-init-retries": pod_of(
-        "statuses-init-retries",
-        container("c"),
-        initContainers=[container("setup", "exit 4")],
-        restartPolicy="OnFailure",
     ),
     "statuses-sidecar": pod_of(
         "statuses-sidecar",
@@ -60,35 +52,11 @@ PODS = {
         ],
         volumes=VOLUME,
     ),
-    "statuses-sidecar-done": pod_of(
-        "statuses-sidecar-done",
-        container("c", "exit 0"),
-        initContainers=[container("helper", "trap 'exit 0' TERM; sleep 1000000 & wait", restartPolicy="Always")],
-        restartPolicy="Never",
-    ),
     "statuses-on-failure": pod_of(
         "statuses-on-failure",
         container("works", "exit 0"),
         container("fails", "exit 5"),
         restartPolicy="OnFailure",
-    ),
-    "statuses-message-file": pod_of(
-        "statuses-message-file", container("c", f"echo log; {LAST_WORDS}; exit 1"), restartPolicy="Never"
-    ),
-    "statuses-message-long": pod_of(
-        "statuses-message-long",
-        *(container(f"c{i}", "yes x | tr -d '\\n' | head -c 4096 > /dev/termination-log") for i in range(4)),
-        restartPolicy="Never",
-    ),
-    "statuses-message-log": pod_of(
-        "statuses-message-log",
-        container("c", "echo from the log; exit 1", terminationMessagePolicy="FallbackToLogsOnError"),
-        restartPolicy="Never",
-    ),
-    "statuses-message-none": pod_of(
-        "statuses-message-none",
-        container("c", "echo from the log; exit 0", terminationMessagePolicy="FallbackToLogsOnError"),
-        restartPolicy="Never",
     ),
     "statuses-not-ready": pod_of(
         "statuses-not-ready",
@@ -99,28 +67,10 @@ PODS = {
     "statuses-no-image": pod_of(
         "statuses-no-image", container("c", image="localhost/statuses/none:1", imagePullPolicy="Never"), container("d")
     ),
-    "statuses-resources": pod_of(
-        "statuses-resources",
-        container("c", resources={"requests": {"cpu": "0.01", "memory": "8Mi"}, "limits": {"memory": "64Mi"}}),
-    ),
     "statuses-mounts": pod_of(
         "statuses-mounts",
         container("c", volumeMounts=[*SHARED, {"name": "shared", "mountPath": "/again", "readOnly": True}]),
         volumes=VOLUME,
-    ),
-    "statuses-all-restart": pod_of(
-        "statuses-all-restart",
-        container("other"),
-        container(
-            "trigger",
-            "[ -e /shared/once ] && exec sleep 1000000; touch /shared/once; exit 88",
-            volumeMounts=SHARED,
-            restartPolicy="Never",
-            restartPolicyRules=ALL_RESTART,
-        ),
-        initContainers=[container("setup", "exit 0")],
-        volumes=VOLUME,
-        restartPolicy="Never",
     ),
 }
 GATED = "statuses-gated"
@@ -182,17 +132,6 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(node: Node) -
     assert said(pod, "Ready") == said(pod, "ContainersReady") == ("PodFailed", "")
 
 
-async def test_an_init_container_that_is_tried_again_keeps_the_pod_pending(node: Node) -> None:
-    def backs_off(pod: Object) -> bool:
-        state = status_of(pod, "setup").get("state") or {}
-        return bool((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff")
-
-    pod = await node.wait_static("statuses-init-retries", backs_off, "to back off", SOON)
-    assert pod["status"]["phase"] == "Pending"
-    shown = status_of(pod, "setup")
-    assert (shown["restartCount"], shown["lastState"]["terminated"]["exitCode"]) == (1, 4)
-
-
 async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) -> None:
     name = "statuses-sidecar"
     pod = await node.wait_static(
@@ -210,12 +149,6 @@ async def test_a_sidecar_starts_the_others_and_counts_for_readiness(node: Node) 
     await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
 
 
-async def test_a_sidecar_does_not_keep_a_pod_from_completing(node: Node) -> None:
-    pod = await node.wait_phase("statuses-sidecar-done", "Succeeded", SOON)
-    assert "terminated" in status_of(pod, "helper")["state"]
-    assert said(pod, "Initialized") == said(pod, "Ready") == ("PodCompleted", "")
-
-
 async def test_on_failure_one_container_is_done_and_one_is_tried_again(node: Node) -> None:
     def again(pod: Object) -> bool:
         return bool(status_of(pod, "fails").get("restartCount"))
@@ -225,27 +158,6 @@ async def test_on_failure_one_container_is_done_and_one_is_tried_again(node: Nod
     assert status_of(pod, "works")["state"]["terminated"]["reason"] == "Completed"
     assert status_of(pod, "works")["restartCount"] == 0
     assert said(pod, "ContainersReady")[0] == "ContainersNotReady"
-
-
-async def test_the_termination_message_is_the_file(node: Node) -> None:
-    pod = await node.wait_phase("statuses-message-file", "Failed", SOON)
-    assert status_of(pod, "c")["state"]["terminated"]["message"] == "last words"
-
-
-async def test_four_containers_share_12288_bytes_of_messages(node: Node) -> None:
-    pod = await node.wait_phase("statuses-message-long", "Succeeded", SOON)
-    lengths = [len(s["state"]["terminated"]["message"]) for s in pod["status"]["containerStatuses"]]
-    assert lengths == [3072] * 4
-
-
-async def test_without_a_file_a_failure_shows_the_log(node: Node) -> None:
-    pod = await node.wait_phase("statuses-message-log", "Failed", SOON)
-    assert status_of(pod, "c")["state"]["terminated"]["message"] == "from the log\n"
-
-
-async def test_without_a_file_a_success_shows_nothing(node: Node) -> None:
-    pod = await node.wait_phase("statuses-message-none", "Succeeded", SOON)
-    assert "message" not in status_of(pod, "c")["state"]["terminated"]
 
 
 async def test_what_is_not_ready_is_named_in_the_order_of_the_spec(node: Node) -> None:
@@ -265,14 +177,6 @@ async def test_one_container_without_an_image_keeps_the_pod_pending_and_not_the_
     message = status_of(pod, "c")["state"]["waiting"]["message"]
     assert message == 'Container image "localhost/statuses/none:1" is not present with pull policy of Never'
     assert conditions(pod)["Initialized"] == conditions(pod)["PodReadyToStartContainers"] == "True"
-
-
-async def test_resources_as_allocated(node: Node) -> None:
-    pod = await node.wait_phase("statuses-resources", "Running", SOON)
-    shown = status_of(pod, "c")
-    assert shown["resources"] == {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"memory": "64Mi"}}
-    assert shown["allocatedResources"] == {"cpu": "10m", "memory": "8Mi"}
-    assert pod["status"]["qosClass"] == "Burstable"
 
 
 async def test_mounts(node: Node) -> None:
@@ -297,21 +201,6 @@ async def test_a_readiness_gate_that_somebody_opens(node: Node) -> None:
     await node.plane.admin.patch(path, {"status": {"conditions": [gate]}})
     pod = await node.wait_pod(name, lambda p: conditions(p)["Ready"] == "True", "to be ready", SOON)
     assert conditions(pod)["example.com/gate"] == "True"
-
-
-async def test_all_containers_restart_in_place(node: Node) -> None:
-    name = "statuses-all-restart"
-
-    def again(pod: Object) -> bool:
-        return all(status_of(pod, each).get("restartCount") == 1 for each in ("setup", "other", "trigger"))
-
-    await node.wait_static(name, again, "to restart all its containers", SOON)
-    pod = await node.wait_static(name, lambda p: conditions(p)["Ready"] == "True", "to be ready again", SOON)
-    for each in ("setup", "other", "trigger"):
-        assert status_of(pod, each)["lastState"]["terminated"]["reason"] == "RestartingAllContainers", each
-    assert conditions(pod)["AllContainersRestarting"] == "False"
-    runtime = await node.agent.runtime_pod(name)
-    assert runtime is not None and len(runtime.sandboxes) == 1
 
 
 async def test_what_a_static_pod_shows_its_mirror_shows(node: Node) -> None:
