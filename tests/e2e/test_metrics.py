@@ -1,0 +1,135 @@
+"""The pages of metrics as Prometheus gets them, through the proxy of a real API server and across kills of processes."""
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+from prometheus_client.parser import text_string_to_metric_families
+
+from bus.messages.streams import SERVICES
+from tests.agent import NODE
+from tests.cluster import Cluster
+from tools.metrics_page import REFERENCE, declared
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+
+WAIT = 120.0  # seconds
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    async with Cluster(tmp_path_factory.mktemp("cluster")) as running:
+        pod = running.pod("probed")
+        pod["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        pod["spec"]["containers"][0] |= {
+            "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+            "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+        }
+        await running.create(pod)
+        await running.wait_ready("probed")
+        yield running
+
+
+def raw(cluster: Cluster, path: str) -> str:
+    return cluster.plane.kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/{path}").stdout
+
+
+def scrape(cluster: Cluster, path: str = "metrics") -> Samples:
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(raw(cluster, path))
+        for sample in family.samples
+    }
+
+
+def total(samples: Samples, metric: str, /, **labels: str) -> float:
+    """The sum of the series that have these labels."""
+    wanted = labels.items()
+    return sum(value for (name, found), value in samples.items() if name == metric and wanted <= set(found))
+
+
+async def until(cluster: Cluster, holds: Callable[[Samples], object], path: str = "metrics") -> Samples:
+    """The first scrape that holds; the last one after two minutes, for the assertions that follow."""
+    deadline = time.monotonic() + WAIT
+    while True:
+        samples = await asyncio.to_thread(scrape, cluster, path)
+        if holds(samples) or time.monotonic() > deadline:
+            return samples
+        await asyncio.sleep(1.0)
+
+
+def nothing_missing(samples: Samples) -> bool:
+    return total(samples, "bulkhead_scrape_missing") == 0
+
+
+async def test_what_dashboards_and_alerts_use_is_there(cluster: Cluster) -> None:
+    listed = REFERENCE.read_text(encoding="utf-8").partition("### 9.6")[2].partition("## Appendix")[0]
+    often_used = {name for name in re.findall(r"\b[a-z]+_[a-z_]+\b", listed) if name in declared()}
+    assert len(often_used) > 15
+    samples = await until(cluster, nothing_missing)
+    present = {re.sub(r"_(bucket|sum|count)$", "", name) for name, _ in samples} | {name for name, _ in samples}
+    never_yet = {"kubelet_runtime_operations_errors_total", "prober_probe_total"}  # no error; on another page
+    assert often_used - present <= never_yet
+    assert total(samples, "kubelet_node_name", node=NODE) == 1
+    assert total(samples, "kubelet_running_pods") >= 1
+    assert total(samples, "kubelet_running_containers", container_state="running") >= 1
+    assert total(samples, "kubelet_started_containers_total", container_type="container") >= 1
+    assert total(samples, "kubelet_pod_start_duration_seconds_count") >= 1
+    assert total(samples, "kubelet_runtime_operations_total", operation_type="start_container") >= 1
+    assert total(samples, "rest_client_requests_total", code="200") >= 1
+    assert total(samples, "volume_manager_total_volumes", plugin_name="kubernetes.io/empty-dir") >= 2
+    assert total(samples, "kubelet_http_requests_total", path="metrics", server_type="readwrite") >= 1
+
+
+async def test_each_process_measures_itself(cluster: Cluster) -> None:
+    samples = await until(cluster, nothing_missing)
+    for service in SERVICES:
+        for metric in ("cpu_seconds_total", "resident_memory_bytes", "proportional_memory_bytes", "open_fds"):
+            assert total(samples, f"bulkhead_process_{metric}", process=service) > 0, (service, metric)
+        assert total(samples, "bulkhead_bus_beats_total", process=service) > 0
+    memory = total(samples, "process_resident_memory_bytes")
+    assert memory == total(samples, "bulkhead_process_proportional_memory_bytes")
+    assert memory < total(samples, "bulkhead_process_resident_memory_bytes")  # they share most of it
+    assert total(samples, "process_start_time_seconds") < time.time()
+
+
+async def test_probes_have_a_page(cluster: Cluster) -> None:
+    labels = {"probe_type": "Readiness", "result": "successful", "pod": "probed", "namespace": "default"}
+    samples = await until(cluster, lambda samples: total(samples, "prober_probe_total", **labels), "metrics/probes")
+    assert total(samples, "prober_probe_total", **labels) > 0
+
+
+async def test_the_other_pages_are_answered(cluster: Cluster) -> None:
+    raw(cluster, "healthz")
+    assert total(scrape(cluster, "metrics/slis"), "kubernetes_healthchecks_total", name="ping", status="success") >= 1
+    assert raw(cluster, "statusz").startswith("\nkubelet statusz\n")
+    assert "kubeconfig" in raw(cluster, "flagz")
+
+
+async def test_counters_never_fall_when_processes_are_killed(cluster: Cluster) -> None:
+    """Prometheus takes a smaller counter for a restart, and would count all of it again."""
+    counters = [name for name, family in declared().items() if family.kind != "gauge" and family.path == "/metrics"]
+    counted = {name if declared()[name].kind == "counter" else f"{name}_count" for name in counters}
+    before = await until(cluster, nothing_missing)
+    for service in ("pleg", "podsync"):
+        cluster.agent.kill(service)
+
+        def restarted(samples: Samples, service: str = service) -> bool:
+            nonlocal before
+            fallen = {
+                (name, labels): (before[name, labels], samples.get((name, labels)))
+                for name, labels in before
+                if name in counted and samples.get((name, labels), -1.0) < before[name, labels]
+            }
+            assert not fallen, json.dumps({str(key): value for key, value in fallen.items()})
+            before = samples
+            return nothing_missing(samples) and total(samples, "bulkhead_process_restarts_total", process=service) > 0
+
+        samples = await until(cluster, restarted)
+        assert total(samples, "bulkhead_process_restarts_total", process=service) >= 1
+        assert nothing_missing(samples)
