@@ -1,4 +1,4 @@
-"""The pages of metrics as Prometheus gets them, through the proxy of a real API server and across kills of processes."""
+"""The pages of metrics as Prometheus gets them, through a real API server's proxy and across kills of processes."""
 
 import asyncio
 import json

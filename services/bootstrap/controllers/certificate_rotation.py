@@ -19,6 +19,7 @@ from services.bootstrap.adapters.certificate_forms import CertificateForms, Insp
 from services.bootstrap.adapters.certificate_store import CertificateStore, StoredPair
 from services.bootstrap.adapters.material import ProblemError
 from services.bootstrap.adapters.pending_request import Pending, PendingFile
+from services.bootstrap.controllers.certificate_metrics import RotationMetrics
 from services.bootstrap.controllers.csr_attempt import FAILURES, CsrAttempt, CsrFailures, RefusedError
 from services.bootstrap.core.certificate_template import CertificateFacts, Template, covers
 from services.bootstrap.core.rotation import REFUSED_PAUSE, deadline_of_new, is_due, rotation_deadline
@@ -74,6 +75,7 @@ class CertificateRotation:
         self._on_change, self._at_once = on_change, at_once
         self._forms, self._in_thread = forms or CertificateChild(), in_thread
         self._random = chance or random.SystemRandom()
+        self._metrics = RotationMetrics(context, name)
         self._attempts = CsrFailures(context, name, self._random.random)
         self._pending = PendingFile(Path(context.config.run_dir) / f"{name.replace(' ', '-')}.pending")
         self._woken = asyncio.Event()
@@ -124,12 +126,14 @@ class CertificateRotation:
         pair = await self._in_thread(self._store.read)
         if pair is None:
             self._held, self._mark = None, ()
+            self._metrics.holds(None)
             return
         try:
             held: InspectedPair = await self._in_thread(self._forms.inspect, pair.certificate, pair.key)
         except ProblemError as error:
             raise unusable(pair, error) from None
         self._held, self._mark = held, pair.mark
+        self._metrics.holds(held.facts)
         self._deadline = rotation_deadline(held.facts, self._random.random())
         self._on_change(pair, held)
 
@@ -154,8 +158,10 @@ class CertificateRotation:
         try:
             attempt.result()
         except RefusedError as error:
+            self._metrics.failed()
             await self._pause(error, template)
         except FAILURES as error:
+            self._metrics.failed()
             if isinstance(error, ApiStatusError) and error.code == 401:
                 await self._credentials.refused()
             await self._wait_for(self._attempts.failed(error), template)
@@ -256,7 +262,9 @@ class CertificateRotation:
         if self._is_good(template, wall) and not covers(found.facts, template):
             line = f"{pending.name} was answered by a certificate without all that was asked for (look at the signer)"
             raise RefusedError(f"{line}; the present one stays", _as_sent(pending))
+        replaced = self._held.facts if self._held else None
         await self._in_thread(store_pair, self._store, self._forms, found, wall)
+        self._metrics.replaced(replaced)
         await self._in_thread(self._pending.remove)
         self._at_once = False
         log.info("a certificate for %s is in the store, valid until %s", pending.name, rfc3339(found.facts.not_after))

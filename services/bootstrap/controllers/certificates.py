@@ -13,6 +13,7 @@ from bus.messages.streams import NODE_OBJECT
 from services.bootstrap.adapters.certificate_forms import InspectedPair
 from services.bootstrap.adapters.certificate_store import StoredPair
 from services.bootstrap.adapters.node_credentials import client_store, serving_store
+from services.bootstrap.controllers.certificate_metrics import CLIENT, SERVING
 from services.bootstrap.controllers.certificate_rotation import CertificateRotation
 from services.bootstrap.controllers.csr_credentials import ClientCsrCredentials, NodeCsrCredentials
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
@@ -65,7 +66,7 @@ class Certificates:
 
         return CertificateRotation(
             self._context,
-            "client certificate",
+            CLIENT,
             store,
             lambda: template,
             ClientCsrCredentials(self._context),
@@ -86,7 +87,7 @@ class Certificates:
         credentials = NodeCsrCredentials(Path(self._config.run_dir))
         rotation = CertificateRotation(
             self._context,
-            "serving certificate",
+            SERVING,
             serving_store(self._config),
             template,
             credentials,

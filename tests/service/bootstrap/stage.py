@@ -20,6 +20,7 @@ from services.bootstrap.core.certificate_template import Template, client_templa
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
 from shared.kube.interface import ApiClient
+from shared.metrics.registry import Registry
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
@@ -134,7 +135,8 @@ class Stage:
             listener.on_beat(lambda beat: self.beats.append(beat) if beat.service == "bootstrap" else None)
             await listener.start()
         bus = self.network.bus("bootstrap")
-        life = make(Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event()))
+        self.metrics = Registry("bootstrap")
+        life = make(Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics))
         await bus.start()
         self._task = asyncio.create_task(life)
         await self.passes(1)

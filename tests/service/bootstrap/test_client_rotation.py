@@ -1,6 +1,7 @@
 """The client certificate with rotation: the first one, the next one, and everything that keeps one from coming."""
 
 import base64
+import math
 from pathlib import Path
 
 import pytest
@@ -339,3 +340,23 @@ async def test_a_file_where_the_link_should_be_is_a_clear_line(tmp_path: Path) -
     await stage.passes(1)
     assert stage.troubles == (f"client certificate: {stage.store.current}: is a file and not a link (move it away)",)
     assert stage.store.current.read_text() == text
+
+
+@on_virtual_time
+async def test_the_time_that_is_left_and_failed_requests_are_measured(tmp_path: Path) -> None:
+    def counted(name: str) -> float:
+        [values] = [series[()] for family, series in stage.metrics.collect() if family.name == name]
+        return values[0]
+
+    ttl, errors = (f"kubelet_certificate_manager_client_{name}" for name in ("ttl_seconds", "expiration_renew_errors"))
+    stage = Stage(tmp_path)
+    stage.signer.lifetime, stage.signer.backdate = 1000.0, 0.0
+    await stage.begin()
+    assert (counted(ttl), counted(errors)) == (math.inf, 0)
+    stage.signer.serve()
+    await stage.passes(1)
+    assert 900 < counted(ttl) <= 1000
+    stage.server.down()
+    await stage.passes(2000)
+    assert counted(ttl) < 0
+    assert counted(errors) > 0

@@ -17,6 +17,7 @@ from services.bootstrap.controllers.csr_credentials import NodeCsrCredentials
 from services.bootstrap.controllers.startup_credentials import StartupCredentials
 from services.frame.launch import Context
 from shared.config.effective import EffectiveConfig
+from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
@@ -63,7 +64,8 @@ class Node:
         self._node: OwnedStream[NodeObject] = sources.own(NODE_OBJECT)
         self.heard = Heard(server, CERTIFICATES)
         bus = self.network.bus("bootstrap")
-        context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event())
+        self.metrics = Registry("bootstrap")
+        context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
         stream = bus.own(CERTIFICATES)
         tasks = certificates.Certificates(context, StartupCredentials(self.directory), stream, self._changed)
         for one in (sources, server, bus):
@@ -174,3 +176,23 @@ async def test_a_new_client_certificate_is_told_and_one_that_was_there_is_not(
     assert again.client_changes == 0
     assert again.signer.requests() == []
     await again.end()
+
+
+@on_virtual_time
+async def test_the_age_of_a_replaced_serving_certificate_is_measured(tmp_path: Path) -> None:
+    def counted(name: str) -> list[float]:
+        return next(series[()] for family, series in node.metrics.collect() if family.name == name)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        node = Node(tmp_path, monkeypatch)
+        await node.begin(HOST, IP)
+        node.signer.serve()
+        await pass_time(node.network, 2)
+        assert counted("kubelet_certificate_manager_server_ttl_seconds")[0] > 0
+        assert sum(counted("kubelet_certificate_manager_server_rotation_seconds")) == 0
+        await node.has(HOST, {"type": "InternalIP", "address": "10.0.0.2"})
+        node.signer.serve()
+        await pass_time(node.network, 2)
+        assert sum(counted("kubelet_certificate_manager_server_rotation_seconds")[:-1]) == 1
+        assert counted("kubelet_server_expiration_renew_errors") == [0.0]
+        await node.end()
