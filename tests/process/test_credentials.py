@@ -13,7 +13,7 @@ from bus.messages.bootstrap import CredentialsRenewal, RenewCredentials
 from shared.kube.credentials import Credentials, load_credentials
 from tests.bus_client import ask_once, next_beat
 from tests.process.supervised import CHECKOUT, Agent, eventually
-from tests.unit.bootstrap.kubeconfigs import kubeconfig, plugin, says, write
+from tests.unit.bootstrap.kubeconfigs import exec_output, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
@@ -143,7 +143,7 @@ async def test_a_plugin_that_fails_at_first_is_asked_until_it_answers(agent: Age
     agent.rpc("stopProcess", "bootstrap")
     agent.rpc("startProcess", "bootstrap")  # an agent that has none yet is not refused either
     eventually(lambda: (agent.log_dir / "bootstrap.log").read_text().count(said) == 2, "said once by each life")
-    plugin(agent.home / "get", says({"token": "at-last"}))
+    plugin(agent.home / "get", exec_output({"token": "at-last"}))
     logged(agent, "bootstrap", "is good again")
     assert Path(load_credentials(agent.run_dir).token_file).read_text() == "at-last"
     assert await troubles(agent) == ""
@@ -166,7 +166,7 @@ def test_a_plugin_is_run_again_before_its_token_ends(agent: Agent) -> None:
     plugin(agent.home / "get", "echo down >&2; exit 1")
     logged(agent, "bootstrap", "process returned 1. down")
     kept = token()
-    plugin(agent.home / "get", says({"token": "for-ever"}))
+    plugin(agent.home / "get", exec_output({"token": "for-ever"}))
     eventually(lambda: token() == "for-ever", "tried again until it works")
     assert kept not in logged(agent, "bootstrap", "is good again")
 
@@ -205,7 +205,7 @@ def test_no_process_keeps_the_packages_of_the_child() -> None:
 
 async def test_a_plugin_without_an_expiry_is_run_again_when_the_api_server_refused_what_it_gave(agent: Agent) -> None:
     runs = agent.home / "runs"
-    body = f"echo run >> {runs}\nn=$(wc -l < {runs})\n" + says({"token": "TOKEN"}).replace("'END'", "END")
+    body = f"echo run >> {runs}\nn=$(wc -l < {runs})\n" + exec_output({"token": "TOKEN"}).replace("'END'", "END")
     join(agent, plugin(agent.home / "get", body.replace("TOKEN", "token-$n")))
     agent.start()
     logged(agent, "status", "dummy runs")

@@ -14,7 +14,7 @@ from shared.kube.credentials import load_credentials
 from tests.bus_client import next_beat
 from tests.fakes.api_http import HttpApiServer
 from tests.process.supervised import Agent, eventually
-from tests.unit.bootstrap.kubeconfigs import encoded, inline, kubeconfig, plugin, says, write
+from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 
 CA = Authority()
@@ -96,7 +96,7 @@ async def test_a_plugin_that_fails_delays_nothing_and_is_asked_again(agent: Agen
         write(agent.home / "bootstrap.conf", kubeconfig(plugin(agent.home / "get", "exit 7"), server=api.url))
         agent.start()
         await said(agent, "client certificate: --bootstrap-kubeconfig:")
-        plugin(agent.home / "get", says({"token": TOKEN}))
+        plugin(agent.home / "get", exec_output({"token": TOKEN}))
         eventually(lambda: _has(agent), "the node has credentials")
         eventually(lambda: "is good again" in (agent.log_dir / "bootstrap.log").read_text(), "it is well")
         assert [csr["spec"]["username"] for csr in api.do(api.signer.requests)] == [TOKEN]

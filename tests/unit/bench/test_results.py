@@ -26,7 +26,7 @@ LOG = Figure("streaming.log", "log", "MB/s", better="higher")
 FIGURES = (START, READY, METRICS, LOG)
 
 
-def whole_run() -> Run:
+def complete_run() -> Run:
     run = Run(Plan(rounds=2), ("go", "bulkhead"), seconds=120)
     for number in (1, 2):
         floor, go, bulkhead = (Samples(agent, number) for agent in ("floor", "go", "bulkhead"))
@@ -39,17 +39,17 @@ def whole_run() -> Run:
     return run
 
 
-def told(run: Run) -> Document:
+def results_of(run: Run) -> Document:
     return document(run, FIGURES, {"cores": 2})
 
 
-def row(told: Document, key: str) -> Document:
-    [found] = [one for one in told["figures"] if one["key"] == key]
+def row(results: Document, key: str) -> Document:
+    [found] = [one for one in results["figures"] if one["key"] == key]
     return dict(found)
 
 
-def test_a_whole_run_has_no_problem_and_tells_each_goal() -> None:
-    result = told(whole_run())
+def test_a_complete_run_has_no_problem_and_shows_each_goal() -> None:
+    result = results_of(complete_run())
     assert problems(result) == []
     ready = row(result, READY.key)
     assert ready["ratio"] == pytest.approx(0.35 / 1.1)
@@ -64,7 +64,7 @@ def test_a_whole_run_has_no_problem_and_tells_each_goal() -> None:
 
 
 def test_absent_is_printed_and_no_problem() -> None:
-    result = told(whole_run())
+    result = results_of(complete_run())
     assert row(result, METRICS.key)["agents"]["bulkhead"]["state"] == "absent"
     assert row(result, METRICS.key)["ratio"] is None
     [line] = [line for line in table(result).splitlines() if "GET /metrics" in line]
@@ -72,23 +72,23 @@ def test_absent_is_printed_and_no_problem() -> None:
 
 
 def test_a_figure_without_a_sample_fails_the_run_by_name() -> None:
-    run = whole_run()
+    run = complete_run()
     for samples in run.sessions:
         samples.values.pop(LOG.key, None) if samples.agent == "bulkhead" else None
-    result = told(run)
+    result = results_of(run)
     assert problems(result) == ["bulkhead: log: no sample"]
     assert "failed" in table(result)
     assert "**The run failed:**" in markdown(result)
 
 
 def test_a_scenario_that_failed_fails_the_run_though_another_round_has_samples() -> None:
-    run = whole_run()
+    run = complete_run()
     run.failures.append("round 2/2 go: pods: waited 180 s for pod x to be Ready")
-    assert problems(told(run)) == run.failures
+    assert problems(results_of(run)) == run.failures
 
 
 def test_the_table_is_aligned_and_shows_missed_goals_and_the_reference() -> None:
-    lines = table(told(whole_run())).splitlines()
+    lines = table(results_of(complete_run())).splitlines()
     assert len({len(line) for line in lines}) == 1
     [line] = [line for line in lines if "create → Ready" in line]
     assert "0.350 / 0.450 / 0.450 (4)" in line
@@ -98,16 +98,16 @@ def test_the_table_is_aligned_and_shows_missed_goals_and_the_reference() -> None
 
 
 def test_an_agent_that_was_not_run_leaves_the_goals_untold() -> None:
-    run = whole_run()
+    run = complete_run()
     run.agents = ("bulkhead",)
     run.sessions = [samples for samples in run.sessions if samples.agent != "go"]
-    result = told(run)
+    result = results_of(run)
     assert problems(result) == []
     assert [goal["met"] for goal in row(result, READY.key)["goals"]] == [None, False]
 
 
 def test_charts_hold_every_sample(tmp_path: Path) -> None:
-    written = write_plots(told(whole_run()), tmp_path)
+    written = write_plots(results_of(complete_run()), tmp_path)
     assert sorted(path.name for path in written) == [
         "floor.svg",
         "pods.svg",

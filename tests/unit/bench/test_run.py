@@ -12,14 +12,14 @@ READY, METRICS = Figure("pods.ready", "create → Ready", "s"), Figure("scrape.m
 
 
 async def play(samples: Samples, act: Any) -> tuple[Run, list[str]]:
-    run, said = Run(Plan(), ("bulkhead",)), list[str]()
+    run, lines = Run(Plan(), ("bulkhead",)), list[str]()
 
     async def scenario(place: Any, taken: Samples, plan: Plan) -> None:
         act(taken)
 
     one = Scenario("pods", scenario, (READY, METRICS))
-    await run_scenario(None, one, samples, run, "round 1/2 bulkhead", said.append)  # type: ignore[arg-type]
-    return run, said
+    await run_scenario(None, one, samples, run, "round 1/2 bulkhead", lines.append)  # type: ignore[arg-type]
+    return run, lines
 
 
 def both(taken: Samples) -> None:
@@ -40,10 +40,10 @@ def fails(taken: Samples) -> None:
     raise BenchError("waited 180 s for pod a to be Ready")
 
 
-async def test_a_whole_scenario_says_its_figures_and_fails_nothing() -> None:
-    run, said = await play(Samples("bulkhead", 1), both)
+async def test_a_complete_scenario_prints_its_figures_and_has_no_failure() -> None:
+    run, lines = await play(Samples("bulkhead", 1), both)
     assert run.failures == []
-    assert said == [
+    assert lines == [
         "round 1/2 bulkhead: pods …",
         "round 1/2 bulkhead:   create → Ready: 0.5 s (max 0.5, n 1)",
         "round 1/2 bulkhead:   GET /metrics: absent (/metrics answers 404)",
@@ -58,7 +58,7 @@ async def test_a_whole_scenario_says_its_figures_and_fails_nothing() -> None:
         (fails, "round 1/2 bulkhead: pods: waited 180 s for pod a to be Ready"),
     ],
 )
-async def test_what_is_missing_is_one_line_that_says_which(act: Any, line: str) -> None:
-    run, said = await play(Samples("bulkhead", 1), act)
+async def test_what_is_missing_is_named_in_one_line(act: Any, line: str) -> None:
+    run, lines = await play(Samples("bulkhead", 1), act)
     assert run.failures == [line]
-    assert line in said
+    assert line in lines

@@ -1,4 +1,4 @@
-"""Medians, what nine of ten reach, ratios, and goals met, missed or not to be told."""
+"""Medians, what nine of ten reach, ratios, and goals met, missed or unknown."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_goals(goal: Goal, met: bool | None, measured: float | None) -> None:
     assert verdict.measured == (None if measured is None else pytest.approx(measured))
 
 
-def test_a_goal_without_our_figure_or_theirs_cannot_be_told() -> None:
+def test_a_goal_without_our_figure_or_theirs_is_unknown() -> None:
     goal = Goal("p50", "ratio", 0.3)
     assert verdict_of(goal, None, THEIRS, {}, "lower").met is None
     assert verdict_of(goal, OURS, None, {}, "lower").met is None

@@ -35,7 +35,7 @@ def test_the_quick_plan_is_smaller() -> None:
     assert QUICK.idle < Plan().idle
 
 
-@pytest.mark.parametrize("wrong", [["--only", "pods,nothing"], ["--agents", "nobody"]])
+@pytest.mark.parametrize("wrong", [["--only", "pods,nothing"], ["--agents", "unknown"]])
 def test_a_wrong_word_is_refused_in_one_line(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     try:
         code: object = main(wrong)
@@ -45,7 +45,7 @@ def test_a_wrong_word_is_refused_in_one_line(wrong: list[str], capsys: pytest.Ca
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_the_configuration_says_only_what_this_kubelet_knows() -> None:
+def test_the_configuration_has_only_keys_that_this_kubelet_knows() -> None:
     document = kubelet_configuration(home=Path("/tmp/bb"), client_ca=Path("/ca"), port=1, healthz_port=2)
     known = {field.key.partition(".")[0] for field in FIELDS} | {"apiVersion", "kind"}
     assert set(document) <= known

@@ -46,7 +46,7 @@ def plugin(path: Path, answer: str, version: str = "client.authentication.k8s.io
     return {"exec": {"apiVersion": version, "command": str(path), "interactiveMode": "Never", **more}}
 
 
-def says(status: dict[str, Any], version: str = "client.authentication.k8s.io/v1") -> str:
+def exec_output(status: dict[str, Any], version: str = "client.authentication.k8s.io/v1") -> str:
     """The body of a script that prints an ExecCredential."""
     text = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
     return f"cat <<'END'\n{text}\nEND"

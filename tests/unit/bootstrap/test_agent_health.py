@@ -1,4 +1,4 @@
-"""When systemd is told that the agent is well: bootstrap's view and status's, in one place because they must agree."""
+"""When the agent is healthy for systemd: bootstrap's decision and status's, in one place because they must agree."""
 
 import pytest
 
@@ -11,17 +11,19 @@ SILENT = "supervisord is silent"
 
 
 @pytest.mark.parametrize(
-    ("sync_frequency", "stood", "well"), [(60, 300, True), (60, 301, False), (200, 400, True), (200, 401, False)]
+    ("sync_frequency", "seconds", "well"), [(60, 300, True), (60, 301, False), (200, 400, True), (200, 401, False)]
 )
-def test_a_sync_loop_that_stands_still_is_not_well_to_either(sync_frequency: float, stood: float, well: bool) -> None:
+def test_a_sync_loop_that_does_not_turn_is_unhealthy_for_both(
+    sync_frequency: float, seconds: float, well: bool
+) -> None:
     bootstrap = SeenByBootstrap(SERVICES, sync_frequency)
     status = SeenByStatus(SILENT, sync_frequency, 1000.0)
     assert bootstrap.is_well(1000.0) and status.is_well(1000.0)
     bootstrap.note_beat("podsync", {"sync": 1000.0})
     status.note_beat("podsync", {"sync": 1000.0}, (), 1000.0)
-    status.note_beat("bootstrap", {}, (), 1000.0 + stood)
-    assert bootstrap.is_well(1000.0 + stood) is well
-    assert status.is_well(1000.0 + stood) is well
+    status.note_beat("bootstrap", {}, (), 1000.0 + seconds)
+    assert bootstrap.is_well(1000.0 + seconds) is well
+    assert status.is_well(1000.0 + seconds) is well
 
 
 def test_other_loops_and_other_services_are_not_the_sync_loop() -> None:
@@ -43,10 +45,10 @@ def test_a_silent_supervisord_is_not_well_until_it_answers_again() -> None:
     assert bootstrap.is_well(3.0) and status.is_well(3.0)
 
 
-@pytest.mark.parametrize("heard", [False, True])
-def test_bootstrap_may_be_away_for_thirty_seconds(heard: bool) -> None:
+@pytest.mark.parametrize("has_beat", [False, True])
+def test_bootstrap_may_be_away_for_thirty_seconds(has_beat: bool) -> None:
     status = SeenByStatus(SILENT, 60, 100.0)
-    if heard:
+    if has_beat:
         status.note_beat("bootstrap", {}, (), 100.0)
     assert status.is_well(130.0)
     assert not status.is_well(130.1)
@@ -54,7 +56,7 @@ def test_bootstrap_may_be_away_for_thirty_seconds(heard: bool) -> None:
     assert status.is_well(131.0)
 
 
-def test_all_are_heard_once() -> None:
+def test_the_first_beat_of_the_last_service_is_noted_once() -> None:
     health = SeenByBootstrap(["pleg", "status"], 60)
     assert [health.note_beat(name, {}) for name in ("status", "status", "pleg", "pleg")] == [False, False, True, False]
 

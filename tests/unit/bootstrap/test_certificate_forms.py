@@ -65,7 +65,7 @@ def test_whose_request_it_is() -> None:
     assert not FORMS.is_ours("nonsense", made.key, CLIENT)
 
 
-def test_what_a_pair_says() -> None:
+def test_the_subject_and_times_of_a_pair() -> None:
     text = (PAIR.key + b"# between\n" + PAIR.certificate + CA.pem).decode()
     found = FORMS.inspect(text, text)
     assert (found.facts.common_name, found.facts.organizations) == ("system:node:n1", ("system:nodes",))

@@ -109,12 +109,12 @@ def test_a_kill_between_two_steps_leaves_a_store_that_can_be_read(
 
 @pytest.mark.parametrize("name", ["kubelet-client-current.pem", "kubelet-client-updated.pem"])
 def test_a_file_where_a_link_belongs_is_left_alone(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("somebody's")
+    (tmp_path / name).write_text("another program's")
     store = CertificateStore("kubelet-client", str(tmp_path))
     store.recover()
     with pytest.raises(OperatorError, match=f"{name}: is a file and not a link"):
         put(store, "one")
-    assert (tmp_path / name).read_text() == "somebody's"
+    assert (tmp_path / name).read_text() == "another program's"
 
 
 @pytest.mark.parametrize("age", [0, 60])
@@ -155,7 +155,7 @@ def test_a_store_that_cannot_be_written_is_named_the_same_at_each_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")  # as fallocate says it: without a name
+        raise OSError(28, "No space left on device")  # as from fallocate: without a name
 
     monkeypatch.setattr(certificate_store, "write_atomically", full)
     for wall in (WALL, WALL + 60):

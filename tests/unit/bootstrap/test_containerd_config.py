@@ -1,4 +1,4 @@
-"""The embedded containerd is told what the machine allows."""
+"""The configuration of the embedded containerd follows from what the machine permits."""
 
 import json
 import tomllib

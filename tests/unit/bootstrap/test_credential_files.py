@@ -1,4 +1,4 @@
-"""The files services load: whole, private, written only when they differ."""
+"""The files that services load: complete, private, written only when they differ."""
 
 import stat
 from pathlib import Path
@@ -29,7 +29,7 @@ def names(files: CredentialFiles) -> list[str]:
     return sorted(path.name for path in files.directory.iterdir())
 
 
-def test_what_is_put_is_what_is_loaded_and_nobody_else_reads_it(tmp_path: Path, files: CredentialFiles) -> None:
+def test_what_is_put_is_what_is_loaded_and_no_other_user_can_read_it(tmp_path: Path, files: CredentialFiles) -> None:
     assert files.put(FIRST)
     found = load_credentials(tmp_path)
     assert (found.version, found.server, found.proxy_url) == (1, "https://a:1", "http://u:p@x:1")
@@ -72,7 +72,7 @@ def test_files_that_a_crash_left_are_not_taken_for_others(tmp_path: Path, files:
     ]
 
 
-def test_a_file_that_somebody_removed_comes_back(tmp_path: Path, files: CredentialFiles) -> None:
+def test_a_removed_file_is_written_again(tmp_path: Path, files: CredentialFiles) -> None:
     files.put(FIRST)
     Path(load_credentials(tmp_path).client_key_file).unlink()
     assert files.put(FIRST)

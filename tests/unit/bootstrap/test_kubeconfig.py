@@ -9,7 +9,7 @@ import pytest
 from services.bootstrap.adapters.kubeconfig import KubeconfigReport, resolve, resolve_in_child
 from shared.timestamps import rfc3339
 from tests.process.supervised import alive
-from tests.unit.bootstrap.kubeconfigs import encoded, inline, kubeconfig, plugin, says, write
+from tests.unit.bootstrap.kubeconfigs import encoded, exec_output, inline, kubeconfig, plugin, write
 from tests.unit.kube.tls_world import Authority, write_pair
 from tools.leftovers import wait_until
 
@@ -120,7 +120,7 @@ def test_a_plugin_gives_a_token_until_a_time(tmp_path: Path, version: str) -> No
     ends = float(int(time.time()) + 600)
     status = {"token": "fr0m-plugin", "expirationTimestamp": rfc3339(ends)}
     (tmp_path / "bin").mkdir()
-    user = plugin(tmp_path / "bin/get", 'test "$WHO" = "me $1" || exit 3\n' + says(status, version), version)
+    user = plugin(tmp_path / "bin/get", 'test "$WHO" = "me $1" || exit 3\n' + exec_output(status, version), version)
     user["exec"] |= {"command": "./bin/get", "args": ["arg"], "env": [{"name": "WHO", "value": "me arg"}]}
     report = outcome(tmp_path, kubeconfig(user))
     assert report.problems == ()
@@ -128,17 +128,17 @@ def test_a_plugin_gives_a_token_until_a_time(tmp_path: Path, version: str) -> No
     assert (report.material.token, report.expires_at) == ("fr0m-plugin", ends)
 
 
-def test_a_plugin_gives_a_certificate_and_is_told_of_the_cluster(tmp_path: Path) -> None:
+def test_a_plugin_gives_a_certificate_and_gets_the_cluster(tmp_path: Path) -> None:
     status = {"clientCertificateData": NODE.certificate.decode(), "clientKeyData": NODE.key.decode()}
-    body = f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/told\n' + says(status)
+    body = f'printf %s "$KUBERNETES_EXEC_INFO" > {tmp_path}/exec-info\n' + exec_output(status)
     (tmp_path / "ca.crt").write_bytes(CA.pem)
     user = plugin(tmp_path / "get", body, provideClusterInfo=True)
     report = outcome(tmp_path, kubeconfig(user, **{"certificate-authority": "ca.crt"}))
     assert report.material is not None
     assert report.material.key.encode() == NODE.key
     assert time.time() < report.expires_at <= time.time() + 86400
-    assert encoded(CA.pem) in (tmp_path / "told").read_text()
-    assert '"interactive": false' in (tmp_path / "told").read_text()
+    assert encoded(CA.pem) in (tmp_path / "exec-info").read_text()
+    assert '"interactive": false' in (tmp_path / "exec-info").read_text()
 
 
 @pytest.mark.parametrize(
@@ -147,20 +147,23 @@ def test_a_plugin_gives_a_certificate_and_is_told_of_the_cluster(tmp_path: Path)
         ("echo 'no network' >&2; exit 4", "process returned 4. no network (run it by hand)"),
         ("echo s3cret", "failed to decode process output"),
         ("echo '{}'", "malformed response"),
-        (says({"token": ""}), "gave neither token nor"),
-        (says({"token": 7}), "gave a token that is no text"),
-        (says({"token": "x", "expirationTimestamp": "soon"}), "gave an expirationTimestamp that is no time"),
-        (says({"token": "x", "expirationTimestamp": "2020-01-01T00:00:00Z"}), "gave credentials that have expired"),
-        (says({"clientCertificateData": "x", "clientKeyData": "y"}), "client-certificate holds no PEM"),
-        (says({"token": "x"}, "client.authentication.k8s.io/v1beta1"), "plugin api version"),
+        (exec_output({"token": ""}), "gave neither token nor"),
+        (exec_output({"token": 7}), "gave a token that is no text"),
+        (exec_output({"token": "x", "expirationTimestamp": "soon"}), "gave an expirationTimestamp that is no time"),
+        (
+            exec_output({"token": "x", "expirationTimestamp": "2020-01-01T00:00:00Z"}),
+            "gave credentials that have expired",
+        ),
+        (exec_output({"clientCertificateData": "x", "clientKeyData": "y"}), "client-certificate holds no PEM"),
+        (exec_output({"token": "x"}, "client.authentication.k8s.io/v1beta1"), "plugin api version"),
     ],
 )
 def test_a_plugin_that_fails(tmp_path: Path, body: str, start: str) -> None:
     document = kubeconfig(plugin(tmp_path / "get", body))
     line = problem(tmp_path, document)
     assert outcome(tmp_path, document).not_yet
-    said = line.removeprefix(f"exec: {tmp_path}/get").lstrip(": ")
-    assert said.startswith(start)
+    text = line.removeprefix(f"exec: {tmp_path}/get").lstrip(": ")
+    assert text.startswith(start)
     assert "s3cret" not in line
 
 

@@ -20,7 +20,7 @@ def test_files_are_relative_to_the_kubeconfig() -> None:
 
 
 @pytest.mark.parametrize("document", [None, {}, {"apiVersion": "v1", "kind": "Config", "clusters": []}])
-def test_an_effectively_empty_one_is_told_apart(document: Any) -> None:
+def test_an_effectively_empty_one_is_recognized(document: Any) -> None:
     assert read_shape(document, "/").is_empty
 
 
@@ -75,7 +75,7 @@ def test_a_bad_cluster(cluster: dict[str, Any], line: str) -> None:
     [
         ({"username": "a", "password": "b"}, "basic authentication is not supported"),
         ({"auth-provider": {"name": "gcp"}}, "auth-provider is not supported"),
-        ({"as": "somebody"}, "impersonation is not supported"),
+        ({"as": "another-user"}, "impersonation is not supported"),
         ({"client-certificate": "x"}, "client-key is missing while client-certificate is given"),
         ({"client-key-data": "x"}, "client-certificate is missing while client-key is given"),
         ({"token": 7}, "token must be a string"),

@@ -90,7 +90,7 @@ def test_a_kubeconfig_that_cannot_be_opened_is_refused_and_not_replaced(config: 
 def test_a_look_that_did_not_end_replaces_nothing(
     config: EffectiveConfig, rotate: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine without memory says nothing about a kubeconfig: it is neither replaced nor asked for."""
+    """Where memory runs out, nothing is known of a kubeconfig: it is neither replaced nor requested."""
     write(Path(config.kubeconfig), kubeconfig(inline(VALID)))
 
     def starved(*_: Any, **__: Any) -> None:
@@ -105,7 +105,7 @@ def test_a_look_that_did_not_end_replaces_nothing(
     assert look.bootstrap is None
 
 
-def test_what_is_wrong_with_a_kubeconfig_that_makes_way_is_said(config: EffectiveConfig) -> None:
+def test_what_is_wrong_with_a_replaced_kubeconfig_is_logged(config: EffectiveConfig) -> None:
     Path(config.kubeconfig).write_text("clusters: 5")
     look = look_at_client(bootstrapping(config, rotate=False), time.time())
     assert look.plan is ClientPlan.BOOTSTRAP_ONCE

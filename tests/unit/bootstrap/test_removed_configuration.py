@@ -1,4 +1,4 @@
-"""bootstrap evaluates anew while services of its own supervisord work: all are restarted; at a start none is."""
+"""bootstrap evaluates again while services of its own supervisord work: all are restarted; at a start none is."""
 
 import os
 from collections.abc import Iterator

@@ -166,7 +166,7 @@ def test_a_file_that_is_no_pem_is_refused(tmp_path: Path, pem: tuple[bytes, byte
 
 
 @pytest.mark.parametrize("moment", ["before the key", "after the key"])
-def test_a_crash_while_making_the_pair_is_mended(tmp_path: Path, pem: tuple[bytes, bytes], moment: str) -> None:
+def test_a_crash_while_making_the_pair_is_repaired(tmp_path: Path, pem: tuple[bytes, bytes], moment: str) -> None:
     (tmp_path / ".kubelet.crt.pending").write_bytes(pem[0])
     if moment == "after the key":
         (tmp_path / "kubelet.key").write_bytes(pem[1])

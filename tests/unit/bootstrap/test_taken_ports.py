@@ -1,4 +1,4 @@
-"""A port somebody else has is named together with who has it."""
+"""A port that another process has is named together with that process."""
 
 import os
 import socket
@@ -21,12 +21,12 @@ def config(**ports: int | str | bool) -> EffectiveConfig:
     return EffectiveConfig(node_name="n", root_dir="/", run_dir="/", log_dir="/", cert_dir="/", **settings)  # type: ignore[arg-type]
 
 
-def nobody() -> int | None:
+def no_server() -> int | None:
     return None
 
 
 def test_a_taken_port_names_its_process(taken: int) -> None:
-    [line], remarks = find_taken(config(port=taken, enable_server=True), nobody)
+    [line], remarks = find_taken(config(port=taken, enable_server=True), no_server)
     assert line.startswith(f"port: 127.0.0.1:{taken} is in use by ")
     assert f"(process {os.getpid()})" in line
     assert remarks == []
@@ -37,18 +37,18 @@ def test_our_own_server_may_have_it(taken: int) -> None:
 
 
 def test_a_taken_health_port_is_a_remark_only(taken: int) -> None:
-    problems, [remark] = find_taken(config(healthz_port=taken), nobody)
+    problems, [remark] = find_taken(config(healthz_port=taken), no_server)
     assert problems == []
     assert remark.startswith(f"healthzPort: 127.0.0.1:{taken} is in use")
 
 
 def test_a_foreign_address_is_refused() -> None:
-    [line], _ = find_taken(config(read_only_port=12345, address="192.0.2.1"), nobody)
+    [line], _ = find_taken(config(read_only_port=12345, address="192.0.2.1"), no_server)
     assert "Cannot assign requested address" in line
 
 
 def test_a_port_that_is_off_is_not_looked_at() -> None:
-    assert find_taken(config(port=1, address="192.0.2.1"), nobody) == ([], [])
+    assert find_taken(config(port=1, address="192.0.2.1"), no_server) == ([], [])
 
 
 def test_who_the_server_is_is_asked_after_the_port_was_found_taken(taken: int) -> None:
@@ -60,8 +60,8 @@ def test_who_the_server_is_is_asked_after_the_port_was_found_taken(taken: int) -
 
     assert find_taken(config(port=taken, enable_server=True), server) == ([], [])
     assert len(asked) == 1
-    taken_by_nobody = config(port=1, address="192.0.2.1")
-    assert find_taken(taken_by_nobody, server) == ([], []) and len(asked) == 1
+    address_not_ours = config(port=1, address="192.0.2.1")
+    assert find_taken(address_not_ours, server) == ([], []) and len(asked) == 1
 
 
 def test_a_server_restarted_between_the_two_questions_is_no_stranger(taken: int) -> None:

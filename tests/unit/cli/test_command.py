@@ -1,4 +1,4 @@
-"""The command at the prompt says every problem, what stands there, and where every value came from."""
+"""The command prints every problem with the text at its place, and the origin of every value."""
 
 import json
 import subprocess

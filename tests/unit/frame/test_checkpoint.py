@@ -139,12 +139,12 @@ def test_a_record_deleted_on_a_broken_disk_stays_deleted(
     records: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records.save("k", {"n": 1})
-    whole = module._remove
+    complete = module._remove
 
     def remove(directory: Path, key: str) -> None:
         if directory == tmp_path / "disk":
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        whole(directory, key)
+        complete(directory, key)
 
     with monkeypatch.context() as broken:
         broken.setattr(module, "_remove", remove)

@@ -22,7 +22,7 @@ def test_work_without_progress_is_overdue_after_its_time_and_not_before() -> Non
     assert deadlines.overdue() == "the lane of pod u has made no progress for 60 s"
 
 
-def test_progress_begins_the_time_anew_and_work_that_ended_is_never_overdue() -> None:
+def test_progress_restarts_the_time_and_work_that_ended_is_never_overdue() -> None:
     deadlines = Deadlines()
     steps, done = deadlines.begin("steps", 60.0), deadlines.begin("done", 60.0)
     done.ended()

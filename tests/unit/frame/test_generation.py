@@ -95,7 +95,7 @@ print(generation_of(os.getpid()), "yes", flush=True)
 """
 
 
-def test_what_supervisord_forks_is_told_by_whom_whatever_became_of_that_one() -> None:
+def test_a_fork_of_supervisord_gets_its_identity_even_when_that_has_ended() -> None:
     done = subprocess.run([sys.executable, "-c", _SUPERVISORD], capture_output=True, text=True, check=True, timeout=60)
     first, second, reloaded, itself = done.stdout.splitlines()
     assert first == second == itself

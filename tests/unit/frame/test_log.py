@@ -1,4 +1,4 @@
-"""A service's log is never in the way, keeps what was said before it knew where to, and copies it where it is told."""
+"""A service's log never blocks it, keeps the lines from before it is open, and copies them to the given stream."""
 
 import json
 import logging
@@ -112,7 +112,7 @@ def test_the_file_is_rotated_by_size(tmp_path: Path) -> None:
     assert (tmp_path / "podsync.log.2").read_text().startswith("3")
 
 
-def test_a_moved_file_is_made_anew(handler: LogFile, tmp_path: Path) -> None:
+def test_a_moved_file_is_created_again(handler: LogFile, tmp_path: Path) -> None:
     handler.open(str(tmp_path))
     (tmp_path / "podsync.log").rename(tmp_path / "elsewhere")
     handler.reopen()
@@ -152,7 +152,7 @@ def test_finishing_an_unopened_log_does_not_hang() -> None:
     assert not any(thread is handler._thread for thread in threading.enumerate())
 
 
-def test_flushing_waits_until_what_was_said_is_written(handler: LogFile, tmp_path: Path) -> None:
+def test_flushing_waits_until_all_queued_lines_are_written(handler: LogFile, tmp_path: Path) -> None:
     handler.flush()  # not open yet: nothing to wait for
     handler.open(str(tmp_path))
     for number in range(1000):
@@ -160,7 +160,7 @@ def test_flushing_waits_until_what_was_said_is_written(handler: LogFile, tmp_pat
     handler.flush()
     assert written(tmp_path / "podsync.log")[-1] == "999"
     handler.finish()
-    handler.flush()  # nobody writes any more: no hang
+    handler.flush()  # the thread has ended: no hang
 
 
 def test_a_record_no_form_can_show_ends_no_thread(handler: LogFile, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_verbosity_is_part_of_a_json_line_and_decides_what_is_taken(handler: Log
 
 
 @pytest.mark.parametrize("form", [TextForm(), JsonForm("podsync")])
-def test_the_copy_says_what_the_file_says(handler: LogFile, tmp_path: Path, form: TextForm | JsonForm) -> None:
+def test_the_copy_has_the_lines_of_the_file(handler: LogFile, tmp_path: Path, form: TextForm | JsonForm) -> None:
     handler.stderr = copy_to(tmp_path / "stderr")
     handler.configure(form, Verbosity())
     handler.emit(record("early"))
@@ -258,11 +258,11 @@ def test_without_the_variables_there_is_no_copy(root: logging.Logger, monkeypatc
 
 def test_a_level_that_holds_already_is_not_set_again(root: logging.Logger, monkeypatch: pytest.MonkeyPatch) -> None:
     set_levels(Verbosity())
-    log, told = logging.getLogger("services.podsync"), []
+    log, changed = logging.getLogger("services.podsync"), []
     assert not log.isEnabledFor(logging.DEBUG)
-    monkeypatch.setattr(logging.Logger, "setLevel", lambda self, level: told.append(self.name))
+    monkeypatch.setattr(logging.Logger, "setLevel", lambda self, level: changed.append(self.name))
     set_levels(Verbosity())
-    assert told == []
+    assert changed == []
     monkeypatch.undo()
     set_levels(Verbosity(4))
     assert log.isEnabledFor(logging.DEBUG)

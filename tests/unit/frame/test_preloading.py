@@ -1,4 +1,4 @@
-"""Services started as forks of supervisord: which command lines, and that nobody could tell from an exec."""
+"""Services started as forks of supervisord: which command lines, and that a fork behaves like an exec."""
 
 import json
 import os
@@ -20,7 +20,7 @@ sys.path.insert(0, sys.argv[1])
 from services.frame.preloading import Preloading
 
 preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
-preloading.load(["services.told_by_test"])
+preloading.load(["services.fork_by_test"])
 signal.signal(signal.SIGTERM, lambda *_: None)
 signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 sys.stderr = sys.__stderr__ = open(2, "w", closefd=False)  # holds back what is written, as in the background
@@ -30,17 +30,17 @@ signal.set_wakeup_fd(write, warn_on_full_buffer=False) if os.set_blocking(write,
 for line in sys.stdin:
     if line.startswith("again"):  # as at a reload
         preloading = Preloading(lambda file, argv, env: os._exit(99), kept=[int(sys.argv[2])])
-        preloading.load(["services.told_by_test"])
+        preloading.load(["services.fork_by_test"])
     dropped = [open("/dev/null") for _ in range(30)]
     dropped.append(dropped)
     del dropped
     child = os.fork()
     if child == 0:
-        argv = [sys.prefix + "/bin/python", "-P", "-m", "services.told_by_test"]
-        preloading(argv[0], argv, {"PATH": os.environ["PATH"], "CHANGED": "new", "TOLD": line.strip()})
+        argv = [sys.prefix + "/bin/python", "-P", "-m", "services.fork_by_test"]
+        preloading(argv[0], argv, {"PATH": os.environ["PATH"], "CHANGED": "new", "REPORT_FD": line.strip()})
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-_TOLD = """
+_REPORTING = """
 import gc, json, os, signal, sys
 IMPORTED_BY = os.getpid()
 def taken_away():
@@ -48,17 +48,17 @@ def taken_away():
     gc.collect()
     return [number for number in ours if not os.path.exists(f"/proc/self/fd/{number}")]
 if __name__ == "__main__":
-    kept = int(os.environ["TOLD"])
-    told = {
-        "pid": os.getpid(), "imported_by": sys.modules["services.told_by_test"].IMPORTED_BY,
+    kept = int(os.environ["REPORT_FD"])
+    report = {
+        "pid": os.getpid(), "imported_by": sys.modules["services.fork_by_test"].IMPORTED_BY,
         "environment": dict(os.environ),
         "comm": open("/proc/self/comm").read().strip(), "argv": sys.argv,
         "fds": sorted(int(n) for n in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + n)),
         "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "usr1": signal.getsignal(signal.SIGUSR1).name,
         "wakeup": signal.set_wakeup_fd(-1), "taken_away": taken_away(), "frozen": gc.get_freeze_count(),
     }
-    sys.stderr.write("said at the end")
-    os.write(kept, json.dumps(told).encode() + b"\\n")
+    sys.stderr.write("written at the end")
+    os.write(kept, json.dumps(report).encode() + b"\\n")
     sys.exit(7)
 """
 _OUR_MODULES_TOO = "import os, services; services.__path__.append(os.path.dirname(__file__) + '/services')"
@@ -86,15 +86,15 @@ def test_only_our_modules_under_our_own_python_with_no_further_options_are_forke
 class Forks:
     """A process that preloads one module, and forks it for every line."""
 
-    def __init__(self, directory: Path, told: str = _TOLD) -> None:
-        self.module = directory / "services" / "told_by_test.py"
+    def __init__(self, directory: Path, program: str = _REPORTING) -> None:
+        self.module = directory / "services" / "fork_by_test.py"
         self.module.parent.mkdir()
-        self.module.write_text(told)
+        self.module.write_text(program)
         (directory / "sitecustomize.py").write_text(
             "import services\nservices.__path__.append(__file__[:-16] + 'services')\n"
         )
         read, write = os.pipe()
-        self.told, self._kept = os.fdopen(read), write
+        self.reports, self._kept = os.fdopen(read), write
         self.stderr = directory / "stderr"
         with self.stderr.open("w") as stderr:
             self.process = subprocess.Popen(
@@ -116,7 +116,7 @@ class Forks:
         self.process.stdin.close()
         self.process.wait(10)
         self.process.stdout.close()
-        self.told.close()
+        self.reports.close()
 
 
 @pytest.fixture
@@ -128,30 +128,30 @@ def forks(tmp_path: Path):  # type: ignore[no-untyped-def]
 
 def test_a_forked_service_looks_like_an_executed_one(forks: Forks) -> None:
     assert forks.fork() == 7
-    told = json.loads(forks.told.readline())
-    assert told["imported_by"] == forks.process.pid != told["pid"]
-    assert told["comm"] == "told_by_test" and told["argv"][1:] == []
-    assert set(told["environment"]) == {"PATH", "CHANGED", "TOLD"} and told["environment"]["CHANGED"] == "new"
-    assert told["fds"] == [0, 1, 2, int(told["environment"]["TOLD"])]
-    assert told["term"] and told["wakeup"] == -1
-    assert told["frozen"] > 1000, "a collection would write to memory that is shared"
-    assert told["usr1"] == signal.SIG_IGN.name, "an exec keeps ignored signals ignored"
+    report = json.loads(forks.reports.readline())
+    assert report["imported_by"] == forks.process.pid != report["pid"]
+    assert report["comm"] == "fork_by_test" and report["argv"][1:] == []
+    assert set(report["environment"]) == {"PATH", "CHANGED", "REPORT_FD"} and report["environment"]["CHANGED"] == "new"
+    assert report["fds"] == [0, 1, 2, int(report["environment"]["REPORT_FD"])]
+    assert report["term"] and report["wakeup"] == -1
+    assert report["frozen"] > 1000, "a collection would write to memory that is shared"
+    assert report["usr1"] == signal.SIG_IGN.name, "an exec keeps ignored signals ignored"
 
 
-def test_what_a_service_says_is_written_and_nothing_that_supervisord_held_back(forks: Forks) -> None:
+def test_the_output_of_a_service_is_written_and_no_buffered_output_of_supervisord(forks: Forks) -> None:
     assert forks.fork() == 7
-    said = forks.stderr.read_text()
-    assert said.endswith("said at the end") and "supervisord's own" not in said
+    output = forks.stderr.read_text()
+    assert output.endswith("written at the end") and "supervisord's own" not in output
 
 
 def test_what_supervisord_dropped_closes_no_descriptor_of_the_service(forks: Forks) -> None:
     assert forks.fork() == 7
-    assert json.loads(forks.told.readline())["taken_away"] == []
+    assert json.loads(forks.reports.readline())["taken_away"] == []
 
 
-def test_a_module_that_was_edited_or_removed_meanwhile_is_executed_anew(forks: Forks) -> None:
+def test_a_module_that_was_edited_or_removed_meanwhile_is_executed_by_a_new_interpreter(forks: Forks) -> None:
     assert forks.fork() == 7
-    forks.told.readline()
+    forks.reports.readline()
     later = time.time() + 5
     os.utime(forks.module, (later, later))
     assert forks.fork() == 99
@@ -177,7 +177,7 @@ def test_what_a_reload_of_supervisord_finds_edited_is_still_old_in_memory(forks:
 
 
 def test_what_is_edited_while_it_is_imported_may_be_old_in_memory(tmp_path: Path) -> None:
-    forks = Forks(tmp_path, _TOLD + "else:\n    open(__file__, 'a').write('# edited')\n")
+    forks = Forks(tmp_path, _REPORTING + "else:\n    open(__file__, 'a').write('# edited')\n")
     assert forks.fork() == 99
     forks.end()
 

@@ -142,7 +142,7 @@ def test_a_field_that_is_not_known_drops_nothing(place: tuple[str, ...]) -> None
     assert persisted(restore(ours)) == data
 
 
-def test_a_backoff_that_is_not_understood_begins_anew_and_the_pod_is_kept() -> None:
+def test_an_unknown_backoff_begins_again_and_the_pod_is_kept() -> None:
     data = persisted(full_record())
     odd: list[Any] = [None, {}, {"key": "k"}, {"key": "k", "seconds": "soon", "updated": 1.0, "instance": "i"}]
     data["crash_backoff"] |= {f"odd{number}": entry for number, entry in enumerate(odd)}

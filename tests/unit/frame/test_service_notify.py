@@ -65,9 +65,9 @@ def test_a_path_and_an_abstract_address_are_reached(tmp_path: Path) -> None:
         assert file.recv(100) == abstract.recv(100) == b"READY=1"
 
 
-def test_nobody_listening_is_an_error_and_a_full_queue_does_not_block(tmp_path: Path) -> None:
+def test_a_missing_socket_is_an_error_and_a_full_queue_does_not_block(tmp_path: Path) -> None:
     with pytest.raises(OSError):
-        notify("READY=1", str(tmp_path / "nobody"))
+        notify("READY=1", str(tmp_path / "missing"))
     with listener(str(tmp_path / "notify")), pytest.raises(BlockingIOError):
         for _ in range(10_000):
             notify("READY=1", str(tmp_path / "notify"))

@@ -181,7 +181,7 @@ async def test_a_holder_that_is_not_known_is_reported_once_and_waited_for(
         assert await waiting
 
 
-def test_whoever_has_the_id_of_an_ended_process_is_not_signalled(machine: Machine) -> None:
+def test_another_process_with_the_id_of_an_ended_one_is_not_signalled(machine: Machine) -> None:
     innocent, _ = machine.supervisord()
     send_signal(Holder(innocent.pid, f"boot/{innocent.pid}/1", ""), signal.SIGKILL)
     assert innocent.poll() is None
@@ -224,13 +224,13 @@ def test_so_many_drain_at_once_and_a_stop_signals_the_orphans_among_them(machine
     assert [place is not None for place in taken] == [True] * 4 + [False]
     assert signal_orphans(places(tmp_path, "server"), signal.SIGTERM) == [], "their supervisord runs"
     end(supervisord)
-    told: list[int] = []
-    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: received.append(1))
     try:
         orphans = signal_orphans(places(tmp_path, "server"), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    assert told and [orphan.pid for orphan in orphans] == [os.getpid()] * 4
+    assert received and [orphan.pid for orphan in orphans] == [os.getpid()] * 4
     for place in taken:
         if place is not None:
             place.release()

@@ -1,4 +1,4 @@
-"""The executable's own lines where nobody takes them."""
+"""The executable's own lines where no process reads them."""
 
 import fcntl
 import os
@@ -26,7 +26,7 @@ def _broken_pipe() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("make", [_full_pipe, _broken_pipe, lambda: (os.open("/dev/full", os.O_WRONLY),) * 2])
-def test_nobody_who_reads_is_no_reason_to_stop_or_to_fail(make: object) -> None:
+def test_a_missing_reader_is_no_reason_to_stop_or_to_fail(make: object) -> None:
     opened = make()  # type: ignore[operator]
     try:
         subprocess.run([sys.executable, "-c", _PRINT], stderr=opened[1], check=True, timeout=10)

@@ -13,17 +13,17 @@ from services.kubelet.supervision import Agent, Options, Signals
 class Group:
     def __init__(self, priority: int, running: bool) -> None:
         self.config = SimpleNamespace(priority=priority)
-        self.running, self.told = running, False
+        self.running, self.stopped = running, False
 
     def get_unstopped_processes(self) -> list[Any]:
         return [self] if self.running else []
 
     def stop_all(self) -> None:
-        self.told = True
+        self.stopped = True
 
 
 @pytest.mark.parametrize(
-    ("running", "told"),
+    ("running", "stopped"),
     [
         ((10, 20, 30, 35), (30, 35)),
         ((10, 20, 35), (35,)),
@@ -32,11 +32,13 @@ class Group:
         ((), ()),
     ],
 )
-def test_the_services_end_together_and_then_what_they_stand_on(running: tuple[int, ...], told: tuple[int, ...]) -> None:
+def test_the_services_end_together_and_then_what_they_depend_on(
+    running: tuple[int, ...], stopped: tuple[int, ...]
+) -> None:
     agent = Agent.__new__(Agent)
     agent.stop_groups = groups = [Group(priority, priority in running) for priority in (10, 20, 30, 35)]
     agent.ordered_stop_groups_phase_1()
-    assert tuple(group.config.priority for group in groups if group.told) == told
+    assert tuple(group.config.priority for group in groups if group.stopped) == stopped
 
 
 def test_a_signal_between_fork_and_exec_ends_the_child() -> None:

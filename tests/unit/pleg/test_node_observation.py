@@ -70,7 +70,7 @@ def test_nothing_is_sent_before_both_runtime_and_machine_were_asked() -> None:
     assert sent is not None and not sent.runtime_reachable and sent.network_message == "network state unknown"
 
 
-def test_what_the_runtime_said_last_stays_while_it_is_silent() -> None:
+def test_the_last_answer_of_the_runtime_is_kept_while_it_does_not_answer() -> None:
     facts = NodeObservation(EVICTION_HARD)
     ready = RuntimeCondition(type="RuntimeReady", status=True, reason="", message="")
     facts.runtime_answered(RuntimeVersion(name="containerd", version="1", api_version="v1"), (ready,), 1.0)

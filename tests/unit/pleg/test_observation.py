@@ -86,7 +86,7 @@ def test_a_pod_that_could_not_be_shown_is_neither_changed_nor_withdrawn() -> Non
     assert handle(core, Relisted({}, 2.0, frozenset({"u"})), 2.0) == []
 
 
-def test_a_pid_that_is_another_one_after_the_watch_was_opened_is_watched_anew() -> None:
+def test_a_pid_that_has_changed_after_the_watch_was_opened_is_watched_again() -> None:
     core = observing(pod(1.0))
     instructions = handle(core, PodObserved("u", pod(2.0, pid=101), 2.0), 2.0)
     assert instructions[1:] == [
@@ -145,7 +145,7 @@ def test_a_process_the_kernel_will_not_let_us_watch_shortens_the_list_period_and
     assert WatchProcess("c-u", 100) in handle(core, Relisted({"u": pod(4.0)}, 4.0), 4.0)
 
 
-def test_a_runtime_that_does_not_tell_the_pid_is_listed_often_unless_it_has_events() -> None:
+def test_a_runtime_that_does_not_report_the_pid_is_listed_often_unless_it_has_events() -> None:
     core = observing(pod(1.0, pid=0))
     assert core.relist_period == UNHINTED_RELIST_SECONDS
     handle(core, EventStreamTurned(True), 2.0)

@@ -1,4 +1,4 @@
-"""Pidfds tell of the end of real processes, on both event loops, and leave no descriptor behind."""
+"""Pidfds report the end of real processes, on both event loops, and leave no descriptor behind."""
 
 import asyncio
 import os
@@ -34,27 +34,27 @@ def _target(entry: Path) -> str:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_the_end_of_a_process_is_told_once(loop: Callable[[], Any], process: subprocess.Popen[bytes]) -> None:
+def test_the_end_of_a_process_is_reported_once(loop: Callable[[], Any], process: subprocess.Popen[bytes]) -> None:
     async def check() -> None:
-        told: asyncio.Queue[str] = asyncio.Queue()
-        pidfds = Pidfds(told.put_nowait)
+        ended: asyncio.Queue[str] = asyncio.Queue()
+        pidfds = Pidfds(ended.put_nowait)
         pidfds.watch("c", process.pid)
         process.kill()
         async with asyncio.timeout(5):
-            assert await told.get() == "c"
+            assert await ended.get() == "c"
         assert len(pidfds) == 0 and pidfds_open() == 0
         await asyncio.sleep(0)
-        assert told.empty()
+        assert ended.empty()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(check())
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_process_no_longer_watched_is_not_told(loop: Callable[[], Any], process: subprocess.Popen[bytes]) -> None:
+def test_a_process_no_longer_watched_is_not_reported(loop: Callable[[], Any], process: subprocess.Popen[bytes]) -> None:
     async def check() -> None:
-        told: list[str] = []
-        pidfds = Pidfds(told.append)
+        ended: list[str] = []
+        pidfds = Pidfds(ended.append)
         pidfds.watch("c", process.pid)
         pidfds.watch("d", os.getpid())
         pidfds.unwatch("c")
@@ -63,7 +63,7 @@ def test_a_process_no_longer_watched_is_not_told(loop: Callable[[], Any], proces
         await asyncio.to_thread(process.wait)
         await asyncio.sleep(0)
         pidfds.close()
-        assert told == [] and pidfds_open() == 0
+        assert ended == [] and pidfds_open() == 0
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(check())

@@ -77,7 +77,7 @@ async def serving(health: Health | None) -> AsyncIterator[int]:
         ),
     ],
 )
-async def test_what_the_server_says_of_a_service(service: str, verdict: Verdict, output: str) -> None:
+async def test_the_status_of_a_service_decides(service: str, verdict: Verdict, output: str) -> None:
     health = Health()
     async with serving(health) as port:
         outcome = await probe_grpc(HOST, port, service, 1)
@@ -88,14 +88,14 @@ async def test_what_the_server_says_of_a_service(service: str, verdict: Verdict,
     assert metadata["user-agent"] == "kube-probe/1.36" and 0 < health.left <= 1
 
 
-async def test_a_server_without_the_service_is_told_apart() -> None:
+async def test_a_server_without_the_service_has_a_message_of_its_own() -> None:
     async with serving(None) as port:
         outcome = await probe_grpc(HOST, port, "", 2)
     words = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
     assert outcome.verdict is F and outcome.output.startswith(words)
 
 
-async def test_where_nobody_listens_the_whole_timeout_passes() -> None:
+async def test_without_a_listener_the_complete_timeout_passes() -> None:
     with socket.socket() as unused:
         unused.bind((HOST, 0))
         port = unused.getsockname()[1]

@@ -204,7 +204,7 @@ async def test_interim_answers_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("answer", "problem"),
     [
         (b"", "EOF"),
         (b"HTTP/1.1 200 OK\r\nContent-", "unexpected EOF"),
@@ -216,8 +216,8 @@ async def test_interim_answers_are_passed_over() -> None:
     ],
 )
 @on_both_loops
-async def test_what_is_no_answer_is_a_failure_that_says_why(said: bytes, problem: str) -> None:
-    async with serving(said) as server:
+async def test_what_is_no_answer_is_a_failure_with_a_reason(answer: bytes, problem: str) -> None:
+    async with serving(answer) as server:
         outcome = await get(server)
         assert outcome.verdict is Verdict.FAILURE
         assert outcome.output.startswith(f'Get "http://127.0.0.1:{server.port}/": ') and problem in outcome.output
@@ -268,7 +268,7 @@ async def test_the_body_of_a_redirect_that_is_followed_is_not_read() -> None:
 
 
 @on_both_loops
-async def test_nobody_listens() -> None:
+async def test_no_process_listens() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         port = taken.getsockname()[1]

@@ -63,7 +63,7 @@ async def get(port: int, path: str = "/x?y=1", **headers: str) -> Outcome:
     return await probe_http(HttpHandler("https", "", port, path, tuple(headers.items())), HOST, port, 5)
 
 
-async def test_the_request_says_the_same_as_an_older_one_would(tls: ssl.SSLContext) -> None:
+async def test_the_request_has_the_same_content_as_in_http_1(tls: ssl.SSLContext) -> None:
     body = frame(Frame.DATA, END_STREAM, b"fine")
     async with serving(tls, answer("200", body)) as (port, asked):
         assert await get(port, Host="probed.example", Authorization="secret") == Outcome(Verdict.SUCCESS, "fine")
@@ -80,7 +80,7 @@ async def test_the_request_says_the_same_as_an_older_one_would(tls: ssl.SSLConte
     ]
 
 
-async def test_a_status_is_judged_and_a_redirect_followed(tls: ssl.SSLContext) -> None:
+async def test_a_status_decides_and_a_redirect_is_followed(tls: ssl.SSLContext) -> None:
     there = answer("302", frame(Frame.DATA, END_STREAM), location="/there")
     bad = answer("500", frame(Frame.DATA, END_STREAM, b"no"))
     async with serving(tls, there, bad) as (port, asked):
@@ -95,7 +95,7 @@ async def test_of_a_long_body_no_more_is_read_than_shown(tls: ssl.SSLContext) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("answer", "words"),
     [
         (
             SETTINGS + frame(Frame.RST_STREAM, 0, b"\0\0\0\x08"),
@@ -105,8 +105,8 @@ async def test_of_a_long_body_no_more_is_read_than_shown(tls: ssl.SSLContext) ->
         (answer("abc", frame(Frame.DATA, END_STREAM)), "malformed non-numeric status"),
     ],
 )
-async def test_an_answer_that_is_none_is_a_failure(tls: ssl.SSLContext, said: bytes, words: str) -> None:
-    async with serving(tls, said) as (port, _):
+async def test_an_answer_that_is_none_is_a_failure(tls: ssl.SSLContext, answer: bytes, words: str) -> None:
+    async with serving(tls, answer) as (port, _):
         outcome = await get(port)
     assert outcome.verdict is Verdict.FAILURE and words in outcome.output
     assert outcome.output.startswith(f'Get "https://{HOST}:{port}/x?y=1": ')

@@ -1,4 +1,4 @@
-"""What a pod's spec says of probes, also when it says it oddly."""
+"""Probes as a pod's spec defines them, also with unusual values."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_the_words_of_events(verdict: Verdict, event: tuple[str, str] | None) ->
     assert event_of(ProbeKind.LIVENESS, Outcome(verdict, "out")) == event
 
 
-def test_an_exec_probe_whose_command_no_kernel_takes_is_an_error_that_says_so() -> None:
+def test_an_exec_probe_whose_command_no_kernel_takes_is_an_error_with_the_reason() -> None:
     probe = {"exec": {"command": ["true", "$(A)$(A)"]}}
     (found,) = probes_of(
         {

@@ -184,7 +184,7 @@ def test_any_published_startup_result_is_the_last_of_the_instance(verdict: Verdi
     assert tried(worker, verdict) == [verdict.value] and worker.due == inf
 
 
-def test_what_a_try_says_of_another_instance_counts_for_nothing() -> None:
+def test_the_result_of_a_try_of_another_instance_does_not_count() -> None:
     worker = seen(failure_threshold=1)
     worker.begin(NOW)
     assert worker.observed(running("b"), NOW + 1)  # the try is to be abandoned
@@ -252,7 +252,7 @@ def test_of_another_instance_or_spec_nothing_is_taken_up() -> None:
     assert changed.result == "" and tried(changed, Verdict.FAILURE) == [""]
 
 
-def test_an_exit_while_nobody_looked_is_a_failure_all_the_same() -> None:
+def test_an_exit_between_two_looks_is_a_failure_too() -> None:
     worker = seen(READINESS)
     tried(worker, Verdict.SUCCESS)
     assert handed_over(worker, instance=Instance(id="a", running=False, exited=True)).result == "failure"

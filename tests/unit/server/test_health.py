@@ -19,7 +19,7 @@ def test_checks_stand_in_the_kubelets_order_with_one_per_service_after(health: H
     assert [check.name for check in health.checks(1000.0)] == list(health.names)
 
 
-def test_a_service_has_thirty_seconds_to_be_heard_after_our_start(health: Health) -> None:
+def test_a_service_has_thirty_seconds_for_a_beat_after_our_start(health: Health) -> None:
     assert errors(health, 1030.0) == {}
     assert set(errors(health, 1031.0)) == {"bulkhead-podsync", "bulkhead-volume"}
 
@@ -88,6 +88,6 @@ def test_excluded_checks_do_not_count_and_unknown_exclusions_are_named() -> None
     )
 
 
-def test_one_check_tells_its_reason() -> None:
+def test_one_check_shows_its_reason() -> None:
     assert answer_one(BAD[1]).body == "internal server error: secret detail\n"
     assert answer_one(BAD[0]).body == "ok"

@@ -42,7 +42,7 @@ def test_an_api_pod_shows_the_newest_version_and_status_of_the_api_server() -> N
     assert items[0]["metadata"] == {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "7"}
 
 
-def test_a_pod_nobody_computed_a_status_for_shows_its_own_or_an_empty_one() -> None:
+def test_a_pod_without_a_computed_status_shows_its_own_or_an_empty_one() -> None:
     items = pod_list([desired("a"), desired("b", status={"phase": "Pending"})], {}, {})["items"]
     assert [item["status"] for item in items] == [{}, {"phase": "Pending"}]
 

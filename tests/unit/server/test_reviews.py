@@ -59,7 +59,7 @@ def test_the_token_of_a_websocket() -> None:
 
 
 @pytest.mark.parametrize("protocols", [[SECRET], [SECRET, SECRET, "x"], [PREFIX + "!", "x"], [SECRET + "=", "x"]])
-def test_a_websocket_token_in_a_bad_form_is_refused_and_not_told(protocols: list[str]) -> None:
+def test_a_websocket_token_in_a_bad_form_is_refused_and_not_shown(protocols: list[str]) -> None:
     with pytest.raises(BearerError) as refused:
         protocol_token(protocols)
     assert "czNj" not in str(refused.value)

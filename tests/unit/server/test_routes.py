@@ -70,7 +70,7 @@ def test_a_wrong_path_under_a_registered_prefix_is_refused_after_authentication(
     assert (answer.status, answer.body, answer.open) == (404, "404: Page Not Found", False)
 
 
-def test_a_wrong_method_says_which_is_allowed() -> None:
+def test_the_answer_to_a_wrong_method_names_the_allowed_one() -> None:
     answer = refused("/containerLogs/ns/pod/c", method="HEAD")
     assert (answer.status, answer.body, answer.headers) == (405, "405: Method Not Allowed", {"Allow": "GET"})
 
@@ -132,7 +132,7 @@ def test_cleaning_keeps_a_trailing_slash() -> None:
 
 
 @pytest.mark.parametrize("path", ["/run/x", "/exec/a/b/c", "/containerLogs/ns/pod/c", "/logs/", "/debug/pprof/heap"])
-def test_without_debug_handlers_their_paths_say_so_for_every_method(path: str) -> None:
+def test_without_debug_handlers_their_paths_are_disabled_for_every_method(path: str) -> None:
     for method in ("GET", "POST"):
         answer = refused(path, READ_ONLY, method)
         assert (answer.status, answer.body, answer.open) == (405, "Debug endpoints are disabled.", False)

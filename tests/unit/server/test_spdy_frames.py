@@ -45,14 +45,14 @@ frames: st.SearchStrategy[Frame] = st.one_of(
 
 def joined(received: list[Frame]) -> list[Frame]:
     """Pieces of data frames put together where one stream's pieces follow one another without an end."""
-    whole: list[Frame] = []
+    joined: list[Frame] = []
     for frame in received:
-        last = whole[-1] if whole else None
+        last = joined[-1] if joined else None
         if isinstance(frame, Data) and isinstance(last, Data) and last.stream == frame.stream and not last.fin:
-            whole[-1] = Data(frame.stream, last.payload + frame.payload, frame.fin)
+            joined[-1] = Data(frame.stream, last.payload + frame.payload, frame.fin)
         else:
-            whole.append(frame)
-    return whole
+            joined.append(frame)
+    return joined
 
 
 @given(st.lists(frames, max_size=8), st.integers(1, 50))

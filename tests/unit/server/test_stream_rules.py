@@ -1,4 +1,4 @@
-"""What a stream request asks for, which container it means, and how its end is told."""
+"""What a stream request asks for, which container it means, and how its end is reported."""
 
 import json
 from typing import Any
@@ -121,15 +121,15 @@ def failed(**more: Any) -> bytes:
         (V4, b"\xff", "Internal error occurred: error stream protocol error: "),
     ],
 )
-def test_how_an_end_is_told(protocol: str, error_stream: bytes, expected: str) -> None:
+def test_how_an_end_is_reported(protocol: str, error_stream: bytes, expected: str) -> None:
     status = json.loads(completion(protocol, error_stream))
     assert (status.get("message") or status["status"]).startswith(expected)
 
 
 def test_an_exit_code_is_a_cause() -> None:
     causes = [{"reason": "ExitCode", "message": "7"}]
-    told = json.loads(completion(V4, failed(reason="NonZeroExitCode", details={"causes": causes})))
-    assert told == {
+    status = json.loads(completion(V4, failed(reason="NonZeroExitCode", details={"causes": causes})))
+    assert status == {
         "metadata": {},
         "status": "Failure",
         "message": "command terminated with non-zero exit code: command terminated with exit code 7",

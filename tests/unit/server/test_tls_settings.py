@@ -1,4 +1,4 @@
-"""Kubelet names of TLS settings in OpenSSL's terms, and what the text of PEM files tells."""
+"""Kubelet names of TLS settings in OpenSSL's terms, and the check of the text of PEM files."""
 
 import ssl
 
@@ -126,7 +126,7 @@ def test_every_suite_is_one_openssl_knows(suite: str) -> None:
         (CERTIFICATE, KEY.replace(b"RSA ", b""), "", ""),
     ],
 )
-def test_what_the_text_of_a_pair_tells(certificate: bytes, key: bytes, which: str, why: str) -> None:
+def test_the_check_of_the_text_of_a_pair(certificate: bytes, key: bytes, which: str, why: str) -> None:
     found, problem = pair_problem(certificate, key)
     assert found == which
     assert why in problem

@@ -57,7 +57,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("odd", ODD, ids=[str(index) for index in range(len(ODD))])
-def test_an_odd_object_is_left_out_said_once_and_keeps_the_list_from_being_whole(odd: Any) -> None:
+def test_an_odd_object_is_left_out_logged_once_and_keeps_the_list_incomplete(odd: Any) -> None:
     pods = listed(pod("web"), odd)
     pods.replace([odd, pod("web")])
     assert uids(pods) == ["uid-web"]
@@ -112,7 +112,7 @@ def test_a_new_pod_under_a_known_name_replaces_the_old_one() -> None:
     assert uids(pods) == ["new"]
 
 
-def test_a_pod_that_says_it_is_on_another_node_is_not_ours_any_more() -> None:
+def test_a_pod_bound_to_another_node_is_not_ours_any_more() -> None:
     pods = listed(pod("web"), pod("db"))
     pods.change("MODIFIED", pod("web", node="node2"))
     pods.replace([pod("db"), pod("web", node="node2")])

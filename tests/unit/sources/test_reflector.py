@@ -62,7 +62,7 @@ def test_a_watch_that_ends_or_breaks_is_resumed_at_the_last_object_or_bookmark()
     assert steps(reflector) == [Pause(0.8), WatchFrom("9", 300.0)]
 
 
-def test_a_watch_that_ends_at_once_and_says_nothing_is_not_repeated_at_once() -> None:
+def test_a_watch_that_ends_at_once_without_an_event_is_not_repeated_at_once() -> None:
     reflector = watching()
     reflector.watch_ended(lasted=0.1, events=0, now=0.0, chance=0.0)
     assert steps(reflector) == [Pause(0.8), WatchFrom("7", 300.0)]
@@ -177,7 +177,7 @@ def test_a_version_that_is_refused_twice_is_given_up() -> None:
     assert steps(reflector)[-1] == ListAll()
 
 
-def test_a_version_the_api_server_says_it_has_not_reached_is_given_up() -> None:
+def test_a_version_that_the_api_server_has_not_reached_is_given_up() -> None:
     reflector = watching()
     future = ApiStatusError(504, "Timeout", "Too large resource version: 7, current: 3", retry_after=1.0)
     reflector.watch_failed(future, now=0.0, chance=0.0)

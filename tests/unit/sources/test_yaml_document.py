@@ -1,4 +1,4 @@
-"""A manifest's bytes become the JSON values the Go kubelet's decoder would see, or one line saying why not."""
+"""A manifest's bytes become the JSON values the Go kubelet's decoder would see, or one line with the reason."""
 
 import pytest
 

@@ -127,7 +127,7 @@ def test_what_was_spam_is_counted() -> None:
     assert seen.see(after=600).count == 31
 
 
-def test_spam_is_judged_by_object_and_type_and_not_by_reason() -> None:
+def test_spam_is_decided_by_object_and_type_and_not_by_reason() -> None:
     seen = Correlation()
     for number in range(25):
         seen.see(replace(EVENT, reason=f"R{number}"))
@@ -144,7 +144,7 @@ def test_a_clock_that_steps_back_neither_fails_nor_refills() -> None:
     assert not seen.see(after=300).is_spam
 
 
-def test_the_counts_of_the_life_before_are_counted_on() -> None:
+def test_the_counts_of_the_earlier_process_are_continued() -> None:
     before = Correlation()
     first, second = before.see(), before.see(after=5)
     correlator = EventCorrelator({first.key: second.recorded})
@@ -165,11 +165,11 @@ def test_the_oldest_keys_are_forgotten() -> None:
 
 
 def test_the_same_events_again_give_the_same_objects() -> None:
-    lives = []
+    runs = []
     for _ in range(2):
         seen = Correlation()
-        lives.append([seen.message(f"m{number % 13}", after=number) for number in range(60)])
-    assert lives[0] == lives[1]
+        runs.append([seen.message(f"m{number % 13}", after=number) for number in range(60)])
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("name", ["crashloop", "poststart-fails", "deadline", "bad-command", "image-volume"])

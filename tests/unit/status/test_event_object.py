@@ -1,4 +1,4 @@
-"""The core/v1 Event: every field, its name, what a patch changes, and which refusals are nobody's loss."""
+"""The core/v1 Event: every field, its name, what a patch changes, and which refusals are dropped silently."""
 
 import re
 from dataclasses import replace
@@ -71,7 +71,7 @@ def test_an_event_of_the_node_is_kept_in_default_and_has_no_uid() -> None:
     assert body["involvedObject"] == {"kind": "Node", "name": "n1", "apiVersion": "v1"}
 
 
-def test_a_patch_counts_and_says_when() -> None:
+def test_a_patch_has_the_count_and_the_time() -> None:
     patch = event_patch(event_object(EVENT, _known(3, WHEN + 60), "n1"))
     assert patch == {"count": 3, "lastTimestamp": "2026-01-02T03:05:05Z", "message": "Back-off"}
 

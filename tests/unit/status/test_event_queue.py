@@ -73,8 +73,8 @@ def test_marks_know_what_is_new_what_is_done_and_what_came_before() -> None:
     assert marks.take("pleg", "1") is Standing.NEW
     marks.take("podsync", "2")
     marks.done("podsync", "1")
-    next_life = EventMarks(marks.to_save())
-    assert [next_life.take("podsync", key) for key in "1121"] == [
+    next_process = EventMarks(marks.to_save())
+    assert [next_process.take("podsync", key) for key in "1121"] == [
         Standing.DONE_BEFORE,
         Standing.KNOWN,
         Standing.NEW,
@@ -97,18 +97,18 @@ def test_marks_of_no_use_are_no_marks(saved: Any) -> None:
     assert EventMarks(saved).take("podsync", "y") is Standing.NEW
 
 
-def test_counts_go_on_where_the_life_before_stopped() -> None:
+def test_counts_continue_where_the_earlier_process_stopped() -> None:
     counts = EventCounts()
     counts.add("k", Recorded("e1", 1, 5.0), 1)
     counts.add("k", Recorded("e1", 4, 5.0), 2)  # a fourth waits
     counts.add("other", Recorded("e9", 1, 6.5), 1)
-    next_life = EventCounts(counts.to_save())
-    assert next_life.earlier == {"k": Recorded("e1", 3, 5.0), "other": Recorded("e9", 1, 6.5)}
-    next_life.add("k", Recorded("e1", 4, 5.0), 1)
-    assert EventCounts(next_life.to_save()).earlier["k"] == Recorded("e1", 4, 5.0)
+    next_process = EventCounts(counts.to_save())
+    assert next_process.earlier == {"k": Recorded("e1", 3, 5.0), "other": Recorded("e9", 1, 6.5)}
+    next_process.add("k", Recorded("e1", 4, 5.0), 1)
+    assert EventCounts(next_process.to_save()).earlier["k"] == Recorded("e1", 4, 5.0)
 
 
-def test_counts_are_bounded_and_a_kind_that_begins_anew_is_counted_anew() -> None:
+def test_counts_are_bounded_and_a_forgotten_kind_is_counted_from_one() -> None:
     counts = EventCounts()
     for number in range(REMEMBERED + 5):
         counts.add(str(number), Recorded(f"e{number}", 1, 1.0), 7)

@@ -36,7 +36,7 @@ def test_the_facts_of_a_machine(tmp_path: Path) -> None:
     assert (facts.os_image, facts.swap_capacity) == ("Some Linux 1", 2048 * 1024)
 
 
-def test_a_machine_that_tells_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_any_fact(tmp_path: Path) -> None:
     facts = read_machine(tmp_path)
     assert (facts.machine_id, facts.os_image, facts.swap_capacity) == ("", "Linux", 0)
     assert assigned_addresses(tmp_path) == frozenset()

@@ -1,4 +1,4 @@
-"""Which key is next: in turn, once at a time, after its back-off, none while nobody answers."""
+"""Which key is next: in turn, once at a time, after its back-off, none while the API server does not answer."""
 
 from services.status.core.key_queue import PROBES, RETRIES, KeyQueue
 
@@ -45,7 +45,7 @@ def test_a_refused_key_waits_longer_each_time_and_the_others_go_on() -> None:
     assert waits == [0.5, 1, 2, 4, 8, RETRIES.cap, RETRIES.cap, RETRIES.cap]
 
 
-def test_while_nobody_answers_one_key_at_a_time_tries_and_all_follow_when_one_gets_through() -> None:
+def test_without_answers_one_key_at_a_time_tries_and_all_follow_after_an_answer() -> None:
     keys, now = queue(*"abcd"), 100.0
     assert [keys.take(now), keys.take(now)] == ["a", "b"]
     keys.unanswered("a", now)

@@ -57,7 +57,7 @@ def test_a_mirror_is_the_static_pod_owned_by_the_node() -> None:
     }
 
 
-NOBODY = StaticPods()
+NO_PODS = StaticPods()
 KEPT = StaticPods(kept=True)
 
 
@@ -70,8 +70,8 @@ KEPT = StaticPods(kept=True)
         ([desired()], [taken(state=PodState.FINISHED)], None, KEPT),
         ([desired()], [taken(state=PodState.FINISHED, rejected="OutOfcpu")], None, WANTED),
         ([], [taken(state=PodState.TERMINATING)], mirror(), KEPT),
-        ([], [taken(state=PodState.FINISHED)], mirror(), NOBODY),
-        ([], [], mirror(), NOBODY),
+        ([], [taken(state=PodState.FINISHED)], mirror(), NO_PODS),
+        ([], [], mirror(), NO_PODS),
         ([desired("h2")], [taken(state=PodState.TERMINATED), taken("h2")], mirror(), KEPT),
         (
             [desired("h2")],
@@ -86,7 +86,7 @@ KEPT = StaticPods(kept=True)
             mirror("h2"),
             StaticPods(static("h2"), "h2", True),
         ),
-        ([replace(desired(), source="api")], [replace(taken(), source="api")], None, NOBODY),
+        ([replace(desired(), source="api")], [replace(taken(), source="api")], None, NO_PODS),
     ],
 )
 def test_which_static_pod_has_the_mirror(manifests: Any, admitted: Any, shown: Any, expected: StaticPods) -> None:
@@ -110,10 +110,10 @@ def test_which_static_pod_has_the_mirror(manifests: Any, admitted: Any, shown: A
         (WANTED, mirror(phase="Failed"), NODE, True, MirrorStep.REPLACE),
         (KEPT, mirror("h0"), NODE, True, MirrorStep.NOTHING),
         (KEPT, None, NODE, True, MirrorStep.NOTHING),
-        (NOBODY, mirror(), NODE, True, MirrorStep.DELETE),
-        (NOBODY, mirror(), None, True, MirrorStep.DELETE),
-        (NOBODY, mirror(), NODE, False, MirrorStep.NOTHING),
-        (NOBODY, None, NODE, True, MirrorStep.NOTHING),
+        (NO_PODS, mirror(), NODE, True, MirrorStep.DELETE),
+        (NO_PODS, mirror(), None, True, MirrorStep.DELETE),
+        (NO_PODS, mirror(), NODE, False, MirrorStep.NOTHING),
+        (NO_PODS, None, NODE, True, MirrorStep.NOTHING),
     ],
 )
 def test_what_is_done(pods: StaticPods, shown: Any, node: Any, certain: bool, step: MirrorStep) -> None:

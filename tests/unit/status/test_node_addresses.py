@@ -68,7 +68,7 @@ def test_an_address_that_cannot_be_the_nodes_is_refused(node_ips: tuple[str, ...
     assert str(refused.value) == reason
 
 
-def test_a_host_without_any_address_is_told() -> None:
+def test_a_host_without_any_address_is_an_error() -> None:
     with pytest.raises(AddressError, match=r"^can't get ip address of node n1. error: "):
         node_addresses(identity(), HostNetwork(), [])
 
@@ -78,7 +78,7 @@ def test_a_cloud_provider_keeps_the_addresses_it_wrote() -> None:
     assert node_addresses(identity("10.0.0.1", cloud=True), HOST, clouds) == clouds
 
 
-def test_before_the_cloud_provider_came_only_a_given_address_is_told() -> None:
+def test_before_the_cloud_provider_came_only_a_given_address_is_set() -> None:
     assert node_addresses(identity(cloud=True), HOST, []) == internal()
     assert node_addresses(identity("10.0.0.1", cloud=True), HOST, []) == internal("10.0.0.1")
     assert node_addresses(identity("0.0.0.0", cloud=True), HOST, []) == internal("10.0.0.1")

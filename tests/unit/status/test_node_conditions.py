@@ -66,7 +66,7 @@ def test_an_event_is_logged_once_with_type_reason_object_and_message() -> None:
     assert log.line("podsync", "1", event, is_new=False) is not None
 
 
-def test_an_event_of_before_our_time_was_logged_by_the_life_before() -> None:
+def test_an_event_from_before_our_start_was_logged_by_the_earlier_process() -> None:
     log = EventLog(since="2026-01-01T00:00:00.000000Z")
     old = KubeEvent(type="Normal", reason="R", message="m", time="2025-12-31T23:59:59.999999Z")
     assert log.line("podsync", "1", old, is_new=False) is None

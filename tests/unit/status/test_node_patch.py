@@ -26,7 +26,7 @@ def changed(**status: Any) -> dict[str, Any]:
     return node
 
 
-def test_nothing_changed_says_nothing_but_the_uid() -> None:
+def test_without_a_change_the_patch_has_the_uid_alone() -> None:
     assert node_patch(OLD, copy.deepcopy(OLD)) == {"metadata": {"uid": "u"}}
     assert news(OLD, copy.deepcopy(OLD)) == {}
 

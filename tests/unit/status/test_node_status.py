@@ -131,7 +131,7 @@ def foreign(before: dict[str, dict[str, str]], **facts: Any) -> tuple[str | None
         ("odd", "3", (), "3"),
     ],
 )
-def test_foreign_allocatable_that_somebody_else_set_is_never_raised(
+def test_allocatable_set_by_another_writer_is_never_raised(
     capacity: str, allocatable: str | None, given: tuple[str, ...], expected: str
 ) -> None:
     before = {"capacity": {"x/r": capacity}, "allocatable": {"x/r": allocatable} if allocatable else {}}
@@ -215,7 +215,7 @@ def test_setting_twice_changes_nothing() -> None:
     assert with_status(once, FACTS)[0] == once
 
 
-def test_swap_is_told_only_where_there_is_some() -> None:
+def test_swap_is_shown_only_where_there_is_some() -> None:
     facts = replace(FACTS, machine=replace(FACTS.machine, swap_capacity=1024))
     node, _ = with_status({}, facts)
     assert node["status"]["nodeInfo"]["swap"] == {"capacity": 1024}

@@ -1,4 +1,4 @@
-"""What is written over the status the API server has: ours where it is ours, everybody else's as it was."""
+"""What is written over the status the API server has: our fields are ours, those of other writers stay."""
 
 from typing import Any
 
@@ -107,7 +107,7 @@ def test_equal_but_for_nulls_and_the_order_of_conditions_is_no_change() -> None:
     assert status_patch({"status": api}, {"phase": "Running", "conditions": [READY, SCHEDULED]}, now=NOW) is None
 
 
-def test_the_patch_says_what_changed_only() -> None:
+def test_the_patch_has_only_what_changed() -> None:
     api = {"phase": "Running", "conditions": [{**READY, "status": "False", "reason": "ContainersNotReady"}, SCHEDULED]}
     patch = status_patch({"status": api}, {"phase": "Running", "conditions": [READY, SCHEDULED]}, now=NOW)
     assert patch == {

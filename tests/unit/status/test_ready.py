@@ -1,4 +1,4 @@
-"""The table of node.md 1.7, line by line: why a node is not Ready, in whose words, and when it may be said."""
+"""The table of node.md 1.7, line by line: why a node is not Ready, with which text, and when it is reported."""
 
 import re
 from dataclasses import replace
@@ -79,11 +79,11 @@ def test_pleg_is_unhealthy_after_three_minutes(ago: float, expected: list[str]) 
     assert texts(pleg_active_at=NOW - ago) == expected
 
 
-def test_a_runtime_that_says_it_is_not_ready_is_quoted() -> None:
-    said = observed(runtime_ready=False, runtime_message="reason:Starting message:not yet")
+def test_the_message_of_a_runtime_that_is_not_ready_is_quoted() -> None:
+    seen = observed(runtime_ready=False, runtime_message="reason:Starting message:not yet")
     expected = "container runtime not ready: RuntimeReady=false reason:Starting message:not yet"
-    assert texts(observed=said) == [expected]
-    assert texts(observed=replace(said, runtime_message=expected)) == [expected]
+    assert texts(observed=seen) == [expected]
+    assert texts(observed=replace(seen, runtime_message=expected)) == [expected]
 
 
 def test_a_network_that_is_not_ready_is_quoted() -> None:
@@ -93,21 +93,21 @@ def test_a_network_that_is_not_ready_is_quoted() -> None:
     assert texts(observed=observed(network_ready=False, network_message=expected)) == [expected]
 
 
-def test_a_network_nobody_knows_of_is_unknown() -> None:
+def test_a_network_without_a_report_is_unknown() -> None:
     assert texts(observed=None) == ["network state unknown"]
-    said = observed(network_ready=False, network_message="network state unknown")
-    assert texts(observed=said) == ["network state unknown"]
+    seen = observed(network_ready=False, network_message="network state unknown")
+    assert texts(observed=seen) == ["network state unknown"]
 
 
 def test_missing_capacities_are_listed() -> None:
-    said = observed(cpus=-1, memory_capacity=-1, nodefs_capacity=-1)
+    seen = observed(cpus=-1, memory_capacity=-1, nodefs_capacity=-1)
     expected = "missing node capacity for resources: cpu, memory, pods, ephemeral-storage"
-    assert texts(observed=said, max_pods=0) == [expected]
+    assert texts(observed=seen, max_pods=0) == [expected]
     assert texts(observed=observed(memory_capacity=-1)) == ["missing node capacity for resources: memory"]
 
 
 @pytest.mark.parametrize(("ago", "absent"), [(30.0, False), (31.0, True)])
-def test_a_process_not_heard_of_is_named_after_thirty_seconds(ago: float, absent: bool) -> None:
+def test_a_process_without_beats_is_named_after_thirty_seconds(ago: float, absent: bool) -> None:
     last_beats = {**GIVEN.last_beats, "podsync": LastBeat(NOW - ago)}
     expected = "podsync is not healthy: podsync was last seen active 31s ago; threshold is 30s"
     assert texts(last_beats=last_beats) == ([expected] if absent else [])
@@ -120,7 +120,7 @@ def test_a_process_that_beats_but_stands_still_is_named() -> None:
     ]
 
 
-def test_a_process_never_heard_of_is_named_thirty_seconds_after_our_own_start() -> None:
+def test_a_process_without_any_beat_is_named_thirty_seconds_after_our_own_start() -> None:
     last_beats = {"volume": LastBeat(NOW)}
     assert texts(last_beats=last_beats, awake_since=NOW - 29) == []
     assert texts(last_beats=last_beats) == ["podsync is not healthy: podsync has yet to report"]
@@ -149,7 +149,7 @@ def test_several_reasons_stand_in_brackets_in_the_kubelets_order() -> None:
 @pytest.mark.parametrize(
     "changed", [{"observed": None}, {"pleg_active_at": None}, {"runtime_good_at": None}], ids=lambda c: next(iter(c))
 )
-def test_ignorance_is_not_said_in_the_first_thirty_seconds(changed: dict[str, Any]) -> None:
+def test_missing_reports_are_no_reason_in_the_first_thirty_seconds(changed: dict[str, Any]) -> None:
     young = replace(GIVEN, awake_since=NOW - 30, **changed)
     assert reportable(not_ready_reasons(young)) is None
     old = replace(young, awake_since=NOW - 31)
@@ -166,7 +166,7 @@ def test_ignorance_is_not_said_in_the_first_thirty_seconds(changed: dict[str, An
     ],
     ids=["process", "loop", "runtime", "pleg"],
 )
-def test_silence_is_not_said_before_its_threshold_has_passed_in_which_we_listened(
+def test_silence_is_not_reported_before_its_threshold_has_passed_in_which_we_listened(
     threshold: float, changed: dict[str, Any]
 ) -> None:
     just_woken = replace(GIVEN, awake_since=NOW - threshold, **changed)
@@ -175,23 +175,23 @@ def test_silence_is_not_said_before_its_threshold_has_passed_in_which_we_listene
     assert reportable(not_ready_reasons(awake)) == not_ready_reasons(awake) != []
 
 
-def test_a_fact_is_said_at_once_and_without_what_is_presumed() -> None:
+def test_a_fact_is_reported_at_once_and_without_what_is_presumed() -> None:
     unready = observed(network_ready=False, network_message="reason:X message:Y")
     last_beats = {**GIVEN.last_beats, "volume": LastBeat(NOW - 60)}
-    (said,) = (
+    (reported,) = (
         reportable(not_ready_reasons(replace(GIVEN, awake_since=NOW, observed=unready, last_beats=last_beats))) or []
     )
-    assert said.text == "container runtime network not ready: NetworkReady=false reason:X message:Y"
+    assert reported.text == "container runtime network not ready: NetworkReady=false reason:X message:Y"
 
 
 def test_a_well_node_is_ready_at_once() -> None:
     assert reportable(not_ready_reasons(replace(GIVEN, awake_since=NOW))) == []
 
 
-def test_the_main_loop_alone_tells_whether_a_process_stands_still() -> None:
+def test_the_main_loop_alone_decides_whether_a_process_hangs() -> None:
     assert turned_at("bootstrap", {"reload": 5.0, "kubeconfig": 9.0}) == 5.0
     assert turned_at("bootstrap", {"kubeconfig": 1.0}) is None
-    assert turned_at("somebody", {"": 1.0, "loop": 1.0}) is None
+    assert turned_at("unknown", {"": 1.0, "loop": 1.0}) is None
 
 
 @pytest.mark.parametrize("service", sorted(MAIN_LOOPS))

@@ -103,7 +103,7 @@ def pod(**status: Any) -> Any:
 
 
 CASES: dict[str, tuple[Any, Any, Any]] = {
-    "a condition says only what changed, cleared fields as null, and the whole order": (
+    "a condition has only what changed, cleared fields as null, and the complete order": (
         pod(conditions=[SCHEDULED, READY]),
         pod(conditions=[{"type": "Ready", "status": "True", "lastTransitionTime": "t1"}, SCHEDULED]),
         pod(
@@ -134,23 +134,23 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
         pod(podIPs=[{"ip": "2"}, {"ip": "1"}]),
         pod(**{"$setElementOrder/podIPs": [{"ip": "2"}, {"ip": "1"}]}),
     ),
-    "a list that was not there is said whole": ({}, pod(podIPs=[{"ip": "1"}]), pod(podIPs=[{"ip": "1"}])),
+    "a new list is given completely": ({}, pod(podIPs=[{"ip": "1"}]), pod(podIPs=[{"ip": "1"}])),
 }
 
 
 @pytest.mark.parametrize(("old", "new", "patch"), CASES.values(), ids=CASES.keys())
-def test_what_is_said(old: Any, new: Any, patch: Any) -> None:
+def test_the_patch_between_two_objects(old: Any, new: Any, patch: Any) -> None:
     assert two_way_patch(old, new, POD) == patch
 
 
 @pytest.mark.parametrize("schema", [NODE, {"status.addresses": "type"}], ids=["of nodes", "by type"])
-def test_two_addresses_of_one_type_cannot_be_said_by_type(schema: Schema) -> None:
+def test_two_addresses_of_one_type_cannot_be_merged_by_type(schema: Schema) -> None:
     both = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]
     patch = two_way_patch(pod(addresses=both[:1]), pod(addresses=both), schema)
     assert patch == pod(addresses=[*both, {"$patch": "replace"}])
 
 
-def test_the_addresses_of_a_node_are_always_said_whole() -> None:
+def test_the_addresses_of_a_node_are_always_given_completely() -> None:
     old = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "n1"}]
     new = [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "n1"}]
     assert two_way_patch(pod(addresses=old), pod(addresses=new), NODE) == pod(addresses=[*new, {"$patch": "replace"}])
