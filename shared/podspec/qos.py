@@ -16,13 +16,14 @@ class QosClass(StrEnum):
 
 
 _COUNTED = ("cpu", "memory")
+_BY_NAME: dict[object, QosClass] = {qos.value: qos for qos in QosClass}
 
 
 def qos_class(pod: Object) -> QosClass:
     """status.qosClass when set, else computed from spec.resources if set there, else from all regular and init
     containers (ephemeral ones never count)."""
-    shown = (pod.get("status") or {}).get("qosClass")
-    return QosClass(shown) if shown in set(QosClass) else compute_qos_class(pod)
+    shown = _BY_NAME.get((pod.get("status") or {}).get("qosClass"))
+    return compute_qos_class(pod) if shown is None else shown
 
 
 def compute_qos_class(pod: Object) -> QosClass:

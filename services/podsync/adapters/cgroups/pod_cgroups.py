@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from services.podsync.adapters.cgroups.cgroup_drivers import Driver, driver_called
+from services.podsync.core.cgroups.burstable_requests import BurstableRequests
 from services.podsync.core.cgroups.pod_cgroup import (
     CgroupValues,
     pod_cgroup_name,
@@ -54,6 +55,7 @@ class PodCgroups:
         self._driver: Driver | None = None
         self._asking = asyncio.Lock()
         self._writing = asyncio.Lock()
+        self._requests = BurstableRequests()
         self._given: dict[str, tuple[CgroupValues, float]] = {}  # QoS cgroup -> values, monotonic seconds
 
     async def driver(self) -> Driver:
@@ -112,9 +114,10 @@ class PodCgroups:
         driver = await self.driver()
         failures: list[OSError] = []
         async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
+            requested = self._requests.total(active_pods())
             for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if whole else [])):
                 name = qos_cgroup_name(qos, self.facts)
-                values = qos_cgroup_values(qos, active_pods(), self.facts)
+                values = qos_cgroup_values(qos, requested, self.facts)
                 if not whole and self._has(name, values):
                     continue
                 try:

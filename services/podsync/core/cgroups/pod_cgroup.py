@@ -1,6 +1,5 @@
 """Names and values of the pod and QoS cgroups, and the pod of a name (pods.md 6.6, node.md 4.1-4.4). Writes none."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from services.podsync.core.node.node_facts import NodeFacts
@@ -94,17 +93,15 @@ def pod_cgroup_values(pod: Object, facts: NodeFacts) -> CgroupValues:
     )
 
 
-def qos_cgroup_values(qos: QosClass, active_pods: Iterable[Object], facts: NodeFacts) -> CgroupValues:
-    """For a QoS class's cgroup, given the pods that are not terminal: CPU by what Burstable pods request together,
-    huge pages without limit. For Guaranteed (kubepods) only the huge pages: its limits come from node allocatable."""
+def qos_cgroup_values(qos: QosClass, burstable_requests: int, facts: NodeFacts) -> CgroupValues:
+    """For a QoS class's cgroup: CPU by the millicores that Burstable pods which are not terminal request together, huge
+    pages without limit. For Guaranteed (kubepods) only the huge pages: its limits come from node allocatable."""
     hugepages = dict.fromkeys(facts.page_sizes, UNLIMITED_HUGEPAGES)
     if qos is QosClass.GUARANTEED:
         return CgroupValues(hugepage_limits=hugepages)
     if qos is QosClass.BEST_EFFORT:
         return CgroupValues(cpu_shares=shares(0), hugepage_limits=hugepages)
-    burstable = (pod for pod in active_pods if qos_class(pod) is QosClass.BURSTABLE)
-    requested = sum(pod_requests(pod).get("cpu", ZERO).milli() for pod in burstable)
-    return CgroupValues(cpu_shares=shares(requested), hugepage_limits=hugepages)
+    return CgroupValues(cpu_shares=shares(burstable_requests), hugepage_limits=hugepages)
 
 
 def _components(facts: NodeFacts) -> tuple[str, ...]:

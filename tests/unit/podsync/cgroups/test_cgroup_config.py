@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from services.podsync.core.cgroups.burstable_requests import BurstableRequests
 from services.podsync.core.cgroups.pod_cgroup import (
     UNLIMITED_HUGEPAGES,
     CgroupValues,
@@ -100,10 +101,25 @@ def test_without_cfs_quota_a_limit_is_no_quota() -> None:
     assert pod_cgroup_values(a_pod(GUARANTEED), NodeFacts(node_name="n", cpu_cfs_quota=False)).cpu_quota == -1
 
 
+def with_uid(pod: Object, uid: str) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "uid": uid}}
+
+
 def test_the_burstable_class_has_the_shares_of_its_pods() -> None:
-    pods = [a_pod(BURSTABLE), a_pod({"requests": {"cpu": "1500m"}}), a_pod(GUARANTEED), a_pod()]
+    every = [a_pod(BURSTABLE), a_pod({"requests": {"cpu": "1500m"}}), a_pod(GUARANTEED), a_pod()]
+    requested = BurstableRequests().total(with_uid(pod, f"u{number}") for number, pod in enumerate(every))
     unlimited = {"2MB": UNLIMITED_HUGEPAGES, "1GB": UNLIMITED_HUGEPAGES}
-    assert qos_cgroup_values(QosClass.BURSTABLE, pods, NODE) == CgroupValues(cpu_shares=1638, hugepage_limits=unlimited)
-    assert qos_cgroup_values(QosClass.BURSTABLE, [], NODE).cpu_shares == 2
-    assert qos_cgroup_values(QosClass.BEST_EFFORT, pods, NODE).cpu_shares == 2
-    assert qos_cgroup_values(QosClass.GUARANTEED, pods, NODE) == CgroupValues(hugepage_limits=unlimited)
+    wanted = CgroupValues(cpu_shares=1638, hugepage_limits=unlimited)
+    assert qos_cgroup_values(QosClass.BURSTABLE, requested, NODE) == wanted
+    assert qos_cgroup_values(QosClass.BURSTABLE, 0, NODE).cpu_shares == 2
+    assert qos_cgroup_values(QosClass.BEST_EFFORT, requested, NODE).cpu_shares == 2
+    assert qos_cgroup_values(QosClass.GUARANTEED, requested, NODE) == CgroupValues(hugepage_limits=unlimited)
+
+
+def test_the_requests_follow_a_pod_that_changes_and_one_that_ends() -> None:
+    requests, first = BurstableRequests(), with_uid(a_pod({"requests": {"cpu": "100m"}}), "u1")
+    other = with_uid(a_pod({"requests": {"cpu": "20m"}}), "u2")
+    assert requests.total([first, other]) == requests.total([first, other]) == 120
+    assert requests.total([with_uid(a_pod({"requests": {"cpu": "300m"}}), "u1"), other]) == 320
+    assert requests.total([other]) == 20
+    assert requests.total([]) == 0

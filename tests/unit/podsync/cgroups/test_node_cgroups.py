@@ -152,9 +152,9 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def a_pod(cpu: str) -> Object:
+def a_pod(cpu: str, uid: str = "u") -> Object:
     resources = {"requests": {"cpu": cpu}}
-    return {"metadata": {"uid": "u"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+    return {"metadata": {"uid": uid}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
 
 
 async def test_node_allocatable_is_enforced_once_and_told(stage: Stage) -> None:
@@ -184,7 +184,7 @@ async def test_a_refusal_is_told_and_tried_again_until_it_works(stage: Stage) ->
 
 
 async def test_the_qos_loop_lifts_the_limit_of_huge_pages_everywhere(stage: Stage) -> None:
-    stage.active = [a_pod("100m"), a_pod("1500m")]
+    stage.active = [a_pod("100m"), a_pod("1500m", uid="u2")]
     await stage.node.write_all()
     last = dict(stage.driver.written)
     assert set(last) == {"/kubepods", "/kubepods/burstable", "/kubepods/besteffort"}
