@@ -18,4 +18,5 @@ class KubeEvent:
     uid: str = ""
     field_path: str = ""
     resource_version: str = ""  # of the involved object, where known
+    annotations: tuple[tuple[str, str], ...] = ()  # of the Event itself
     time: str = ""  # RFC3339 with microseconds, wall clock of the writer

@@ -32,32 +32,12 @@ class NodeObserved:
     event_stream: bool = False  # GetContainerEvents is connected
     last_relist_at: float = 0.0  # CLOCK_MONOTONIC seconds of the last successful relist, 0 = never
     memory_capacity: int = -1
-    memory_available: int = -1
     nodefs_capacity: int = -1
-    nodefs_available: int = -1
-    nodefs_inodes: int = -1
-    nodefs_inodes_free: int = -1
-    imagefs_capacity: int = -1
-    imagefs_available: int = -1
-    pids_max: int = -1
-    pids_running: int = -1
     cpus: int = -1
     runtime_handlers: tuple[RuntimeHandler, ...] | None = (
         None  # sorted by name; None = the runtime does not report them
     )
     supplemental_groups_policy: bool | None = None  # feature of the runtime; None = not reported
-
-
-def eviction_signals(node: NodeObserved) -> tuple[tuple[str, int, int], ...]:
-    """Of each eviction signal that is read: its name, its capacity and what of it is available; -1 = not read."""
-    pids = node.pids_max - node.pids_running if node.pids_max >= 0 and node.pids_running >= 0 else -1
-    return (
-        ("memory.available", node.memory_capacity, node.memory_available),
-        ("nodefs.available", node.nodefs_capacity, node.nodefs_available),
-        ("nodefs.inodesFree", node.nodefs_inodes, node.nodefs_inodes_free),
-        ("imagefs.available", node.imagefs_capacity, node.imagefs_available),
-        ("pid.available", node.pids_max, pids),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,7 @@ class Pleg:
         self._runtime = runtime
         pods, node = bus.own(RUNTIME_PODS), bus.own(NODE_OBSERVED)
         bus.follow(PODS_STATUS, self._take_status)
-        report, self._facts = RuntimeReport(context), NodeObservation(config.eviction_hard)
+        report, self._facts = RuntimeReport(context), NodeObservation()
         self._prober = Prober(context, attempt or ProbeTrier(runtime, clock, config.runtime_request_timeout))
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(

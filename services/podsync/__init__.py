@@ -7,12 +7,13 @@ Owns: streams `pods.admitted`, `pods.volumes`, `pods.probes`, `pods.status`, `no
 `events/podsync`; the cgroups below kubepods; `pods/<uid>/containers` and `pods/<uid>/etc-hosts`; the pod log
 directories.
 
-Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.observed` and `probes.results` (pleg),
+Follows: `pods.desired` and `node.object` (sources), `runtime.pods`, `node.observed`, `node.usage` and
+`probes.results` (pleg),
 `volumes.mounted` (volume).
 
 Answers: nothing but the bus's own snapshot and health requests. Asks sources for what a container's environment refers
 to, for Services, RuntimeClasses, pull secrets, and for our Node before a pod is refused because of its labels; status
-for tokens of service accounts; volume for subpaths.
+for tokens of service accounts; volume for subpaths; pleg for what pods use when one is to be evicted.
 
 Persists: one checkpoint record per pod (admission verdict, state, grace and its begin, why it was ended, the phase it
 came to, attempts, back-offs, hooks owed or begun, status), the boot counter, the time of the last pressure

@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
-from bus.messages.streams import NODE_PRESSURE, NODE_RESOURCES, events_of
+from bus.messages.streams import NODE_RESOURCES, events_of
 from services.frame.container_runtime import container_runtime
 from services.frame.generation import supervisor_generation
 from services.frame.launch import Context
+from services.frame.restarted import restarted
 from services.podsync.adapters.calls.runtime_calls import calls_over
 from services.podsync.adapters.cluster_reads import NoCluster, SourcesReads
 from services.podsync.adapters.node.node_facts_reader import (
@@ -20,18 +21,18 @@ from services.podsync.adapters.pod.subpaths import AskedSubpaths
 from services.podsync.adapters.steady_clock import SteadyClock
 from services.podsync.adapters.story import StoryBook
 from services.podsync.controllers.core_reads import CoreReads
+from services.podsync.controllers.eviction import Eviction
 from services.podsync.controllers.followers import Followers
 from services.podsync.controllers.housekeeping import Housekeeping
-from services.podsync.controllers.node_signals import NodeSignals
 from services.podsync.controllers.pod_loop import PodLoop
 from services.podsync.controllers.pod_streams import PodStreams
 from services.podsync.core.machine import PodSync, Settings
-from services.podsync.core.node.pressure import Pressure, read_transitions
 from shared import cgroup_layout
 from shared.checkpoint import Checkpoint
 from shared.cri.interface import Runtime
 
 TICK_SECONDS = 1.0
+PRESSURE = "pressure"  # key of the record of the conditions' transitions
 
 
 class PodSyncService:
@@ -77,14 +78,7 @@ class PodSyncService:
         )
         self.calls.tell_of_resolv_conf()
         self.housekeeping = Housekeeping(
-            config=config,
-            runtime=runtime,
-            calls=self.calls,
-            core=self.core,
-            node_reads=node_reads,
-            events=events,
-            trouble=bus.trouble,
-            clock=clock,
+            context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
         )
         self.loop = PodLoop(
             context,
@@ -97,19 +91,25 @@ class PodSyncService:
             self.housekeeping,
             PodStreams(bus),
         )
-        pressure = Pressure(
-            thresholds=config.eviction_hard,
-            transition_period=config.eviction_pressure_transition_period,
-            transitions=read_transitions(node.get("pressure")),
+        self.eviction = Eviction(
+            context,
+            self.core,
+            steady.now,
+            self.loop.handle,
+            events,
+            self.housekeeping.image_collection.remove_unused,
+            saved=node.get(PRESSURE),
+            save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
-        save = partial(self.loop.workers.save_soon, self.node_checkpoint)
-        signals = NodeSignals(context, pressure, bus.own(NODE_PRESSURE), save)
-        Followers(bus, handle=self.loop.handle, all_told=self.loop.complete, node_observed=signals.take)
+        self.loop.on_handled = self.eviction.pods_changed
+        Followers(bus, handle=self.loop.handle, all_told=self.loop.complete)
 
     async def run(self) -> None:
         """Continue from the checkpoint; then report once a second that no worker is overdue."""
         self.loop.start()
+        self.eviction.start()
         housekeeping = self.housekeeping.start()
+        eviction = asyncio.create_task(restarted(self.bus, "eviction", self.eviction.run))
         try:
             while True:
                 if self._deadlines.overdue() is None:
@@ -118,6 +118,7 @@ class PodSyncService:
                 await asyncio.sleep(TICK_SECONDS)
         finally:
             housekeeping.cancel()
+            eviction.cancel()
             await self.loop.close()
             await self.calls.close()
             await self._runtime.close()

@@ -110,8 +110,19 @@ class EffectiveConfig:
     cluster_dns: tuple[str, ...] = _of("clusterDNS", ())
     cluster_domain: str = _of("clusterDomain", "")
     resolv_conf: str = _of("resolvConf", "/etc/resolv.conf")
+    image_minimum_gc_age: float = _of("imageMinimumGCAge", 120.0)  # seconds
+    image_maximum_gc_age: float = _of("imageMaximumGCAge", 0.0)  # seconds; 0 = without limit
+    image_gc_high_threshold_percent: int = _of("imageGCHighThresholdPercent", 85)
+    image_gc_low_threshold_percent: int = _of("imageGCLowThresholdPercent", 80)
     # signal -> threshold text
     eviction_hard: dict[str, str] = field(default_factory=dict, metadata={KEY: "evictionHard"})
+    eviction_soft: dict[str, str] = field(default_factory=dict, metadata={KEY: "evictionSoft"})
+    # signal -> seconds
+    eviction_soft_grace_period: dict[str, float] = field(
+        default_factory=dict, metadata={KEY: "evictionSoftGracePeriod"}
+    )
+    eviction_minimum_reclaim: dict[str, str] = field(default_factory=dict, metadata={KEY: "evictionMinimumReclaim"})
+    eviction_max_pod_grace_period: int = _of("evictionMaxPodGracePeriod", 0)  # seconds
     eviction_pressure_transition_period: float = _of("evictionPressureTransitionPeriod", 300.0)
     node_status_update_frequency: float = _of("nodeStatusUpdateFrequency", 10.0)
     node_status_report_frequency: float = _of("nodeStatusReportFrequency", 300.0)

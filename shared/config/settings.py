@@ -58,6 +58,11 @@ def _converted(document: dict[str, Any], findings: Findings) -> dict[str, Any]:
         "seccomp_default": bool(value_of(document, "seccompDefault")),
         "cluster_dns": usable_cluster_dns(document),
         "eviction_hard": dict(document.get("evictionHard") or {}),
+        "eviction_soft": dict(document.get("evictionSoft") or {}),
+        "eviction_soft_grace_period": {
+            signal: parse_duration(period) for signal, period in (document.get("evictionSoftGracePeriod") or {}).items()
+        },
+        "eviction_minimum_reclaim": dict(document.get("evictionMinimumReclaim") or {}),
         "node_lease_duration": float(document["nodeLeaseDurationSeconds"]),
         "register_with_taints": check_taints(document, findings),
         "system_reserved": system_reserved,

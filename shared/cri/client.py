@@ -203,6 +203,11 @@ class CriRuntime:
         answer = await self._image_channel.call(self._image_channel.image, "PullImage", request, None)
         return str(answer.image_ref)
 
+    async def remove_image(self, image_id: str) -> None:
+        """RemoveImage by id."""
+        request = api_pb2.RemoveImageRequest(image=api_pb2.ImageSpec(image=image_id))
+        await self._image_channel.call(self._image_channel.image, "RemoveImage", request, self._timeout)
+
     async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
         """ImageFsInfo: of each filesystem with images."""
         answer = await self._image_channel.call(

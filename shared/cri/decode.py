@@ -166,6 +166,7 @@ def image_of(image: Any) -> ImageStatus:
         repo_digests=tuple(image.repo_digests),
         uid=image.uid.value if image.HasField("uid") else None,
         username=image.username,
+        pinned=image.pinned,
     )
 
 

@@ -65,6 +65,7 @@ class ImageStatus:
     repo_digests: tuple[str, ...] = ()
     uid: int | None = None  # numeric user of the image, None when not set
     username: str = ""
+    pinned: bool = False  # the runtime asks that it is never removed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +224,10 @@ class Runtime(Protocol):
     async def pull_image(self, image: Message, sandbox_config: Message, auth: Message | None = None) -> str:
         """PullImage: the runtime's reference of the image. The messages: an ImageSpec, a PodSandboxConfig and an
         AuthConfig. Without a deadline; cancelled, the runtime stops pulling."""
+        ...
+
+    async def remove_image(self, image_id: str) -> None:
+        """RemoveImage: all its names; one that is not present is a success. Raises RuntimeCallError."""
         ...
 
     async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:

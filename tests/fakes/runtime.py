@@ -184,6 +184,12 @@ class FakeRuntime(Faults, RuntimeWorld):
         request: Message = {"image": image, "sandbox_config": sandbox_config, **({"auth": auth} if auth else {})}
         return await self._do("PullImage", request, lambda: self._pull(image["image"]))
 
+    async def remove_image(self, image_id: str) -> None:
+        await self._do("RemoveImage", {"image": {"image": image_id}}, lambda: self._remove_image(image_id))
+
+    def _remove_image(self, image_id: str) -> None:
+        self.images = {name: image for name, image in self.images.items() if image_id not in (name, image.id)}
+
     async def image_fs_usage(self) -> tuple[FilesystemFiles, ...]:
         return await self._do("ImageFsInfo", {}, lambda: self.image_fs)
 

@@ -158,7 +158,7 @@ class Node:
                     context,
                     self.runtime,
                     watches=lambda on_exit: SimulationPidfds(self.runtime, on_exit),
-                    machine=lambda nodefs, imagefs: READING,
+                    machine=lambda nodefs: READING,
                     usage=StillUsage(context.clock),
                 )
             case "volume":

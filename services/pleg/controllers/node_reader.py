@@ -1,7 +1,4 @@
-"""Asks the runtime for its health, reads the machine's signals and publishes both as `node.observed`.
-
-Each has a loop of its own: memory and disk are watched also while the runtime hangs.
-"""
+"""Asks the runtime for its health, reads the machine and publishes both as `node.observed`, in a loop for each."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +13,7 @@ from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, Run
 
 STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
 ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
-MachineReader = Callable[[str, str], MachineReading]  # (path on nodefs, path on imagefs)
+MachineReader = Callable[[str], MachineReading]  # of a path on the filesystem of the root directory
 
 
 class NodeReader:
@@ -90,7 +87,7 @@ class NodeReader:
 
     async def _read_machine(self) -> None:
         while True:
-            reading = self._machine(self._nodefs, self.imagefs or self._nodefs)
+            reading = self._machine(self._nodefs)
             self._facts.machine_read(reading, self._clock.monotonic())
             self.publish()
             await asyncio.sleep(STATUS_SECONDS)

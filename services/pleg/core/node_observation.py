@@ -1,40 +1,27 @@
 """Decides the content of `node.observed`, and which changes are published at once. Reads no runtime and no /proc."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from bus.messages.pleg import NodeObserved, RuntimeHandler, eviction_signals
+from bus.messages.pleg import NodeObserved, RuntimeHandler
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
-from shared.model.eviction import threshold_amount
 
 REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
-MATERIAL_SHARE = 0.01  # of a signal's capacity
 _UNTOLD = RuntimeFeatures()
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineReading:
-    """One reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read (node.md 5.1)."""
+    """One reading of the machine: bytes and counts as in NodeObserved, -1 = could not be read."""
 
     memory_capacity: int = -1
-    memory_available: int = -1
     nodefs_capacity: int = -1
-    nodefs_available: int = -1
-    nodefs_inodes: int = -1
-    nodefs_inodes_free: int = -1
-    imagefs_capacity: int = -1
-    imagefs_available: int = -1
-    pids_max: int = -1
-    pids_running: int = -1
     cpus: int = -1
 
 
 class NodeObservation:
-    """The newest observation of runtime and machine; `to_publish` returns what to send now. `thresholds`: evictionHard,
-    signal -> quantity or percentage."""
+    """What is known of runtime and machine; `to_publish` returns what of it to send now."""
 
-    def __init__(self, thresholds: Mapping[str, str]) -> None:
-        self._thresholds = thresholds
+    def __init__(self) -> None:
         self._now = NodeObserved(observed_at=0.0, runtime_reachable=False)
         self._sent: NodeObserved | None = None
         self._runtime_asked = self._machine_read = False
@@ -76,15 +63,7 @@ class NodeObservation:
             self._now,
             observed_at=now,
             memory_capacity=reading.memory_capacity,
-            memory_available=reading.memory_available,
             nodefs_capacity=reading.nodefs_capacity,
-            nodefs_available=reading.nodefs_available,
-            nodefs_inodes=reading.nodefs_inodes,
-            nodefs_inodes_free=reading.nodefs_inodes_free,
-            imagefs_capacity=reading.imagefs_capacity,
-            imagefs_available=reading.imagefs_available,
-            pids_max=reading.pids_max,
-            pids_running=reading.pids_running,
             cpus=reading.cpus,
         )
 
@@ -102,21 +81,15 @@ class NodeObservation:
             return None
         old = self._sent
         late = old is not None and now - old.observed_at >= REPUBLISH_SECONDS
-        if old is None or late or is_material(old, self._now, self._thresholds):
+        if old is None or late or is_material(old, self._now):
             self._sent = self._now = replace(self._now, observed_at=now)
             return self._sent
         return None
 
 
-def is_material(old: NodeObserved, new: NodeObserved, thresholds: Mapping[str, str]) -> bool:
-    """Whether a follower must know at once: a changed fact, or a signal that moved by more than 1 % of its capacity or
-    crossed its eviction threshold."""
-    if _facts(old) != _facts(new):
-        return True
-    return any(
-        _moved(thresholds.get(signal), capacity, before, after)
-        for (signal, capacity, before), (_, _, after) in zip(eviction_signals(old), eviction_signals(new), strict=True)
-    )
+def is_material(old: NodeObserved, new: NodeObserved) -> bool:
+    """Whether a follower must know at once: a fact has changed, not just the time of an observation."""
+    return _facts(old) != _facts(new)
 
 
 def _facts(node: NodeObserved) -> tuple[object, ...]:
@@ -131,20 +104,10 @@ def _facts(node: NodeObserved) -> tuple[object, ...]:
         node.event_stream,
         node.memory_capacity,
         node.nodefs_capacity,
-        node.nodefs_inodes,
-        node.imagefs_capacity,
-        node.pids_max,
         node.cpus,
         node.runtime_handlers,
         node.supplemental_groups_policy,
     )
-
-
-def _moved(threshold: str | None, capacity: int, before: int, after: int) -> bool:
-    if before < 0 or after < 0 or capacity < 0:
-        return (before < 0) != (after < 0)
-    amount = threshold_amount(threshold, capacity) if threshold else 0
-    return abs(after - before) > capacity * MATERIAL_SHARE or (before < amount) != (after < amount)
 
 
 def _handlers(features: RuntimeFeatures) -> tuple[RuntimeHandler, ...] | None:

@@ -33,8 +33,7 @@ from shared.model.runtime import RuntimePod
 
 class Followers:
     """Every stream that podsync follows. `all_told` is called once, when `pods.desired` and `runtime.pods` are
-    complete and the runtime's features, on which admission depends, are known;
-    `node_observed` takes what pleg observed of the node and returns the pressure conditions that are True."""
+    complete and the runtime's features, on which admission depends, are known."""
 
     def __init__(
         self,
@@ -42,9 +41,8 @@ class Followers:
         *,
         handle: Callable[[Event], None],
         all_told: Callable[[], None],
-        node_observed: Callable[[NodeObserved], tuple[str, ...]],
     ) -> None:
-        self._handle, self._all_told, self._node_observed = handle, all_told, node_observed
+        self._handle, self._all_told = handle, all_told
         self.desired = bus.follow(PODS_DESIRED, self._on_desired)
         self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
         bus.follow(VOLUMES_MOUNTED, self._on_volumes)
@@ -123,7 +121,6 @@ class Followers:
                 network_ready=observed.network_ready,
                 network_message=observed.network_message,
                 runtime_name=observed.runtime_name,
-                pressures=self._node_observed(observed),
                 supplemental_groups_policy=bool(observed.supplemental_groups_policy),
                 handlers=observed.runtime_handlers,
                 cause="the runtime changed",

@@ -5,6 +5,7 @@ Writes the story of each pod, records Events, and marks the streams of pods comp
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from bus.event_recorder import EventRecorder
@@ -59,6 +60,7 @@ class PodLoop:
         self._pod_errors = PodErrors(log, context.bus.trouble, context.clock)
         self._unshown: set[str] | None = None  # UIDs; None = not all is listed, or every status is published
         self._metrics = PodMetrics(context.metrics, context.clock)
+        self.on_handled: Callable[[], None] = lambda: None  # called after each event
         self._wake: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self.workers = PodWorkers(
@@ -106,6 +108,7 @@ class PodLoop:
             elif touched:
                 self._stories.forget(touched)  # an event of a pod that is gone, such as that its volumes are
         self._complete_statuses()
+        self.on_handled()
 
     def _complete_statuses(self) -> None:
         """Every status is published once each pod of an earlier process was looked at by this one."""

@@ -18,5 +18,6 @@ table allows:
     cgroups    names and values of cgroups                  node
     logs       rotation and removal of log files            nothing
     pod        record, lifecycle, events, instructions      nothing
-    node       facts, resources and pressure of the node    nothing
+    node       facts and resources of the node              nothing
+    eviction   thresholds, pressure, which pod is evicted   nothing
 """

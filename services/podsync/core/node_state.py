@@ -19,7 +19,9 @@ from services.podsync.core.pod.events import (
     CallFailed,
     Event,
     NodeChanged,
+    NodePressed,
     PodDesired,
+    PodEvicted,
     PodObserved,
     PodUndesired,
     PodVanished,
@@ -105,6 +107,11 @@ class NodeState:
                 self.admissions.node, self.admissions.node_known = node, True
                 decided = self.admissions.decide_waiting(now)
                 return self._at_work() if node_addresses(node) != before else decided
+            case NodePressed(conditions=conditions):
+                self.admissions.pressures = conditions
+                return []
+            case PodEvicted():
+                return self._on_evicted(event, now)
             case ProbesChanged():
                 return self._on_probes(event)
             case VolumesChanged(uid=uid, volumes=volumes):
@@ -182,6 +189,15 @@ class NodeState:
                 touched += [] if other.saved.deleted else self._on_unwanted(other.uid, now)
         return touched
 
+    def _on_evicted(self, event: PodEvicted, now: float) -> list[str]:
+        record = self.records.get(event.uid)
+        if record is None or record.saved.state is not PodState.SYNC or not record.saved.admission_decided:
+            return []
+        ending = {"reason": "Evicted", "message": event.message, "disruption": event.disruption}
+        record = replace(record, saved=replace(record.saved, ending=ending))
+        self.pods.put(lifecycle.with_termination(record, reason=event.cause, now=now, override=event.grace_seconds))
+        return [record.uid]
+
     def _on_probes(self, event: ProbesChanged) -> list[str]:
         record = self.records.get(event.pod_uid)
         if record is None:
@@ -250,7 +266,6 @@ class NodeState:
         self.runtime_name = event.runtime_name or self.runtime_name
         self.runtime_handlers = event.handlers
         self.network_ready, self.network_message = event.network_ready, event.network_message
-        self.admissions.pressures = event.pressures
         self.admissions.supplemental_groups_policy = event.supplemental_groups_policy
         self.admissions.runtime_known = self.admissions.runtime_known or event.reachable
         self.admissions.decide_waiting(now)

@@ -61,7 +61,11 @@ def event_object(event: KubeEvent, correlated: Correlated, node_name: str) -> Ob
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": correlated.name, "namespace": namespace_of(event)},
+        "metadata": {
+            "name": correlated.name,
+            "namespace": namespace_of(event),
+            **({"annotations": dict(event.annotations)} if event.annotations else {}),
+        },
         "involvedObject": _involved(event),
         "reason": event.reason,
         "source": {"component": COMPONENT, "host": node_name},

@@ -40,15 +40,7 @@ IMAGE = "localhost/busybox:1"
 MEMORY = 8 * 2**30
 READING = MachineReading(
     memory_capacity=MEMORY,
-    memory_available=MEMORY // 2,
     nodefs_capacity=100 * 2**30,
-    nodefs_available=50 * 2**30,
-    nodefs_inodes=1_000_000,
-    nodefs_inodes_free=900_000,
-    imagefs_capacity=100 * 2**30,
-    imagefs_available=50 * 2**30,
-    pids_max=32768,
-    pids_running=100,
     cpus=2,
 )
 
@@ -190,7 +182,7 @@ class PlegWorld:
             context,
             self.runtime,
             watches=new_watches,
-            machine=lambda nodefs, imagefs: self.machine,
+            machine=lambda nodefs: self.machine,
             usage=self.usage,
         )
         self.pleg = pleg

@@ -15,7 +15,7 @@ import pytest
 from bus.memory import ManualClock
 from bus.messages.podsync import PodState
 from services.podsync.adapters.steady_clock import SteadyClock
-from services.podsync.core.node.pressure import read_transitions
+from services.podsync.core.eviction.pressure_conditions import read_transitions
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import Attempts, CrashBackoff, ImageBackoff, Saved, SavedContainer
 from services.podsync.core.pod.saved_record import persisted, restore

@@ -1,6 +1,7 @@
 """What becomes of events that look alike: combined, counted, dropped; with a clock, and as recorded of a Go kubelet."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_an_equal_event_counts_up_the_first_one() -> None:
         {"field_path": "spec.containers{d}"},
     ],
 )
-def test_one_that_differs_is_another(other: dict[str, str]) -> None:
+def test_one_that_differs_is_another(other: dict[str, Any]) -> None:
     seen = Correlation()
     seen.see()
     assert (seen.see(replace(EVENT, **other)).name, seen.see().count) == ("e2", 2)
@@ -87,7 +88,7 @@ def test_the_place_in_the_pod_does_not_keep_similar_events_apart() -> None:
 
 
 @pytest.mark.parametrize(("other", "combined"), [({"reason": "R"}, False), ({"uid": "v"}, False), ({}, True)])
-def test_only_what_is_similar_is_combined(other: dict[str, str], combined: bool) -> None:
+def test_only_what_is_similar_is_combined(other: dict[str, Any], combined: bool) -> None:
     seen = Correlation()
     for number in range(9):
         seen.message(f"m{number}")

@@ -1,1 +1,1 @@
-"""The node itself: its facts, capacity, allocatable and pressure conditions. Must not know any pod."""
+"""The node itself: its facts, capacity and allocatable. Must not know any pod."""

@@ -92,9 +92,25 @@ class RuntimeChanged(Event):
     network_ready: bool
     network_message: str = ""
     runtime_name: str = "containerd"
-    pressures: tuple[str, ...] = ()  # pressure conditions of the node that are True
     supplemental_groups_policy: bool = False  # the runtime enforces policy Strict
     handlers: tuple[RuntimeHandler, ...] | None = None  # of the runtime, None = not reported
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodePressed(Event):
+    """The pressure conditions of the node that are True, in the Node's order."""
+
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodEvicted(Event):
+    """The pod is to end because the node is short of a resource, or because it exceeds a limit (node.md 5.6, 5.8)."""
+
+    uid: str
+    message: str
+    grace_seconds: int
+    disruption: str = ""  # message of the condition DisruptionTarget; "" = it gets none
 
 
 @dataclass(frozen=True, kw_only=True)

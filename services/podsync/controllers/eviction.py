@@ -1,0 +1,237 @@
+"""Evaluates the eviction thresholds at each reading of the node, publishes `node.pressure`, and evicts pods, one at a
+time (node.md 5.3).
+
+A threshold that is met for long enough is acted on in this order: an event of the node; on a full filesystem unused
+images are removed; if that is not enough, the first pod of the ranking is evicted, and the next one only when it has
+ended or 30 s later. What was decided is in the records of the pods: after a kill the eviction of a pod continues.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bus.event_recorder import EventRecorder
+from bus.interface import Change, NoAnswerError, Put, RequestRefusedError
+from bus.messages.event import KubeEvent
+from bus.messages.podsync import PodState
+from bus.messages.streams import NODE_PRESSURE, NODE_USAGE
+from bus.messages.usage import FoundUsage, GetUsage, NodeUsage, PodUsage
+from services.frame.launch import Context
+from services.podsync.core.eviction import cycle
+from services.podsync.core.eviction.local_storage import has_limit, limit_exceeded
+from services.podsync.core.eviction.message import EVICTED, eviction_text, node_event
+from services.podsync.core.eviction.pressure_conditions import node_pressure, read_transitions, transitions_of
+from services.podsync.core.eviction.ranking import Candidate, rank
+from services.podsync.core.eviction.signals import Layout, layout_of, readings
+from services.podsync.core.eviction.thresholds import Configured, Threshold, thresholds_of
+from services.podsync.core.machine import PodSync
+from services.podsync.core.pod.events import Event, NodePressed, PodEvicted
+from services.podsync.core.pod.record import PodRecord
+
+log = logging.getLogger(__name__)
+
+HARD_GRACE_SECONDS = 1
+WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
+LIMITS_SECONDS = 10.0  # between two readings of the files that limits apply to
+FRESH_SECONDS = 1.0  # how old the readings may be that a pod is chosen by
+
+
+class Eviction:
+    """`now`: steady seconds; `handle` takes events for the core; `reclaim` removes unused images; `save` saves the
+    transitions of the conditions, `saved` are those of an earlier process. Owns the stream `node.pressure`."""
+
+    def __init__(
+        self,
+        context: Context,
+        core: PodSync,
+        now: Callable[[], float],
+        handle: Callable[[Event], None],
+        events: EventRecorder,
+        reclaim: Callable[[], Awaitable[None]],
+        *,
+        saved: Any,
+        save: Callable[[dict[str, Any]], None],
+    ) -> None:
+        config, bus, self._clock = context.config, context.bus, context.clock
+        self._bus, self._core, self._now, self._handle = bus, core, now, handle
+        self._events, self._reclaim, self._save = events, reclaim, save
+        self._node_name = config.node_name
+        self._configured = Configured(
+            hard=config.eviction_hard,
+            soft=config.eviction_soft,
+            soft_grace=config.eviction_soft_grace_period,
+            minimum_reclaim=config.eviction_minimum_reclaim,
+            enforce_pods="pods" in config.enforce_node_allocatable,
+        )
+        self._longest_grace = config.eviction_max_pod_grace_period
+        self._transition_seconds = config.eviction_pressure_transition_period
+        self._limits_storage = config.local_storage_capacity_isolation
+        self._layout: Layout | None = None
+        self._thresholds: tuple[Threshold, ...] = ()
+        self._memory = cycle.Memory()
+        self._finding = cycle.Finding(memory=self._memory)
+        self._readings: Mapping[str, Any] = {}
+        self._transitions = read_transitions(saved)
+        self._conditions = bus.own(NODE_PRESSURE)
+        bus.follow(NODE_USAGE, self._on_node)
+        self._act_now, self._pod_changed = asyncio.Event(), asyncio.Event()
+
+    def start(self) -> None:
+        """Restore the conditions that an earlier process saw: pods are admitted by them until the node is read."""
+        pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
+        if pressed:
+            self._handle(NodePressed(conditions=pressed, cause="podsync started"))
+
+    def pods_changed(self) -> None:
+        """A pod may have ended."""
+        self._pod_changed.set()
+
+    async def run(self) -> None:
+        """Act on thresholds until cancelled."""
+        while True:
+            await self._act_now.wait()
+            self._act_now.clear()
+            await self._enforce_storage_limits()
+            await self._wait_for_evicted()
+            if self._finding.act_on and await self._act(self._finding.act_on):
+                await self._wait_for_evicted()
+                await self._read_again()
+
+    def _on_node(self, change: Change[NodeUsage]) -> None:
+        if isinstance(change, Put):
+            self._evaluate(change.value)
+
+    async def _enforce_storage_limits(self) -> None:
+        """Evict the pods that exceed a limit of local storage (node.md 5.8)."""
+        limited = [record for record in self._running() if has_limit(record.saved.pod)]
+        if not limited or not self._limits_storage or self._layout is None:
+            return
+        if (usages := await self._usages(GetUsage(max_age_files_seconds=LIMITS_SECONDS))) is None:
+            return
+        for record in limited:
+            candidate = Candidate(uid=record.uid, pod=record.saved.pod, usage=usages.get(record.uid))
+            exceeded = limit_exceeded(candidate, self._layout)
+            if exceeded is not None and record.saved.state is PodState.SYNC:
+                self._evict(record, exceeded[0], exceeded[1], HARD_GRACE_SECONDS)
+
+    def _running(self) -> list[PodRecord]:
+        active = self._core.node_state.admissions.active()
+        return [record for record in active if record.saved.state is PodState.SYNC]
+
+    def _evaluate(self, usage: NodeUsage) -> None:
+        if self._layout is None and (layout := layout_of(usage)) is not None:
+            self._layout = layout
+            self._thresholds = thresholds_of(self._configured, layout)
+        self._readings = readings(usage)
+        now = self._clock.monotonic()
+        self._finding = cycle.evaluate(self._memory, self._thresholds, self._readings, now, self._transition_seconds)
+        self._memory = self._finding.memory
+        self._publish()
+        self._act_now.set()
+
+    def _publish(self) -> None:
+        before = self._transitions
+        self._transitions = transitions_of(before, self._finding.conditions, self._clock.wall())
+        if self._transitions != before:
+            self._save({kind: list(entry) for kind, entry in self._transitions.items()})
+        pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
+        self._handle(NodePressed(conditions=pressed, cause="the node was read"))
+        self._conditions.put("node", node_pressure(self._transitions), "the node was read")
+        self._conditions.mark_complete()
+
+    async def _act(self, act_on: tuple[Threshold, ...]) -> bool:
+        """Act on the first threshold; whether a pod was evicted."""
+        first = act_on[0]
+        log.warning("the node is low on %s: %s", first.signal, node_event(first))
+        self._warn("EvictionThresholdMet", node_event(first), kind="Node", name=self._node_name)
+        files = cycle.is_of_filesystem(first)
+        if files:
+            await self._reclaim()
+            await self._read_again()
+            if not self._finding.memory.acted_on:
+                return False
+        fresh = GetUsage(max_age_seconds=FRESH_SECONDS, max_age_files_seconds=0.0 if files else None)
+        if (usages := await self._usages(fresh)) is None:
+            return False
+        by_uid = {record.uid: record for record in self._running()}
+        candidates = [Candidate(uid=uid, pod=r.saved.pod, usage=usages.get(uid)) for uid, r in by_uid.items()]
+        for candidate in rank(first.signal, candidates, self._layout or Layout.SINGLE):
+            record = by_uid[candidate.uid]
+            if candidate.critical:
+                log.error("cannot evict the critical pod %s", record.description)
+                continue
+            message, annotations = eviction_text(candidate, first, act_on, self._readings)
+            self._evict(record, message, first.signal, self._grace(first, record), annotations, message)
+            return True
+        log.error("no pod can be evicted to relieve %s", first.signal)
+        return False
+
+    def _evict(
+        self,
+        record: PodRecord,
+        message: str,
+        signal: str,
+        grace_seconds: int,
+        annotations: dict[str, str] | None = None,
+        disruption: str = "",
+    ) -> None:
+        log.warning("evicting %s for %s: %s", record.description, signal, message)
+        cause = f"evicted for {signal}"
+        self._handle(
+            PodEvicted(uid=record.uid, message=message, disruption=disruption, grace_seconds=grace_seconds, cause=cause)
+        )
+        self._warn(
+            EVICTED,
+            message,
+            namespace=record.namespace,
+            name=record.name,
+            uid=record.uid,
+            resource_version=record.resource_version,
+            annotations=tuple((annotations or {}).items()),
+        )
+
+    def _warn(self, reason: str, message: str, **about: Any) -> None:
+        self._events.record(KubeEvent(type="Warning", reason=reason, message=message, **about))
+
+    def _grace(self, threshold: Threshold, record: PodRecord) -> int:
+        """Seconds; the least is applied where the pod ends."""
+        if threshold.hard:
+            return HARD_GRACE_SECONDS
+        own = record.spec.get("terminationGracePeriodSeconds")
+        return min(self._longest_grace, own) if isinstance(own, int) else self._longest_grace
+
+    async def _usages(self, request: GetUsage) -> Mapping[str, PodUsage] | None:
+        """By UID; None = not known: then no pod is evicted."""
+        found = await self._ask(request)
+        return {usage.uid: usage for usage in found.pods} if found is not None and found.complete else None
+
+    async def _read_again(self) -> None:
+        if (found := await self._ask(GetUsage(max_age_seconds=0.0, pods=False))) is not None:
+            self._evaluate(found.node)
+
+    async def _ask(self, request: GetUsage) -> FoundUsage | None:
+        try:
+            return await self._bus.ask("pleg", request, FoundUsage, timeout=10.0)
+        except (NoAnswerError, RequestRefusedError) as error:
+            log.warning("no fresh reading of the node: %s", error)
+            return None
+
+    async def _wait_for_evicted(self) -> None:
+        """Until no evicted pod is ending, at most 30 s after its end began."""
+        while (left := self._longest_wait()) > 0:
+            self._pod_changed.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._pod_changed.wait()
+            except TimeoutError:
+                return
+
+    def _longest_wait(self) -> float:
+        now = self._now()
+        begun = [
+            record.saved.terminating_since
+            for record in self._core.records.values()
+            if record.saved.state is PodState.TERMINATING and record.saved.ending.get("reason") == EVICTED
+        ]
+        return max((since + WAIT_SECONDS - now for since in begun), default=0.0)

@@ -1,0 +1,69 @@
+"""One cycle of eviction: from readings to the pressure conditions and the threshold to act on (node.md 5.3).
+
+Moments are seconds of one steady clock, which the caller chooses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from services.podsync.core.eviction.signals import Reading
+from services.podsync.core.eviction.thresholds import Threshold, met, not_reclaimed
+from shared.model.eviction import SIGNALS, Resource
+
+_FILESYSTEM = (Resource.EPHEMERAL_STORAGE, Resource.INODES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What one cycle keeps for the next."""
+
+    first_met: Mapping[Threshold, float] = field(default_factory=dict)
+    last_met: Mapping[str, float] = field(default_factory=dict)  # condition -> when a threshold of it was met last
+    acted_on: frozenset[Threshold] = frozenset()  # met, and over their grace period, in the cycle before
+    read_at: Mapping[str, float] = field(default_factory=dict)  # signal -> time of its newest reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a cycle finds: the conditions that are True, and the thresholds to act on, the first one first."""
+
+    memory: Memory
+    conditions: frozenset[str] = frozenset()
+    act_on: tuple[Threshold, ...] = ()
+
+
+def evaluate(
+    before: Memory,
+    thresholds: tuple[Threshold, ...],
+    readings: Mapping[str, Reading],
+    now: float,
+    transition_seconds: float,
+) -> Finding:
+    """Evaluate all thresholds. `transition_seconds`: how long a condition stays after its last threshold was met.
+
+    A threshold that was acted on stays met until its minimum reclaim is available; one whose signal was not read
+    again since then is not acted on twice.
+    """
+    found = met(thresholds, readings) | not_reclaimed(before.acted_on, readings)
+    first_met = {one: before.first_met.get(one, now) for one in found}
+    last_met = {**before.last_met, **{SIGNALS[one.signal].condition: now for one in found}}
+    last_met = {kind: at for kind, at in last_met.items() if now - at < transition_seconds or at == now}
+    due = frozenset(one for one in found if now - first_met[one] >= one.grace_seconds)
+    fresh = [one for one in thresholds if one in due and readings[one.signal].at != before.read_at.get(one.signal)]
+    memory = Memory(
+        first_met=first_met,
+        last_met=last_met,
+        acted_on=due,
+        read_at={signal: reading.at for signal, reading in readings.items()},
+    )
+    return Finding(memory=memory, conditions=frozenset(last_met), act_on=tuple(sorted(fresh, key=_order)))
+
+
+def is_of_filesystem(threshold: Threshold) -> bool:
+    """Whether dead containers and unused images are removed before a pod is evicted."""
+    return SIGNALS[threshold.signal].resource in _FILESYSTEM
+
+
+def _order(threshold: Threshold) -> int:
+    """Memory first, process ids last; otherwise the order of the configuration."""
+    return {Resource.MEMORY: 0, Resource.PIDS: 2}.get(SIGNALS[threshold.signal].resource, 1)

@@ -1,0 +1,65 @@
+"""What the usage stream says about each eviction signal, and which filesystems are one (node.md 5.1, 5.7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bus.messages.usage import FilesystemUsage, NodeUsage
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was available of `capacity` (bytes or a count) at `at`, seconds of CLOCK_MONOTONIC."""
+
+    available: int
+    capacity: int
+    at: float
+
+
+class Layout(StrEnum):
+    """Where images and writable layers are."""
+
+    SINGLE = "single"  # on the filesystem of the root directory
+    DEDICATED_IMAGES = "dedicated"  # both on a filesystem of their own
+    SPLIT = "split"  # images on one of their own, writable layers on that of the root directory
+
+
+def readings(usage: NodeUsage) -> dict[str, Reading]:
+    """The reading of each signal whose figures are known. A signal without one meets no threshold."""
+    at, found = usage.read_at, {}
+    available, capacity = usage.cgroup.memory_available, usage.memory_capacity
+    if available is not None and capacity is not None:
+        found["memory.available"] = Reading(available, capacity, at)
+    for container in usage.system_containers:
+        cgroup = container.cgroup
+        if container.name == "pods" and cgroup.memory_available is not None and cgroup.memory_working_set is not None:
+            capacity = cgroup.memory_available + cgroup.memory_working_set
+            found["allocatableMemory.available"] = Reading(cgroup.memory_available, capacity, at)
+    for name, filesystem in (("nodefs", usage.nodefs), ("imagefs", usage.imagefs), ("containerfs", usage.containerfs)):
+        found |= _of_filesystem(name, filesystem, at)
+    if usage.pids_max is not None and usage.pids_current is not None:
+        found["pid.available"] = Reading(usage.pids_max - usage.pids_current, usage.pids_max, at)
+    return found
+
+
+def layout_of(usage: NodeUsage) -> Layout | None:
+    """Which filesystems are one, by their sizes; None = not known yet."""
+    node, images, layers = usage.nodefs, usage.imagefs, usage.containerfs
+    if node is None or images is None:
+        return None
+    if _same(node, images):
+        return Layout.SINGLE
+    return Layout.SPLIT if layers is not None and _same(node, layers) else Layout.DEDICATED_IMAGES
+
+
+def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, Reading]:
+    found = {}
+    if usage is not None and usage.available is not None and usage.capacity:
+        found[f"{name}.available"] = Reading(usage.available, usage.capacity, at)
+    if usage is not None and usage.inodes_free is not None and usage.inodes:  # some filesystems count none
+        found[f"{name}.inodesFree"] = Reading(usage.inodes_free, usage.inodes, at)
+    return found
+
+
+def _same(one: FilesystemUsage, other: FilesystemUsage) -> bool:
+    return (one.capacity, one.inodes) == (other.capacity, other.inodes)

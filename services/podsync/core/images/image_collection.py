@@ -1,0 +1,100 @@
+"""Image garbage collection: which images are unused, which of them are removed, and how much must become free
+(node.md 6.1). Moments are seconds of a clock that is never set."""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
+
+from shared.cri.interface import ImageStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageHistory:
+    """What this process knows of one image. Both are lost with it, as in the kubelet."""
+
+    first_seen: float
+    last_used: float | None = None  # None = not used since this process began
+
+
+Histories = Mapping[str, ImageHistory]  # by image id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The configuration. Ages are seconds; `maximum_age` 0 = without limit. Percentages are of the filesystem's use."""
+
+    minimum_age: float
+    maximum_age: float
+    high_percent: int
+    low_percent: int
+
+    @property
+    def is_off(self) -> bool:
+        """Whether images are removed only under disk pressure."""
+        return self.high_percent == 100 and self.maximum_age == 0
+
+
+def updated(before: Histories, images: Iterable[ImageStatus], used: Set[str], now: float) -> dict[str, ImageHistory]:
+    """The histories of the images that are present. `used`: ids and names that containers and volumes refer to."""
+    found = {}
+    for image in images:
+        history = before.get(image.id) or ImageHistory(first_seen=now)
+        found[image.id] = replace(history, last_used=now) if is_used(image, used) else history
+    return found
+
+
+def is_used(image: ImageStatus, used: Set[str]) -> bool:
+    """Whether one of its names, or its id, is used."""
+    return not used.isdisjoint((image.id, *image.repo_tags, *image.repo_digests))
+
+
+def removable(
+    images: Iterable[ImageStatus], histories: Histories, used: Set[str], now: float, minimum_age: float
+) -> list[ImageStatus]:
+    """The unused images that are old enough and not pinned, the one not used for longest first."""
+    found = [
+        image
+        for image in images
+        if not image.pinned and not is_used(image, used) and now - histories[image.id].first_seen >= minimum_age
+    ]
+    return sorted(found, key=lambda image: _age(histories[image.id]))
+
+
+def too_old(images: Iterable[ImageStatus], histories: Histories, now: float, maximum_age: float) -> list[ImageStatus]:
+    """Of removable images those not used for longer than this. `maximum_age` counts from the start of the process."""
+    return [image for image in images if now - (histories[image.id].last_used or 0.0) > maximum_age]
+
+
+def bytes_to_free(capacity: int, available: int, policy: Policy) -> int:
+    """Bytes to free so that the use falls to the low threshold; 0 = it is below the high one."""
+    available = min(available, capacity)
+    if used_percent(capacity, available) < policy.high_percent:
+        return 0
+    return capacity * (100 - policy.low_percent) // 100 - available
+
+
+def used_percent(capacity: int, available: int) -> int:
+    """The use of a filesystem, as the kubelet rounds it."""
+    return 100 - available * 100 // capacity
+
+
+def not_freed(capacity: int, available: int, freed: int) -> str:
+    """The message for a filesystem on which too little could be freed."""
+    return (
+        f"Insufficient free disk space on the node's image filesystem ({used_percent(capacity, available)}% of "
+        f"{human_size(capacity)} used). Failed to free sufficient space by deleting unused images (freed {freed} "
+        "bytes). Investigate disk usage, as it could be used by active images, logs, volumes, or other data."
+    )
+
+
+def human_size(count: float) -> str:
+    """Bytes with a decimal unit, four digits at most."""
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            break
+        count /= 1000
+    return f"{count:.4g}{unit}"
+
+
+def _age(history: ImageHistory) -> tuple[float, float]:
+    never = float("-inf")
+    return (never if history.last_used is None else history.last_used, history.first_seen)
