@@ -21,6 +21,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from services.podsync.core.pod.metric_labels import container_type, image_size, rejection
+from services.podsync.core.pod.results import ImagePulled
 from shared.clock import Clock
 from shared.metrics.family import counter, gauge, histogram
 from shared.metrics.registry import Registry
@@ -142,8 +143,8 @@ class PodMetrics:
                     self._started.inc(kind)
                 if failure is not None:
                     self._failed.inc(kind, failure.reason or _CODES[type(call)])
-        if isinstance(call, PullImage) and isinstance(outcome, CallDone):
-            size = outcome.image.size if outcome.image is not None else None
+        if isinstance(outcome, CallDone) and isinstance(outcome.result, ImagePulled):
+            size = outcome.result.image.size if outcome.result.image is not None else None
             self._pulled.observe(self._clock.monotonic() - began, image_size(size))
 
     def _count_pods(self) -> None:

@@ -39,6 +39,7 @@ from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.progress import InstanceFacts, tried_at_once
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
+from services.podsync.core.pod.results import NodeRead
 from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_record import restore
 from shared.model.objects import Object
@@ -288,7 +289,8 @@ class NodeState:
             record = outcomes.succeeded(record, event, now)
         self.pods.put(record)
         if isinstance(event, CallDone) and isinstance(event.call, FetchNode) and not record.saved.admission_decided:
-            node = event.node or self.admissions.node
+            read = event.result.node if isinstance(event.result, NodeRead) else None
+            node = read or self.admissions.node
             return [*self.admissions.decide(uid, now, node=node, is_final=True), uid]
         return [uid]
 

@@ -29,6 +29,15 @@ from services.podsync.core.pod.instructions import (
 )
 from services.podsync.core.pod.observed import outdated
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.results import (
+    ContainerCreated,
+    ImageInspected,
+    ImagePulled,
+    PartSeen,
+    PodPrepared,
+    PodSeen,
+    Result,
+)
 from services.podsync.core.pod.retry import start_later
 from services.podsync.core.pod.saved import with_container, with_containers
 from services.podsync.core.sync.actions import decide_sandbox
@@ -59,52 +68,57 @@ def succeeded(record: PodRecord, event: CallDone, now: float) -> PodRecord:
         retry = replace(retry, failures=0, last_done=done, at=0.0)
     elif retry.at:
         retry = replace(retry, at=0.0)
-    record = _with_warnings(replace(record, retry=retry, call=None), event)
+    record, result, at = (
+        _with_warnings(replace(record, retry=retry, call=None), event),
+        event.result,
+        event.completed_at,
+    )
     match event.call:
         case KillPod(sandboxes=sandboxes):
             made = replace(record.made, stopped_sandboxes=record.made.stopped_sandboxes.union(sandboxes))
             record = replace(record, made=made)
-            record = record.with_observation(_seen(record, event, stopped=sandboxes), event.completed_at)
+            record = _observed(record, result, at, stopped=sandboxes)
             # The runtime reported it as stopped and shows it running: the request is repeated after a delay.
             return _later(record, now + FIRST_RETRY_SECONDS) if record.alive else record
         case RunPodSandbox():
-            record = record.with_observation(_seen(record, event), event.completed_at)
+            record = _observed(record, result, at)
             # It is not as requested: the next sandbox is made after a delay.
             return _later(record, now + RETRY_SECONDS) if decide_sandbox(record).create else record
-        case PreparePod():
-            made = replace(record.made, prepared=not event.cgroup_missing, cgroup_missing=event.cgroup_missing)
-            return _with_log_attempts(replace(record, made=made), event.log_attempts)
-        case InspectImage():
-            return inspected(record, event.call, event)
-        case PullImage():
-            return pulled(record, event.call, event)
+        case PreparePod() if isinstance(result, PodPrepared):
+            made = replace(record.made, prepared=not result.cgroup_missing, cgroup_missing=result.cgroup_missing)
+            return _with_log_attempts(replace(record, made=made), result.log_attempts)
+        case InspectImage() if isinstance(result, ImageInspected):
+            return inspected(record, event.call, result)
+        case PullImage() if isinstance(result, ImagePulled):
+            return pulled(record, event.call, result)
         case RunPostStartHook(container=container):
             return with_start_over(record, container)
-        case CreateContainer(container=container):
-            return _created(record, event.call, event).with_event("Normal", "Created", "Container created", container)
+        case CreateContainer(container=container) if isinstance(result, ContainerCreated):
+            record = _created(record, event.call, result, at)
+            return record.with_event("Normal", "Created", "Container created", container)
         case StartContainer():
-            return _started(record, event.call, event)
+            return _started(record, event.call, result, at)
         case ReleasePod():
             return replace(record, made=replace(record.made, released=True))
         case RemovePodLogs():
             return replace(record, made=replace(record.made, logs_removed=True))
         case _:
-            if event.cgroup_missing:
+            if isinstance(result, PodSeen) and result.cgroup_missing:
                 record = replace(record, made=replace(record.made, prepared=False))
-            return record.with_observation(event.observation, event.completed_at)
+            return _observed(record, result, at)
 
 
 def _later(record: PodRecord, at: float) -> PodRecord:
     return replace(record, retry=replace(record.retry, at=at))
 
 
-def _started(record: PodRecord, call: StartContainer, event: CallDone) -> PodRecord:
+def _started(record: PodRecord, call: StartContainer, result: Result | None, at: float) -> PodRecord:
     retry = replace(record.retry, starts={})
     record = replace(record, retry=retry)
     record = record.with_progress(replace(record.progress(call.container), reason=None), call.container)
     if record.saved.container(call.container).hook_owed != call.container_id:
         record = with_start_over(record, call.container)
-    record = record.with_observation(_seen(record, event), event.completed_at)
+    record = _observed(record, result, at)
     return record.with_event("Normal", "Started", "Container started", call.container)
 
 
@@ -119,22 +133,24 @@ def _with_log_attempts(record: PodRecord, log_attempts: Mapping[str, int]) -> Po
     return replace(record, attempts=attempts)
 
 
-def _seen(record: PodRecord, event: CallDone, stopped: tuple[str, ...] = ()) -> RuntimePod | None:
-    """The pod after the call: as it was listed, or as it was known with what the call has changed."""
-    if event.observation is not None:
-        return event.observation
+def _observed(record: PodRecord, result: Result | None, at: float, stopped: tuple[str, ...] = ()) -> PodRecord:
+    """The record with the pod after the call: as it was listed, or as it was known with what the call has changed."""
+    if isinstance(result, PodSeen):
+        return record.with_observation(result.pod, at)
+    part = result if isinstance(result, PartSeen) else PartSeen()
     nothing = RuntimePod(uid=record.uid, name=record.name, namespace=record.namespace, observed_at=0.0)
     known = record.observed.runtime_pod or nothing
-    containers = {c.id: c for c in (*known.containers, *event.containers)}
+    containers = {c.id: c for c in (*known.containers, *part.containers)}
     sandboxes = {s.id: replace(s, state=SandboxState.NOTREADY) if s.id in stopped else s for s in known.sandboxes}
-    if event.sandbox is not None:
-        sandboxes[event.sandbox.id] = event.sandbox
-    return replace(
+    if part.sandbox is not None:
+        sandboxes[part.sandbox.id] = part.sandbox
+    pod = replace(
         known,
-        observed_at=event.completed_at,
+        observed_at=at,
         sandboxes=tuple(sorted(sandboxes.values(), key=lambda s: (-s.attempt, -s.created_at, s.id))),
         containers=tuple(sorted(containers.values(), key=lambda c: (-c.created_at, -c.attempt, c.id))),
     )
+    return record.with_observation(pod, at)
 
 
 def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord:
@@ -152,16 +168,16 @@ def _with_warnings(record: PodRecord, event: CallDone | CallFailed) -> PodRecord
     return record
 
 
-def _created(record: PodRecord, call: CreateContainer, event: CallDone) -> PodRecord:
+def _created(record: PodRecord, call: CreateContainer, made: ContainerCreated, at: float) -> PodRecord:
     """Add the new container without a look at the runtime: its start follows at once, and includes a look."""
     record = record.with_progress(replace(record.progress(call.container), image=None), call.container)
     found = record.container(call.container)
     spec = found[1] if found is not None else None
-    if spec is None or any(c.id == event.container_id for c in record.instances):
+    if spec is None or any(c.id == made.container_id for c in record.instances):
         # pleg has reported it already, or the container is no part of the pod any more.
         return replace(record, observed=outdated(record.observed)) if spec is None else record
     created = Container(
-        id=event.container_id,
+        id=made.container_id,
         name=call.container,
         attempt=call.attempt,
         sandbox_id=call.sandbox_id,
@@ -171,7 +187,7 @@ def _created(record: PodRecord, call: CreateContainer, event: CallDone) -> PodRe
         image_id=call.image.id,
         spec_hash=container_hash(spec),
         restart_count=call.attempt,
-        log_path=event.log_path,
+        log_path=made.log_path,
     )
     seen = record.observed.runtime_pod
     if seen is not None:
@@ -179,11 +195,11 @@ def _created(record: PodRecord, call: CreateContainer, event: CallDone) -> PodRe
             uid=seen.uid,
             name=seen.name,
             namespace=seen.namespace,
-            observed_at=event.completed_at,
+            observed_at=at,
             sandboxes=seen.sandboxes,
             containers=(created, *seen.containers),
         )
-    return record.with_observation(seen, event.completed_at)
+    return record.with_observation(seen, at)
 
 
 def failed(record: PodRecord, event: CallFailed, now: float) -> PodRecord:

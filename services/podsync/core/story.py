@@ -31,6 +31,7 @@ from services.podsync.core.pod.instructions import (
     RecordEvent,
     RunPostStartHook,
 )
+from services.podsync.core.pod.results import ImagePulled, PartSeen, PodSeen
 from shared.model.objects import Object, name, namespace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, Sandbox
@@ -202,9 +203,12 @@ def _status(told: _Told, status: Object) -> list[Line]:
 
 def _looked(told: _Told, done: CallDone) -> list[Line]:
     """What our own call showed of sandboxes and containers; what it made itself is told by the call."""
-    if done.observation is not None:
-        return _seen(told, done.observation.sandboxes, done.observation.containers)
-    return _seen(told, (done.sandbox,) if done.sandbox else (), done.containers)
+    match done.result:
+        case PodSeen(pod=pod):
+            return _seen(told, pod.sandboxes, pod.containers)
+        case PartSeen(sandbox=sandbox, containers=containers):
+            return _seen(told, (sandbox,) if sandbox else (), containers)
+    return []
 
 
 def _seen(told: _Told, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
@@ -252,7 +256,8 @@ def _probed(told: _Told, container_id: str, results: Any) -> list[Line]:
 def _done(call: Call, done: CallDone) -> list[Line]:
     if isinstance(call, _QUIET):
         return []
-    took = {"took": round(done.took, 3)} if done.took else {}
+    seconds = done.result.took if isinstance(done.result, ImagePulled) else 0.0
+    took = {"took": round(seconds, 3)} if seconds else {}
     return [{"what": Kind.DONE, **_subject(call), **took}]
 
 

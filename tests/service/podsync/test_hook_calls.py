@@ -87,7 +87,7 @@ def get(server: Server, path: str = "/up", **fields: Any) -> Object:
 async def test_a_command_that_succeeds(tmp_path: Path) -> None:
     performer = await performing(tmp_path, {"exec": {"command": ["touch", "/$(HOME)"]}})
     done = await performer.perform(hook(performer))
-    assert isinstance(done, CallDone) and done.observation is None
+    assert isinstance(done, CallDone) and done.result is None
     assert performer.runtime.requests("ExecSync") == [
         {"container_id": performer.ids["c"], "cmd": ["touch", "/$(HOME)"]}
     ]

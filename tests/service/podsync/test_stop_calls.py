@@ -17,6 +17,7 @@ from services.podsync.core.pod.instructions import (
     RemoveContainers,
     RemoveSandboxes,
 )
+from services.podsync.core.pod.results import PodSeen
 from shared.cri.interface import ExecResult, RuntimeCallError
 from shared.model.objects import Object
 from shared.model.runtime import ContainerState
@@ -372,8 +373,8 @@ async def test_removing_tries_all_and_keeps_logs_that_are_to_stay(tmp_path: Path
     assert isinstance(failed, CallFailed) and failed.text == "busy"
     assert (logs["a"].exists(), logs["b"].exists()) == (True, False)
     done = await performer.perform(RemoveContainers(uid=UID, containers=entries[:1], keep_logs=True))
-    assert isinstance(done, CallDone) and done.observation is not None
-    assert logs["a"].exists() and not done.observation.containers
+    assert isinstance(done, CallDone) and isinstance(done.result, PodSeen)
+    assert logs["a"].exists() and not done.result.pod.containers
 
 
 @on_virtual_time

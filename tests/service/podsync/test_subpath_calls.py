@@ -21,6 +21,7 @@ from services.podsync.adapters.pod.subpaths import AskedSubpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import CreateContainer, StartContainer
+from services.podsync.core.pod.results import ContainerCreated
 from shared.model.objects import Object
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
@@ -94,10 +95,10 @@ async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:
 async def test_they_are_given_back_once_the_start_has_returned(tmp_path: Path, start_fails: bool) -> None:
     begun = Begun(tmp_path)
     done = await begun.create()
-    assert isinstance(done, CallDone)
+    assert isinstance(done, CallDone) and isinstance(done.result, ContainerCreated)
     if start_fails:
         begun.runtime.fail("StartContainer", "Unknown", "no")
-    await begun.perform(StartContainer(uid=UID, container="c", container_id=done.container_id, attempt=0))
+    await begun.perform(StartContainer(uid=UID, container="c", container_id=done.result.container_id, attempt=0))
     assert begun.volume.released == ["c"]
 
 

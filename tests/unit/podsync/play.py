@@ -13,6 +13,7 @@ from bus.messages.podsync import PodStatus
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.admission.node_view import MachineFacts
 from services.podsync.core.machine import PodSync, Settings
+from services.podsync.core.pod import results
 from services.podsync.core.pod.events import (
     CallDone,
     CallFailed,
@@ -275,10 +276,9 @@ class Play:
                 self.log.append(f"InterruptCall {type(call).__name__}")
                 failed = CallFailed(uid=uid, call=call, completed_at=self.wall, code="", text="", description="")
                 self.handle(replace(failed, interrupted=True, begun=type(call).__name__ not in self.unbegun))
-            case Call():
-                self._call(instruction)
             case _:
-                raise AssertionError(instruction)
+                assert isinstance(instruction, Call), instruction
+                self._call(instruction)
 
     def _call(self, call: Call) -> None:
         name = type(call).__name__
@@ -305,10 +305,11 @@ class Play:
         done = CallDone(uid=uid, call=call, completed_at=self.wall)
         match call:
             case InspectImage(image=image):
-                return replace(done, image=ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None)
+                found = ImageStatus(id=f"sha256:{image}", size=1) if image in self.images else None
+                return replace(done, result=results.ImageInspected(image=found))
             case PullImage(image=image):
                 self.images.add(image)
-                return replace(done, image=ImageStatus(id=f"sha256:{image}", size=1))
+                return replace(done, result=results.ImagePulled(image=ImageStatus(id=f"sha256:{image}", size=1)))
             case RunPodSandbox(attempt=attempt):
                 assert all(s.attempt != attempt for s in self.sandboxes.get(uid, [])), "sandbox name is reserved"
                 sandbox = Sandbox(
@@ -321,7 +322,7 @@ class Play:
                 )
                 self.sandboxes.setdefault(uid, []).append(sandbox)
             case CreateContainer():
-                return replace(done, container_id=self._create(call))
+                return replace(done, result=results.ContainerCreated(container_id=self._create(call)))
             case StartContainer(container_id=container_id):
                 self._change(uid, container_id, ContainerState.RUNNING)
             case RunPostStartHook(container_id=container_id):
@@ -336,7 +337,7 @@ class Play:
                 self.stops += [stop.grace_seconds for stop in containers]
                 self.stopped += containers
                 if self.deaf:
-                    return replace(done, observation=self.look(uid))
+                    return replace(done, result=results.PodSeen(pod=self.look(uid)))
                 for stop in containers:
                     self._change(uid, stop.container_id, ContainerState.EXITED)
                 self.sandboxes[uid] = [
@@ -349,16 +350,15 @@ class Play:
             case RemoveSandboxes(sandboxes=sandboxes):
                 self.sandboxes[uid] = [s for s in self.sandboxes[uid] if s.id not in sandboxes]
             case FetchNode():
-                return replace(done, node=self.node)
+                return replace(done, result=results.NodeRead(node=self.node))
             case PreparePod(runs=runs):
                 if not runs:
                     self.outside.discard(uid)
-                return replace(done, log_attempts=self.log_attempts, cgroup_missing=uid in self.outside)
+                missing = uid in self.outside
+                return replace(done, result=results.PodPrepared(log_attempts=self.log_attempts, cgroup_missing=missing))
             case LookAtPod():
-                done = replace(done, cgroup_missing=uid in self.outside)
-            case _:
-                pass
-        return replace(done, observation=self.look(uid))
+                return replace(done, result=results.PodSeen(pod=self.look(uid), cgroup_missing=uid in self.outside))
+        return replace(done, result=results.PodSeen(pod=self.look(uid)))
 
     def _create(self, call: CreateContainer) -> str:
         mine = self.containers.setdefault(call.uid, [])

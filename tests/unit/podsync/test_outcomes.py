@@ -4,6 +4,7 @@ from services.podsync.core.outcomes import succeeded
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import CreateContainer
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.results import ContainerCreated
 from shared.cri.interface import ImageStatus
 from shared.model.runtime import ContainerState
 from tests.unit.podsync.play import Play, a_pod
@@ -27,7 +28,8 @@ def after_creation(record: PodRecord, container: str, container_id: str) -> PodR
         image=ImageStatus(id="i", size=1),
         pod_ips=(),
     )
-    done = CallDone(uid="u1", call=call, completed_at=record.observed.at + 1, container_id=container_id)
+    created = ContainerCreated(container_id=container_id)
+    done = CallDone(uid="u1", call=call, completed_at=record.observed.at + 1, result=created)
     return succeeded(record, done, record.observed.at + 1)
 
 

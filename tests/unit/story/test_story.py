@@ -32,6 +32,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
+from services.podsync.core.pod.results import ImagePulled
 from services.podsync.core.story import Teller
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod
@@ -58,9 +59,8 @@ def instance(attempt: int, state: ContainerState, exit_code: int = 0, reason: st
 
 
 def observed(*containers: Container) -> PodObserved:
-    return PodObserved(
-        observation=RuntimePod(uid="u1", name="web", namespace="shop", observed_at=1, containers=containers)
-    )
+    pod = RuntimePod(uid="u1", name="web", namespace="shop", observed_at=1, containers=containers)
+    return PodObserved(observation=pod)
 
 
 def started(attempt: int) -> CallDone:
@@ -90,7 +90,7 @@ def test_the_story_of_a_pod_goes_from_its_source_to_its_start() -> None:
     assert says(
         PodDesired(uid="u1", source="api", pod=POD),
         VolumesChanged(uid="u1", volumes=volumes),
-        CallDone(uid="u1", call=pull, completed_at=1.0, took=2.5),
+        CallDone(uid="u1", call=pull, completed_at=1.0, result=ImagePulled(image=None, took=2.5)),
         started(0),
     ) == [
         "seen for the first time, from api",

@@ -20,6 +20,7 @@ from services.podsync.core.cri.hosts_file import hosts_file
 from services.podsync.core.node.node_facts import NodeFacts
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import CreateContainer, PreparePod, RunPodSandbox, StartContainer
+from services.podsync.core.pod.results import ContainerCreated, PartSeen, PodPrepared, PodSeen
 from shared.model.objects import Object
 from shared.model.runtime import Container
 from shared.podspec.containers import MANY, every_container
@@ -38,8 +39,8 @@ async def prepare_pod(
     if operations.facts.cgroup_driver != cgroups.facts.cgroup_driver:  # the runtime knew better than the configuration
         operations.facts = replace(operations.facts, cgroup_driver=cgroups.facts.cgroup_driver)
     if not made:
-        done = replace(done, cause="the pod runs without its cgroup", cgroup_missing=True)
-    return replace(done, log_attempts=attempts)
+        done = replace(done, cause="the pod runs without its cgroup")
+    return replace(done, result=PodPrepared(log_attempts=attempts, cgroup_missing=not made))
 
 
 async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodView, done: CallDone) -> CallDone:
@@ -58,8 +59,8 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
     done = replace(done, warnings=warnings, completed_at=operations.clock.monotonic())
     sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
     if sandbox is not None:
-        return replace(done, sandbox=sandbox)
-    return replace(done, observation=await operations.look(call.uid))
+        return replace(done, result=PartSeen(sandbox=sandbox))
+    return replace(done, result=PodSeen(pod=await operations.look(call.uid)))
 
 
 async def create_container(operations: PodOperations, call: CreateContainer, view: PodView, done: CallDone) -> CallDone:
@@ -129,7 +130,7 @@ async def _create(
         await operations.subpaths.release(view.uid, spec)  # there will be no start to release them after
         raise
     log_path = f"{sandbox['log_directory']}/{config['log_path']}"
-    return replace(done, container_id=container_id, log_path=log_path)
+    return replace(done, result=ContainerCreated(container_id=container_id, log_path=log_path))
 
 
 async def _subpaths(
@@ -174,10 +175,10 @@ async def start_container(operations: PodOperations, call: StartContainer, view:
     found = await operations.found(view, call.container_id) if view.quiet else ()
     if found:
         _link_log(operations, call, view, found)
-        return replace(done, containers=found)
+        return replace(done, result=PartSeen(containers=found))
     seen = await operations.look(call.uid)
     _link_log(operations, call, view, seen.containers)
-    return replace(done, observation=seen)
+    return replace(done, result=PodSeen(pod=seen))
 
 
 async def _release_subpaths(operations: PodOperations, call: StartContainer, view: PodView) -> None:

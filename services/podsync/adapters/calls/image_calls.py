@@ -5,6 +5,7 @@ from dataclasses import replace
 from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
 from services.podsync.core.pod.events import CallDone
 from services.podsync.core.pod.instructions import InspectImage, PullImage
+from services.podsync.core.pod.results import ImageInspected, ImagePulled
 
 
 async def inspect_image(operations: PodOperations, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
@@ -12,11 +13,12 @@ async def inspect_image(operations: PodOperations, call: InspectImage, view: Pod
     found = await operations.pulls.inspect(
         view.pod, call.image, call.policy, operations.cluster, backed_off=call.backed_off
     )
-    return replace(done, image=found.image, must_pull=found.must_pull, warnings=found.warnings)
+    return replace(done, result=ImageInspected(image=found.image, must_pull=found.must_pull), warnings=found.warnings)
 
 
 async def pull_image(operations: PodOperations, call: PullImage, view: PodView, done: CallDone) -> CallDone:
     """Pull, then look at what came. Raises RuntimeCallError, SandboxConfigError."""
     sandbox = await operations.sandbox_message(view, call.sandbox_attempt)
     pulled = await operations.pulls.pull(view.pod, call.image, call.policy, sandbox, operations.cluster)
-    return replace(done, image=pulled.image, took=pulled.took, waited=pulled.waited, warnings=pulled.warnings)
+    result = ImagePulled(image=pulled.image, took=pulled.took, waited=pulled.waited)
+    return replace(done, result=result, warnings=pulled.warnings)

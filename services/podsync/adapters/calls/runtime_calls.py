@@ -41,6 +41,7 @@ from services.podsync.core.pod.instructions import (
     RunPostStartHook,
     StartContainer,
 )
+from services.podsync.core.pod.results import NodeRead, PartSeen, PodSeen
 from shared import cgroup_layout
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
@@ -89,8 +90,8 @@ class RuntimeCalls(PodOperations):
     def _completion(self, done: CallDone) -> float:
         """Observations older than this say nothing about the call: where the adapter looked after it, its look, dated
         like any other from before the request, for what happens during it is somebody else's to tell."""
-        if done.observation is not None:
-            return done.observation.observed_at
+        if isinstance(done.result, PodSeen):
+            return done.result.pod.observed_at
         return done.completed_at or self.clock.monotonic()
 
     def _failed(self, call: Call, code: str, text: str, description: str, reason: str = "") -> CallFailed:
@@ -110,12 +111,12 @@ class RuntimeCalls(PodOperations):
         match call:
             case LookAtPod(unheard_of=True):
                 nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
-                return replace(done, observation=nothing)
+                return replace(done, result=PodSeen(pod=nothing))
             case LookAtPod():
                 missing = bool(view.pod) and self.cgroups.is_missing(view.pod)
-                return replace(done, observation=await self.look(call.uid), cgroup_missing=missing)
+                return replace(done, result=PodSeen(pod=await self.look(call.uid), cgroup_missing=missing))
             case FetchNode():
-                return replace(done, node=await self.cluster.node())
+                return replace(done, result=NodeRead(node=await self.cluster.node()))
             case PreparePod():
                 return await building.prepare_pod(self, self.cgroups, call, view, done)
             case RunPodSandbox():
@@ -156,14 +157,14 @@ class RuntimeCalls(PodOperations):
                 done = replace(done, completed_at=self.clock.monotonic())
                 found = await self.found(view, *(stop.container_id for stop in call.containers))
                 if len(found) == len(call.containers):
-                    return replace(done, containers=found)
+                    return replace(done, result=PartSeen(containers=found))
             case RemoveContainers():
                 await stopping.remove_containers(self, call, view)
             case RemoveSandboxes():
                 await stopping.remove_sandboxes(self, call)
             case _:
                 raise NotImplementedError(type(call).__name__)
-        return replace(done, observation=await self.look(call.uid))
+        return replace(done, result=PodSeen(pod=await self.look(call.uid)))
 
 
 def calls_over(

@@ -7,30 +7,31 @@ from dataclasses import replace
 
 from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
 from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
-from services.podsync.core.pod.events import CallDone, CallFailed
+from services.podsync.core.pod.events import CallFailed
 from services.podsync.core.pod.instructions import InspectImage, PullImage
 from services.podsync.core.pod.progress import Progress
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.results import ImageInspected, ImagePulled
 from shared.cri.interface import ImageStatus
 from shared.timestamps import go_duration
 
 
-def inspected(record: PodRecord, call: InspectImage, event: CallDone) -> PodRecord:
+def inspected(record: PodRecord, call: InspectImage, found: ImageInspected) -> PodRecord:
     """It is present and may be used, or it is to be pulled."""
     if _is_outdated(record, call):
         return record
-    if event.image is None or event.must_pull:
+    if found.image is None or found.must_pull:
         return _with(record, call, replace(_progress(record, call), must_pull=True))
     text = f'Container image "{_as_named(record, call)}" already present on machine and can be accessed by the pod'
-    return _with_image(record, call, event.image).with_event("Normal", "Pulled", text, call.container)
+    return _with_image(record, call, found.image).with_event("Normal", "Pulled", text, call.container)
 
 
-def pulled(record: PodRecord, call: PullImage, event: CallDone) -> PodRecord:
+def pulled(record: PodRecord, call: PullImage, result: ImagePulled) -> PodRecord:
     """It was pulled. The failures counted so far stay until they are too old, as in the kubelet: the pulls from a
     registry that fails now and then wait longer than after a first failure."""
     record = _with(record, call, replace(_progress(record, call), must_pull=False))
-    image = event.image if not _is_outdated(record, call) else None
-    return _with_image(record, call, image).with_event("Normal", "Pulled", _pulled(call.image, event), call.container)
+    image = result.image if not _is_outdated(record, call) else None
+    return _with_image(record, call, image).with_event("Normal", "Pulled", _pulled(call.image, result), call.container)
 
 
 def _with_image(record: PodRecord, call: InspectImage | PullImage, image: ImageStatus | None) -> PodRecord:
@@ -98,9 +99,9 @@ def _as_named(record: PodRecord, call: InspectImage | PullImage) -> str:
     return next((str(source.get("reference", "")) for source in sources), call.image)
 
 
-def _pulled(image: str, event: CallDone) -> str:
-    size = event.image.size if event.image else 0
-    took, waited = go_duration(_truncated(event.took)), go_duration(_truncated(event.waited))
+def _pulled(image: str, result: ImagePulled) -> str:
+    size = result.image.size if result.image else 0
+    took, waited = go_duration(_truncated(result.took)), go_duration(_truncated(result.waited))
     return f'Successfully pulled image "{image}" in {took} ({waited} including waiting). Image size: {size} bytes.'
 
 

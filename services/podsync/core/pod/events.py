@@ -3,15 +3,15 @@
 Times: `completed_at` and `observed_at` are CLOCK_MONOTONIC seconds.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from bus.messages.pleg import ProbeResults, RuntimeHandler
 from bus.messages.volume import MountedVolumes
 from services.podsync.core.pod.instructions import Call
-from shared.cri.interface import ImageStatus
+from services.podsync.core.pod.results import Result
 from shared.model.objects import Object
-from shared.model.runtime import Container, RuntimePod, Sandbox
+from shared.model.runtime import RuntimePod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,26 +131,14 @@ class ProbesChanged(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CallDone(Event):
-    """Our own call succeeded. `observation` is how the pod looked right after it, where the adapter looked at all of
-    it; `sandbox` and `containers` are what it looked at where the call can have changed nothing else."""
+    """Our own call succeeded."""
 
     uid: str
     call: Call
     completed_at: float
-    observation: RuntimePod | None = None
-    sandbox: Sandbox | None = None  # RunPodSandbox
-    containers: tuple[Container, ...] = ()  # StartContainer, KillPod
-    container_id: str = ""  # CreateContainer
-    log_path: str = ""  # CreateContainer
-    log_attempts: dict[str, int] = field(default_factory=dict)  # PreparePod: newest attempt among the log files
-    cgroup_missing: bool = False  # PreparePod, LookAtPod: the pod's cgroup is not there, and was not made
-    image: ImageStatus | None = None  # InspectImage, PullImage; None after InspectImage = not present
-    must_pull: bool = False  # InspectImage: it is present, and this pod's right to it has yet to be shown by a pull
-    warnings: tuple[tuple[str, str], ...] = ()  # of any call: reason and message of Warning events of the pod
+    result: Result | None = None
+    warnings: tuple[tuple[str, str], ...] = ()  # reason and message of Warning events of the pod
     container_warnings: tuple[tuple[str, str, str], ...] = ()  # and of one container: reason, message, its name
-    took: float = 0.0  # seconds, of the call proper
-    waited: float = 0.0  # seconds, waiting for a turn included
-    node: Object | None = None  # FetchNode; None = it could not be read
 
 
 @dataclass(frozen=True, kw_only=True)

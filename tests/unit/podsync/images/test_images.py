@@ -11,6 +11,7 @@ from services.podsync.core.images.pull_backoff import count_pull_failure
 from services.podsync.core.pod.events import CallDone, CallFailed
 from services.podsync.core.pod.instructions import Call, CreateContainer, InspectImage, LookAtPod, PullImage
 from services.podsync.core.pod.record import PodRecord
+from services.podsync.core.pod.results import ImageInspected
 from tests.unit.podsync.play import Play, Pod, a_container, a_pod
 
 MOUNT = [{"name": "data", "mountPath": "/data"}]
@@ -105,7 +106,9 @@ def test_its_image_is_found_again_after_a_restart_of_podsync() -> None:
 
 
 def must_pull(call: Call, done: CallDone) -> CallDone:
-    return replace(done, must_pull=True) if isinstance(call, InspectImage) else done
+    if not isinstance(done.result, ImageInspected):
+        return done
+    return replace(done, result=replace(done.result, must_pull=True))
 
 
 def test_an_image_this_pod_has_not_shown_its_right_to_is_pulled() -> None:

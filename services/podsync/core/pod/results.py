@@ -1,0 +1,66 @@
+"""What a call that succeeded found or made: one type for each kind of call, and None where only the success counts."""
+
+from dataclasses import dataclass, field
+
+from shared.cri.interface import ImageStatus
+from shared.model.objects import Object
+from shared.model.runtime import Container, RuntimePod, Sandbox
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSeen:
+    """Of LookAtPod, and of each call that starts, stops or removes: the pod as it was listed after the call."""
+
+    pod: RuntimePod
+    cgroup_missing: bool = False  # LookAtPod: the pod's cgroup does not exist
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSeen:
+    """Of RunPodSandbox, StartContainer and KillPod, where the call can have changed nothing else."""
+
+    sandbox: Sandbox | None = None
+    containers: tuple[Container, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodPrepared:
+    """Of PreparePod."""
+
+    log_attempts: dict[str, int] = field(default_factory=dict)  # container -> newest attempt among its log files
+    cgroup_missing: bool = False  # the pod's cgroup does not exist and was not made
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRead:
+    """Of FetchNode; None = the Node could not be read."""
+
+    node: Object | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInspected:
+    """Of InspectImage."""
+
+    image: ImageStatus | None  # None = not present
+    must_pull: bool = False  # it is present, and this pod's right to it has yet to be shown by a pull
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePulled:
+    """Of PullImage. Times in seconds."""
+
+    image: ImageStatus | None
+    took: float = 0.0  # of the pull alone
+    waited: float = 0.0  # with the wait for a turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerCreated:
+    """Of CreateContainer."""
+
+    container_id: str
+    log_path: str = ""
+
+
+Result = PodSeen | PartSeen | PodPrepared | NodeRead | ImageInspected | ImagePulled | ContainerCreated
