@@ -61,6 +61,7 @@ class Observer:
     ) -> None:
         self._channel, self._timeout, self._monotonic, self._pids = channel, timeout, monotonic, pids
         self._kept: dict[str, _Inspected] = {}
+        self._ids: dict[str, set[str]] = {}  # pod UID -> what is kept of the pod, and perhaps what is no longer kept
         self._unlabelled: set[str] = set()  # UIDs of pods of which a list by label would not show everything
         self._slots = asyncio.Semaphore(_INSPECTIONS_AT_ONCE)
 
@@ -87,9 +88,11 @@ class Observer:
         found = self._group(sandboxes.items, containers.containers)
         listed = {entry.id for entry in sandboxes.items} | {entry.id for entry in containers.containers}
         # An observation that runs beside this one may have kept something newer than these lists.
-        left = [(key, kept) for key, kept in self._kept.items() if key not in listed and kept.at < observed_at]
-        for key in [key for key, kept in left if uid is None or self._pod_of(kept) == uid]:
-            del self._kept[key]
+        known = self._kept if uid is None else self._ids.get(uid, ())
+        for key in [key for key in known if key not in listed]:
+            if (kept := self._kept.get(key)) is not None and kept.at < observed_at:
+                del self._kept[key]
+        self._index(found, uid)
         wanted = [pod for pod in found.values() if uid in (None, pod.uid)]
         seen, errors = await self._look_at(wanted)
         assembled = (_assemble(pod, seen, observed_at) for pod in wanted if pod.uid not in errors)
@@ -98,6 +101,19 @@ class Observer:
             first = next(iter(errors.values()))
             raise first if uid is not None else PartialObservationError(first, pods, frozenset(errors))
         return pods
+
+    def _index(self, found: Mapping[str, _Found], uid: str | None) -> None:
+        """Note what of each listed pod is kept or about to be."""
+        if uid is None:
+            self._ids = {}
+            for key, kept in self._kept.items():
+                self._ids.setdefault(self._pod_of(kept), set()).add(key)
+        else:
+            self._ids[uid] = {key for key in self._ids.get(uid, ()) if key in self._kept}
+        for pod in found.values():
+            self._ids.setdefault(pod.uid, set()).update(entry.id for entry in (*pod.sandboxes, *pod.containers))
+        if uid is not None and not self._ids[uid]:
+            del self._ids[uid]
 
     def _group(self, sandboxes: Iterable[Any], containers: Iterable[Any]) -> dict[str, _Found]:
         """By the UID in the sandbox's metadata; a container goes with its sandbox, else by its label."""
@@ -213,7 +229,8 @@ class Observer:
     def _keep(self, value: Sandbox | Container, uid: str) -> None:
         now, kept = self._monotonic(), self._kept.get(value.id)
         since = kept.since if kept is not None and kept.value.state is value.state else now
-        self._kept[value.id] = _Inspected(value, uid, since, now)
+        kept = self._kept[value.id] = _Inspected(value, uid, since, now)
+        self._ids.setdefault(self._pod_of(kept), set()).add(value.id)
 
 
 def _sandbox_holds(kept: _Inspected, state: SandboxState) -> bool:

@@ -262,6 +262,21 @@ async def test_who_only_ever_looks_at_one_pod_forgets_what_that_pod_has_no_more(
     assert inspections(channel) == {"PodSandboxStatus": 1, "ContainerStatus": 1}, "u's again, and v's not"
 
 
+async def test_nothing_is_kept_of_pods_that_are_gone(channel: FakeChannel, observer: Observer) -> None:
+    for number in range(5):
+        uid = f"u{number}"
+        channel.sandbox(uid)
+        channel.container(uid, EXITED)
+        await observer.inspect_sandbox(f"s-{uid}")
+        if number % 2:
+            await observer.observe(uid)
+        channel.sandboxes.clear()
+        channel.containers.clear()
+        channel.now += 1
+        assert await observer.observe(uid if number else None) == {}
+        assert not observer._kept and not observer._ids
+
+
 async def test_what_is_no_longer_listed_is_forgotten(channel: FakeChannel, observer: Observer) -> None:
     channel.sandbox("u")
     await observer.observe()
