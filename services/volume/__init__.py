@@ -1,8 +1,8 @@
 """Mounts the volumes of pods: compares what pods need with what is mounted. No other process mounts or unmounts.
 
 Purpose
-    Sets up emptyDir, hostPath, local, secret, configMap, downwardAPI, projected and image volumes for the pods that
-    podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears
+    Sets up emptyDir, hostPath, local, nfs, secret, configMap, downwardAPI, projected and image volumes for the pods
+    that podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears
     volumes down once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is reported
     as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The claim of
     a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so while

@@ -34,8 +34,10 @@ class MountShares:
         self._longest = max(map(len, self._filesystems), default=0)
 
     def of(self, path: str) -> Share:
-        """Return the share of the deepest mount point above the path. Its cost is bounded by the longest mount
-        point."""
+        """Return the share of the deepest mount point above the path, or for `<server>:<path>` that of the server. Its
+        cost is bounded by the longest mount point."""
+        if not path.startswith("/") and ":/" in path:
+            return Share(path.partition(":/")[0], CALLS_PER_MOUNT)
         point = ("/" + normpath(path).lstrip("/"))[: self._longest + 1]
         while point != "/" and point not in self._filesystems:
             point = point.rpartition("/")[0] or "/"

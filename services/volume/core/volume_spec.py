@@ -30,7 +30,9 @@ class VolumeSpec:
     objects: frozenset[ObjectKey] = frozenset()  # Secrets and ConfigMaps that set-up needs
     tokens: tuple[TokenKey, ...] = ()  # service account tokens that set-up needs
     provisional: bool = field(default=False, compare=False)  # rests on a guess at what the node can allocate
-    node_path: str = ""  # where the volume is, outside of the root directory: a call on it may hang
+    # Where the volume is, outside of the root directory, so that a call on it may hang: a path of the node, or
+    # `<server>:<path>`.
+    node_path: str = ""
     node_check: str = ""  # the check of `node_path` that set-up makes, as an error names it; "" = none
     claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it

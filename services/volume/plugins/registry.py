@@ -16,6 +16,7 @@ from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.host_path import HostPathPlugin
 from services.volume.plugins.image import ImagePlugin
 from services.volume.plugins.local import LocalPlugin
+from services.volume.plugins.nfs import NfsPlugin
 from services.volume.plugins.plugin import VolumePlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
@@ -29,6 +30,7 @@ PLUGINS: Plugins = {
     "hostPath": HostPathPlugin,
     "image": ImagePlugin,
     "local": LocalPlugin,
+    "nfs": NfsPlugin,
     "secret": SecretPlugin,
     "configMap": ConfigMapPlugin,
     "downwardAPI": DownwardApiPlugin,

@@ -121,7 +121,7 @@ async def test_an_unsupported_volume_names_its_type(node: Node) -> None:
     async with node.volume():
         state = await node.mounted.until(bool)
         await node.events.until(bool)
-    assert state["u"].volumes["key"].error.endswith("volume type nfs is not supported yet")
+    assert state["u"].volumes["key"].error.endswith("volume type iscsi is not supported yet")
 
 
 async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: Node) -> None:

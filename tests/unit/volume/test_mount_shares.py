@@ -52,3 +52,9 @@ def test_a_path_of_many_components_costs_no_more_than_its_length() -> None:
     began = time.process_time()
     assert SHARES.of(path) == Share("/data/away", CALLS_PER_MOUNT)
     assert time.process_time() - began < 5
+
+
+def test_the_exports_of_one_server_share_its_places() -> None:
+    shares = MountShares()
+    assert shares.of("storage:/a") == shares.of("storage:/b") == Share("storage", CALLS_PER_MOUNT)
+    assert shares.of("other:/a") != shares.of("storage:/a")

@@ -16,7 +16,7 @@ from services.volume.core.payload import FoundObject, FoundToken, Gathered
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import local
+from services.volume.plugins import local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
@@ -36,6 +36,7 @@ EXAMPLES: dict[str, Any] = {
     },
     "disk": {"name": "data"},
     "local": {"path": "/"},
+    "nfs": {"server": "storage", "path": "/export"},
     "projected": {
         "defaultMode": 0o644,
         "sources": [
@@ -137,6 +138,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
     monkeypatch.setattr(local, "is_mount_point", lambda path: str(path) in mounts)
+    monkeypatch.setattr(nfs, "mount_filesystem", lambda export, path, kind, options: mounts.add(str(path)))
+    monkeypatch.setattr(nfs, "is_mount_point", lambda path: str(path) in mounts)
+    monkeypatch.setattr(nfs, "_unmount", lambda path: mounts.discard(str(path)))
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
     yield (Machine(tmp_path / str(number), field) for number in range(3 * STEPS))
 

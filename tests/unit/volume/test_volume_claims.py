@@ -11,7 +11,8 @@ from services.volume.core.volume_claims import resolve
 from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.host_path import HostPath
 from services.volume.plugins.local import Local
-from services.volume.plugins.registry import persistent_volume_spec
+from services.volume.plugins.nfs import Nfs
+from services.volume.plugins.registry import persistent_volume_spec, volume_spec
 from tests.unit.volume.claims import CLAIM, PV, claim, found, key, pod, volume
 
 EPHEMERAL: dict[str, Any] = {"ephemeral": {"volumeClaimTemplate": {}}}
@@ -178,3 +179,17 @@ def test_a_local_volume_has_a_device_layer_and_the_options_of_its_volume(source:
     assert isinstance(spec.source, Local)
     assert (spec.unique_name, spec.source.options) == ("kubernetes.io/local-volume/pv-1", ("a", "b"))
     assert spec.source.path in ("", "/data")
+
+
+def test_an_nfs_volume_has_the_same_key_inline_and_as_a_persistent_volume() -> None:
+    source = {"server": "fd00::1", "path": "/export", "readOnly": True}
+    inline = volume_spec(pod({"nfs": source}), "v", Node())
+    assert isinstance(inline, VolumeSpec)
+    assert (inline.key, inline.read_only, inline.node_path) == ("kubernetes.io/nfs/v", True, "[fd00::1]:/export")
+    assert inline.source == Nfs("[fd00::1]:/export", ("ro",))
+    persistent = spec_of(nfs={"server": "s", "path": "/e"}, mountOptions=["vers=4.2", "hard"])
+    assert isinstance(persistent, VolumeSpec)
+    assert isinstance(persistent.source, Nfs)
+    assert (persistent.key, persistent.source.options) == ("kubernetes.io/nfs/pv-1", ("hard", "vers=4.2"))
+    assert isinstance(spec_of(nfs={"server": 1}), Refused)
+    assert isinstance(spec_of(nfs={"server": "s", "path": "/e"}, volumeMode="Filesystem"), VolumeSpec)

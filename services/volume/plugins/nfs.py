@@ -1,0 +1,113 @@
+"""nfs: an export of a server, inline in the pod or as a PersistentVolume (volumes.md 13.3).
+
+Calls on it hang while the server is away, so they count for the server, and unmounts are done by a program that can be
+given up. Clean-up unmounts and removes an empty directory: it never removes a file.
+"""
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.volume.adapters.block_devices import mount_filesystem
+from services.volume.adapters.mounts import is_mount_point
+from services.volume.adapters.programs import run
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.payload import Gathered
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.pod_fields import text
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.plugin import VolumePlugin
+from shared.model.objects import Object
+from shared.pod_directory import make_directory
+from shared.tree_removal import Removed
+
+_CORRUPTED = frozenset({
+    errno.ENOTCONN, errno.ESTALE, errno.EIO, errno.EACCES, errno.EHOSTDOWN, errno.EWOULDBLOCK, errno.ENODEV,
+})  # fmt: skip
+UNMOUNT_SECONDS = 60.0  # then the unmount is forced
+
+
+@dataclass(frozen=True)
+class Nfs:
+    """`export`: `<server>:<path>`; `options`: sorted mount options."""
+
+    export: str
+    options: tuple[str, ...] = field(default=(), compare=False)
+
+
+class NfsPlugin(VolumePlugin[Nfs]):
+    """The pod's own mount: pods that have the same export do not share one."""
+
+    name = "kubernetes.io/nfs"
+    persistent = True
+    mount_options = True
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
+        """See VolumePlugin."""
+        return cls._spec(source, (), read_only=source.get("readOnly") is True)
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
+        """See VolumePlugin."""
+        if persistent.block:
+            return Refused("block volumes of this type are not supported", "MapVolume.SetUpDevice")
+        read_only = persistent.read_only or source.get("readOnly") is True
+        return cls._spec(source, persistent.mount_options, read_only=read_only)
+
+    @classmethod
+    def _spec(cls, source: Object, options: tuple[str, ...], *, read_only: bool) -> VolumeSpec | Refused:
+        server, path = text(source.get("server")), text(source.get("path"))
+        if not server or not path:
+            return Refused("an nfs volume needs a server and a path")
+        export = f"[{server}]:{path}" if ":" in server and not server.startswith("[") else f"{server}:{path}"
+        listed = tuple(sorted({*options, *(("ro",) if read_only else ())}))
+        return VolumeSpec(
+            plugin=cls.name,
+            source=Nfs(export, listed),
+            read_only=read_only,
+            node_path=export,
+            node_check="mount of nfs",
+        )
+
+    def set_up(self, uid: str, volume: str, source: Nfs, gathered: Gathered) -> str:
+        """See VolumePlugin. A mount whose server has forgotten it is mounted again."""
+        self._directories.make(uid)
+        path = self._directories.volume(uid, self.name, volume)
+        if is_mount_point(path):
+            try:
+                with os.scandir(path) as entries:
+                    next(entries, None)
+            except OSError as error:
+                if error.errno not in _CORRUPTED:
+                    raise
+                _unmount(path)
+            else:
+                return str(path)
+        make_directory(path, 0o750)
+        mount_filesystem(source.export, path, "nfs", list(source.options))
+        return str(path)
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """See VolumePlugin."""
+        path = self._directories.volume(uid, self.name, volume)
+        while is_mount_point(path):
+            _unmount(path)
+        if os.path.lexists(path):
+            path.rmdir()
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """Return one for each directory."""
+        return [FoundVolume(name, self.name) for name in self._directories.volumes_of(uid, self.name)]
+
+
+def _unmount(path: Path) -> None:
+    """Unmount by the program umount, by force where the server does not answer. Raises OSError."""
+    try:
+        done = run("umount", str(path), seconds=UNMOUNT_SECONDS)
+    except TimeoutError:
+        done = run("umount", "-f", str(path), seconds=UNMOUNT_SECONDS)
+    if done.code != 0 and is_mount_point(path):
+        text = f"unmount failed: exit status {done.code} Unmounting arguments: {path} Output: {done.output}"
+        raise OSError(errno.EBUSY, text)
