@@ -13,7 +13,7 @@ from bus.manifest import new_manifest, prepare_run_dir
 from bus.memory import MemoryNetwork
 from bus.process_bus import ProcessBus
 
-PATIENCE = 5.0  # seconds a real process of the loop may take; nothing waits that long when all is well
+PATIENCE = 60.0  # seconds a real process of the loop may take; nothing waits that long when all is well
 
 
 class Harness(ABC):

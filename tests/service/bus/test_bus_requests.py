@@ -86,7 +86,7 @@ class TestRequests:
         first.answer(Echo, never)
         await first.start()
         asking = asyncio.create_task(asker.ask("volume", Echo(text="again"), Echoed))
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 60)
         await world.kill(first)
         second = world.bus("volume")
         second.answer(Echo, echo)

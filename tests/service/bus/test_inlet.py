@@ -32,7 +32,7 @@ def pair(context: Context, tmp_path: Path) -> Iterator[tuple[Socket, Socket]]:
 
 
 async def until(true: Any) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not true():
             await asyncio.sleep(0.001)
 

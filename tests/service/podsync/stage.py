@@ -29,7 +29,7 @@ from shared.config.effective import EffectiveConfig
 from shared.metrics.registry import Registry, Series
 from tests.fakes.runtime import FakeRuntime
 
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 60.0
 
 
 class Stage:

@@ -38,7 +38,7 @@ def hook(performer: Performer) -> RunPostStartHook:
 
 async def run(directory: Path, handler: Object, **pod: Any) -> CallDone | CallFailed:
     performer = await performing(directory, handler, **pod)
-    return await asyncio.wait_for(performer.perform(hook(performer)), 10)
+    return await asyncio.wait_for(performer.perform(hook(performer)), 60)
 
 
 async def failure(directory: Path, handler: Object, **pod: Any) -> str:

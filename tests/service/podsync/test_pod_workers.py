@@ -34,7 +34,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
     workers.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
     workers.add("u1", InterruptCall(cause="test", uid="u1"))
     try:
-        event = await asyncio.wait_for(outcome, 2.0)
+        event = await asyncio.wait_for(outcome, 60)
     finally:
         await workers.close()
     assert isinstance(event, CallFailed) and event.interrupted

@@ -56,7 +56,7 @@ class Follower:
         self._request = server.client.get(f"{server.read_only}{LOGS}?{query}")
 
     async def __aenter__(self) -> "Follower":
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             self.response = await self._request.__aenter__()
         assert self.response.status == 200
         return self
@@ -65,16 +65,16 @@ class Follower:
         self.response.close()
 
     async def read(self, size: int) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.response.content.readexactly(size)
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.response.content.read()
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 
@@ -258,7 +258,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory(server: Runn
     _, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port, limit=1)
     writer.write(f"GET {LOGS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     position = -1
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while position != (position := _position(path)) or position <= 0:
             await asyncio.sleep(0.2)  # nothing tells that the server has come to stand still
     assert position < path.stat().st_size / 2
@@ -301,7 +301,7 @@ async def test_an_error_in_the_middle_of_a_log_breaks_the_connection(
 async def test_an_old_client_gets_the_log_without_chunks(server: Running, log: Path) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.config.read_only_port)
     writer.write(f"GET {LOGS} HTTP/1.0\r\n\r\n".encode())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert b"chunked" not in head.lower()

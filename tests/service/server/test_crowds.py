@@ -40,7 +40,7 @@ async def listening(gate: asyncio.Event | None = None, asked: asyncio.Event | No
     try:
         yield listener
     finally:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await listener.close()
 
 
@@ -52,7 +52,7 @@ async def ask(streams: Streams, request: bytes = REQUEST) -> int:
     """The status of the answer."""
     reader, writer = streams
     writer.write(request)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
         await reader.readuntil(b"ok" if status == 200 else b"\n")
     return status
@@ -60,7 +60,7 @@ async def ask(streams: Streams, request: bytes = REQUEST) -> int:
 
 async def ended(streams: Streams) -> bool:
     """Wait until the server has closed it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with suppress(ConnectionError):
             while await streams[0].read(1000):
                 pass
@@ -68,7 +68,7 @@ async def ended(streams: Streams) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 
@@ -134,7 +134,7 @@ async def test_requests_sent_ahead_of_their_answers_are_read_a_few_at_a_time_and
     async with listening() as listener:
         reader, writer = streams = await connect(listener)
         writer.write(REQUEST * 1000)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(1000):
                 await reader.readuntil(b"\r\n\r\nok")
         await close(streams)
@@ -148,11 +148,11 @@ async def test_a_head_begun_behind_another_request_has_its_seconds_after_that_on
     async with listening(gate, asked) as listener:
         reader, writer = streams = await connect(listener)
         writer.write(REQUEST.replace(b"GET /", b"GET /slow"))
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), 60)
         writer.write(b"GET /hea")
         await asyncio.sleep(0.3)  # longer than a head may take, which counts from the answer on
         gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert (await reader.read()).endswith(b"\r\n\r\nok")
         await close(streams)
 

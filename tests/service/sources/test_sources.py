@@ -309,7 +309,7 @@ async def test_a_restart_while_a_file_is_broken_keeps_its_pod(node: Node) -> Non
         assert node.desired.state == before
         path.unlink()
         await node.desired.until(lambda state: not state)
-        async with asyncio.timeout(10):  # the record goes after the removal is published, in a thread
+        async with asyncio.timeout(60):  # the record goes after the removal is published, in a thread
             while list((node.root_dir / "sources" / "manifests").glob("*.json")):
                 await asyncio.sleep(0.001)
 

@@ -63,7 +63,7 @@ class Decided:
         evaluator._publish = recorded  # type: ignore[method-assign]
 
     async def until(self, condition: Callable[[Conditions], bool]) -> Conditions:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not self.all or not condition(self.all[-1]):
                 self._changed.clear()
                 await self._changed.wait()

@@ -152,7 +152,7 @@ class Cluster:
 
     async def until_shown(self, uid: str, volume: str, **content: str) -> None:
         """Until the files are these; no stream reports a refresh."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.read(uid, volume) != content:
                 await asyncio.sleep(0)
 

@@ -114,7 +114,7 @@ class Node:
 
     async def until_gone(self, uid: str) -> None:
         """Until `pods/<uid>` is removed, which no stream reports."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.directory(uid).exists():
                 await asyncio.sleep(0)
 

@@ -48,7 +48,7 @@ async def test_a_pod_without_volumes_gets_directories_and_no_entry(node: Node) -
     node.admit("v", "cache")
     async with node.volume():
         await node.mounted.until(lambda state: "v" in state)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (node.directory("u") / "plugins").exists():
                 await asyncio.sleep(0)
     assert "u" not in node.mounted.state
@@ -83,7 +83,7 @@ async def test_a_turn_without_a_change_looks_at_no_pod(node: Node, monkeypatch: 
 
     async def until_turned(times: int) -> None:
         before = len(turns)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(turns) < before + times:
                 await asyncio.sleep(0)
 

@@ -104,7 +104,7 @@ def test_a_process_in_another_namespace_is_not_ours(
 
 async def test_it_ends_by_sigterm(machine: Machine) -> None:
     process = machine.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await process.end(20)
     assert await process.wait() == -signal.SIGTERM
     process.close()
@@ -117,7 +117,7 @@ async def test_one_that_does_not_end_is_killed_and_every_descriptor_given_back(m
     process = ContainerdProcess.find(machine.config_file)
     assert process is not None
     waiting = asyncio.ensure_future(process.wait())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await process.end(0.2)
         assert await waiting is None
     process.close()

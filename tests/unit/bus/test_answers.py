@@ -56,7 +56,7 @@ class Caller:
         """The answer to this copy."""
         before = len(self.got)
         self.send(head, body)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.got) == before:
                 await asyncio.sleep(0)
         return self.got[before]

@@ -177,7 +177,7 @@ async def test_a_holder_that_is_not_known_is_reported_once_and_waited_for(
         f"server: {lock.path} is held by an unknown process (end it: `fuser` names it)"
     ]
     end(holder)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await waiting
 
 
@@ -209,7 +209,7 @@ async def test_the_end_of_the_supervisord_is_reported_while_it_is_watched(machin
         await asyncio.sleep(0)
         assert not ended.is_set()
         end(supervisord)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await ended.wait()
     already = asyncio.Event()
     with supervisord_watched(generation, already.set):

@@ -171,6 +171,6 @@ async def serving_http2(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for it, at most 10 s."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.002)

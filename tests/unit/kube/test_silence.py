@@ -95,7 +95,7 @@ async def test_a_dial_without_an_answer_is_given_up(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(dialing, "CONNECT", 0.2)
     with closing(socket.create_server(("127.0.0.1", 0), backlog=0)) as full, closing(_dialled(full)):
         put_credentials(tmp_path, 1, f"http://127.0.0.1:{full.getsockname()[1]}")
-        async with client_of(tmp_path, timeout=60) as client, asyncio.timeout(20):
+        async with client_of(tmp_path, timeout=60) as client, asyncio.timeout(60):
             with pytest.raises(ApiUnreachableError, match="no answer in time") as caught:
                 await client.get("/x")
             assert caught.value.is_outage

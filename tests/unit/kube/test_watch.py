@@ -194,5 +194,5 @@ async def test_a_cancelled_watch_leaves_the_client_usable_and_no_connection(tmp_
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
         assert await client.get("/x") == {"ok": True}

@@ -11,7 +11,7 @@ import pytest
 
 from shared.log_copy import _WAITING, Outlet, StreamCopy, adopt_stream
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 def lost(count: int) -> bytes:

@@ -32,7 +32,7 @@ def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
     @functools.wraps(test)
     def run(*args: Any, new_loop: Callable[[], asyncio.AbstractEventLoop], **kwargs: Any) -> None:
         with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(asyncio.wait_for(test(*args, **kwargs), 20))
+            runner.run(asyncio.wait_for(test(*args, **kwargs), 60))
 
     signature = inspect.signature(test)
     added = inspect.Parameter("new_loop", inspect.Parameter.KEYWORD_ONLY)
