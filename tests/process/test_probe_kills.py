@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from shared.model.objects import Object
 from tests.behaviour import container, pod_of, status_of
 from tests.world import World
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 KILLS = 4
 PERIOD = 2  # seconds; longer than pleg takes to come back
@@ -78,8 +77,8 @@ async def test_kill_after_kill_nothing_flaps_and_nothing_is_restarted(world: Wor
 
 
 async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, tmp_path: Path) -> None:
-    # Each try notes its instance: the moment at which the first process of the container began.
-    command = "cut -d' ' -f22 /proc/1/stat >> /tries/all; test ! -e /tries/dead"
+    # Each try that fails notes its instance: the moment at which the first process of the container began.
+    command = "cut -d' ' -f22 /proc/1/stat > /tmp/me; [ ! -e /tries/dead ] || { cat /tmp/me >> /tries/failed; false; }"
     probed = container(
         "c",
         livenessProbe=probe("sh", "-c", command, failureThreshold=3),
@@ -90,9 +89,7 @@ async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, t
     pod = await world.wait_running("failing")
     first = pod.containers[0].id
     await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 1, "the first try to end well")
-    identity = (tmp_path / "all").read_text().split()[0]
     (tmp_path / "dead").touch()
-    before = Counter((tmp_path / "all").read_text().split())[identity]
     await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"] == 2, "two failures")
     assert memories(world, first)["liveness"]["last"] == "failure"
     await restart_pleg(world)
@@ -102,8 +99,8 @@ async def test_two_failures_before_a_kill_need_one_more_after_it(world: World, t
         return seen is not None and any(c.attempt == 1 for c in seen.containers)
 
     await world.wait_for(restarted, "the container to be restarted")
-    failed = Counter((tmp_path / "all").read_text().split())[identity] - before
-    assert failed == 3
+    identity, *_ = tried = (tmp_path / "failed").read_text().split()
+    assert tried.count(identity) in (3, 4), "one may have been under way when pleg was killed; five would be all anew"
     world.remove_manifest("failing")
     await world.wait_gone("failing")
 
