@@ -189,14 +189,3 @@ def processes_of(program: Path) -> list[bytes]:
         with suppress(OSError):
             lines.append(path.read_bytes())
     return [line for line in lines if str(program).encode() in line]
-
-
-@pytest.mark.parametrize(("policy", "guest"), [("AlwaysVerify", False), ("NeverVerify", True)])
-async def test_who_needs_no_secret_is_a_matter_of_the_policy(tmp_path: Path, policy: str, guest: bool) -> None:
-    """AlwaysVerify asks for a right even to what was here before any pull, NeverVerify for none."""
-    async with World(config={"imagePullCredentialsVerificationPolicy": policy}) as world:
-        world.put_manifest("before", pod_of("before", busybox_pod("x")["spec"]["containers"][0]["image"], "Never"))
-        if guest:
-            await world.wait_running("before")
-        else:
-            await wait_waiting(world, "before", "ErrImageNeverPull")
