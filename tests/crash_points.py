@@ -11,6 +11,14 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 CALLS = tuple(sorted(kind.__name__ for kind in instructions.Call.__subclasses__()))
 OPERATIONS = tuple(sorted(kind.__name__ for kind in operations.Operation.__args__))
 
+CSI_METHODS = (
+    "NodeGetCapabilities",
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "NodeUnpublishVolume",
+    "NodeUnstageVolume",
+)
+
 # What a placeholder in the name of a point stands for.
 PLACEHOLDERS = {
     "{type(instruction).__name__}": CALLS,
@@ -18,6 +26,7 @@ PLACEHOLDERS = {
     "{call}": (*CALLS, "none"),
     "{type(operation).__name__}": OPERATIONS,
     "{point}": ("saved", "published"),
+    "{method}": CSI_METHODS,
 }
 
 OF_THE_MATRIX = frozenset(point for point, _ in POINTS)
@@ -51,6 +60,9 @@ OF_OTHER_TESTS = {
     "tests/e2e/test_local_volumes.py": (
         *(f"volume.device.{step}" for step in ("probed", "formatted", "mounted")),
         *(f"volume.block.{step}" for step in ("linked", "bound", "locked", "unlocked", "unbound")),
+    ),
+    "tests/service/volume/test_csi_kills.py": tuple(
+        f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in CSI_METHODS
     ),
     "tests/service/volume/test_plugin_registration.py": ("volume.plugin.answered", "volume.plugin.published"),
     "tests/service/podsync/test_log_rotation.py": tuple(

@@ -57,8 +57,9 @@ class ChangedObject:
 class GetObject:
     """Request to sources: one object of the API server, by the configured change-detection strategy.
 
-    `kind`: Secret, ConfigMap, PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only
-    of such a claim), RuntimeClass, ServiceAccount, Node (only ours).
+    `kind`: CSIDriver, VolumeAttachment, VolumeSecret (a Secret that a PersistentVolume names), Secret, ConfigMap,
+    PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only of such a claim),
+    RuntimeClass, ServiceAccount, Node (only ours).
     """
 
     kind: str

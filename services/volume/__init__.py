@@ -1,12 +1,12 @@
 """Mounts the volumes of pods: compares what pods need with what is mounted. No other process mounts or unmounts.
 
 Purpose
-    Sets up emptyDir, hostPath, local, nfs, secret, configMap, downwardAPI, projected and image volumes for the pods
-    that podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date, tears
-    volumes down once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is reported
-    as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The claim of
-    a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so while
-    the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
+    Sets up emptyDir, hostPath, local, nfs, secret, configMap, downwardAPI, projected, image and csi volumes for the
+    pods that podsync has admitted, keeps the files of secret, configMap, downwardAPI and projected volumes up to date,
+    tears volumes down once no pod needs them, and removes `pods/<uid>` of finished pods. A volume of another type is
+    reported as an error. Each type is a plugin (`plugins/`); volumes that pods share may have a device below them. The
+    claim of a volume is resolved first, to the source of its PersistentVolume; one that was resolved for a pod stays so
+    while the pod is there, whatever becomes of the claim. Registers the plugins of the node, such as CSI drivers, whose
     sockets are below `plugins_registry`.
 
 Owns
@@ -21,11 +21,14 @@ Follows
 
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
-    ConfigMaps, claims and PersistentVolumes from sources, and service account tokens from status.
+    ConfigMaps, claims, PersistentVolumes, CSIDrivers and VolumeAttachments from sources, and service account tokens
+    from status.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
-    memory and in the tmpfs of their pods only, Secrets in the tmpfs only.
+    memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them.
+    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory. It
+    is written before the driver is called, and removed after the driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the
@@ -42,7 +45,8 @@ On restart
     unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
     first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
     `plugins.registered` is complete once each socket found has registered its plugin or was refused; a plugin that does
-    not answer is not called gone.
+    not answer is not called gone. A CSI call that was cut short is repeated, as CSI permits: a volume with a record is
+    published again where a pod needs it, else unpublished.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of
@@ -51,11 +55,11 @@ Limits per pod
     that wait for it, and a trouble that names path and pod. Of the 64 threads at most 2 are on one mount, on "/" and
     mounts of local file systems 16: while they hang, further checks below that mount fail after 10 s, and those on
     other mounts proceed. The mount is found by the text of the path; a symlink counts for the mount that it is on.
-    Subpaths of hostPaths have the same limits, with 4 s. Calls for one device take one thread. A removal has one thread
-    for each pod and takes turns of 2 s, so that four long ones delay others by seconds. One that does not return (an
-    unmount) is a trouble and an error of its volume after 10 s; 16 such threads take no place of other removals. An
-    unexpected exception in the decision or in an operation for one pod is logged once, is a trouble that names the pod,
-    and is tried again with a back-off.
+    Subpaths of hostPaths have the same limits, with 4 s. Calls for one device take one thread, and those of one CSI
+    driver 4 of 16, each for at most 2 minutes. A removal has one thread for each pod and takes turns of 2 s, so that
+    four long ones delay others by seconds. One that does not return (an unmount) is a trouble and an error of its
+    volume after 10 s; 16 such threads take no place of other removals. An unexpected exception in the decision or in an
+    operation for one pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
 
 When a UID is used again
     A static pod keeps its UID when its manifest is removed and returns, so a removal may be decided for one pod and

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+from functools import partial
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
@@ -35,8 +36,10 @@ from services.volume.controllers.subpath_requests import SubpathRequests
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
+from services.volume.core.plugin_answers import CSI
 from services.volume.core.reconciler import Reconciler
 from services.volume.core.token_cache import JITTER
+from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pod_failures import PodFailures
@@ -59,14 +62,18 @@ class Volume:
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))
         claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(
-            plugins, host_resources.read(), clock, failures, claims, changed.set, alone=alone
-        )
+            plugins, host_resources.read(), clock, failures, claims, changed.set,
+            node_name=context.config.node_name,
+            alone=alone,
+        )  # fmt: skip
         reconciler = self.reconciler = Reconciler(
             populator.desired,
             ActualStateOfWorld(),
             Attachments(secrets.token_hex(4), by_controller=context.config.controller_attach_detach),
         )
-        calls = calls or PluginCalls(PodDirectories(root), clock, plugins)
+        sockets = PluginSockets(Path(root) / "plugins_registry")
+        self._registration = registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
+        calls = calls or PluginCalls(PodDirectories(root), clock, plugins, partial(registration.endpoint, CSI))
         executor = OperationExecutor(
             reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler)
         )
@@ -80,8 +87,12 @@ class Volume:
             sync_period=context.config.sync_frequency,
             changed=changed,
         )  # fmt: skip
-        sockets = PluginSockets(Path(root) / "plugins_registry")
-        self._registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
+
+        def on_drivers() -> None:
+            reconciler.drivers_changed(CsiPlugin.name)
+            changed.set()
+
+        registration.on_change = on_drivers
 
         def on_node(change: Change[NodeObject]) -> None:
             populator.on_node(change)

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, Message
 
 from shared.grpc_codes import code_name
 
+PluginMessage = Message
 Answer = TypeVar("Answer", bound=Message)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  # of one answer, as in the kubelet's gRPC

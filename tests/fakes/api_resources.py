@@ -71,6 +71,7 @@ RESOURCES = (
     Resource("/apis/node.k8s.io/v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "csinodes", "CSINode", namespaced=False),
     Resource("/apis/storage.k8s.io/v1", "csidrivers", "CSIDriver", namespaced=False),
+    Resource("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", namespaced=False, has_status=True),
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(_AUTHN, "tokenreviews", "TokenReview", namespaced=False, stored=False),

@@ -15,6 +15,7 @@ from bus.messages.sources import (
 from services.sources.adapters.clients import Clients
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.cluster_pods import ClusterPods
+from services.sources.controllers.csi_objects import CSI_KINDS, CsiObjects
 from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.listed_objects import RuntimeClassReads, ServiceReads
 from services.sources.controllers.live_read import live_read
@@ -51,6 +52,7 @@ class Cluster:
         self._runtime_classes = RuntimeClassReads(self._api)
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
         self._claims = VolumeClaims(config, self._api, changed)
+        self._csi = CsiObjects(self._api, changed)
         on_complete = self._objects.all_taken
         self._pods = ClusterPods(
             config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
@@ -66,6 +68,7 @@ class Cluster:
         finally:
             await self._objects.close()
             await self._claims.close()
+            await self._csi.close()
             await self._runtime_classes.close()
             await self._clients.close()
 
@@ -84,6 +87,8 @@ class Cluster:
             return await self._objects.get(request.kind, request.namespace, request.name, fresh=request.fresh)
         if request.kind in CLAIM_KINDS:
             return await self._claims.get(request.kind, request.namespace, request.name, fresh=request.fresh)
+        if request.kind in CSI_KINDS:
+            return await self._csi.get(request)
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")

@@ -20,7 +20,7 @@ FIRST_SYNC = 1.0  # seconds a read waits for the list
 
 class ListedObjects:
     """A collection by `<namespace>/<name>`, in step with the API server while `run` runs. Of each object only what
-    `kept` returns stays in memory."""
+    `kept` returns stays in memory. `on_change` is called after each change."""
 
     def __init__(
         self,
@@ -29,9 +29,10 @@ class ListedObjects:
         path: str,
         selector: str = "",
         kept: Callable[[Object], Object] = without_managed_fields,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.objects: dict[str, Object] = {}
-        self._what, self._kept = what, kept
+        self._what, self._kept, self._changed = what, kept, on_change
         self._list_watch = ListWatch(
             api=api,
             client=api.clients.objects,
@@ -53,6 +54,7 @@ class ListedObjects:
         if len(named) < len(items):
             log.warning("%s: %d objects without a name are left out", self._what, len(items) - len(named))
         self.objects = {_key(item): self._kept(item) for item in named}
+        self._changed()
 
     def _on_change(self, kind: str, item: Any) -> None:
         if not metadata_text(item, "name"):
@@ -61,6 +63,7 @@ class ListedObjects:
             self.objects.pop(_key(item), None)
         else:
             self.objects[_key(item)] = self._kept(item)
+        self._changed()
 
 
 class ServiceReads:

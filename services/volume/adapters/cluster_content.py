@@ -101,7 +101,7 @@ class ClusterContent:
         wall, now, jitter = self._clock.wall(), self._clock.monotonic(), self._jitter()
         cached = self._tokens.fresh(key, wall=wall, now=now, jitter=jitter)
         if cached is not None:
-            return FoundToken(cached.token), cached.refresh_at(jitter)
+            return FoundToken(cached.token, expiration=cached.expiration), cached.refresh_at(jitter)
         request = RequestToken(namespace=key.namespace, service_account=key.service_account, spec=key.request)
         error, kind = "", FailureKind.LASTING
         try:
@@ -115,13 +115,13 @@ class ClusterContent:
         wall, now = self._clock.wall(), self._clock.monotonic()
         if not error:
             cached = self._tokens.issued(key, issued.token, issued.expiration, issued.lifetime, now=now)
-            return FoundToken(cached.token), cached.refresh_at(jitter)
+            return FoundToken(cached.token, expiration=cached.expiration), cached.refresh_at(jitter)
         try:
             cached = self._tokens.after_failure(key, error, wall=wall)
         except TokenError as failure:
             return FoundToken(problem=Problem(str(failure), kind)), now + TRY_AGAIN
         log.warning("couldn't update token %s, the old one is still valid: %s", key, error)
-        return FoundToken(cached.token), now + TRY_AGAIN
+        return FoundToken(cached.token, expiration=cached.expiration), now + TRY_AGAIN
 
 
 def _kind(error: str) -> FailureKind:

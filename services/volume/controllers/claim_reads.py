@@ -1,5 +1,5 @@
-"""PersistentVolumeClaims and PersistentVolumes that volumes rest on, as sources has them: each is requested when a
-volume first needs it, and again when `objects.changed` shows another version.
+"""PersistentVolumeClaims, PersistentVolumes and CSIDrivers that volumes rest on, as sources has them: each is requested
+when a volume first needs it, and again when `objects.changed` shows another version.
 
 What was read stays until another answer arrives. A request that sources did not answer is repeated with a back-off.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.payload import FailureKind, FoundObject
-from services.volume.core.volume_claims import CLAIM, VOLUME
+from services.volume.core.volume_claims import CLAIM, CSI_DRIVER, VOLUME
 from shared.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class ClaimReads:
         """An object has this version; `key` as in `objects.changed`."""
         kind, namespace, name = key.split("/", 2)
         changed = ObjectKey(kind, namespace, name)
-        if kind in (CLAIM, VOLUME) and changed in self._pods:
+        if kind in (CLAIM, VOLUME, CSI_DRIVER) and changed in self._pods:
             found = self._found.get(changed)
             if found is None or found.object is None or found.version != version:
                 self._request(changed)

@@ -14,12 +14,14 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
 from services.volume.controllers.volume_metrics import VolumeMetrics
+from services.volume.core.mount_shares import Share
 from services.volume.core.operations import (
     ExpandVolume,
     Kind,
     MountDevice,
     MountVolume,
     Operation,
+    UnmountDevice,
     UnmountVolume,
     kind_of,
     needs_content,
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 # Operations of each kind at once. Those on hostPaths: what hangs takes at most the share of its mount
 # (core/mount_shares.py), so as many mounts may hang as have shares together.
 PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
+CALLS_PER_DRIVER = 4  # of the places for devices
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
 REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
@@ -199,7 +202,7 @@ class OperationExecutor:
                 path = _path(operation)
                 return threads.turn(path, self._mounts.share(path))
             case Kind.DEVICE:
-                return threads.turn(_unique_name(operation))
+                return threads.turn(_unique_name(operation), _share(operation))
             case Kind.REMOVAL:
                 return threads.turn(self.calls.directory(operation.uid))
 
@@ -278,6 +281,14 @@ def _what(operation: Operation) -> str:
 
 def _unique_name(operation: Operation) -> str:
     return operation.spec.unique_name if isinstance(operation, MountVolume | ExpandVolume) else operation.volume
+
+
+def _share(operation: Operation) -> Share | None:
+    """What calls of one driver may occupy: one that hangs leaves places for the others."""
+    if isinstance(operation, UnmountDevice):
+        return Share(operation.plugin, CALLS_PER_DRIVER)
+    server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
+    return Share(server, CALLS_PER_DRIVER) if server else None
 
 
 def _path(operation: Operation) -> str:

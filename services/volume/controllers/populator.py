@@ -11,8 +11,8 @@ from bus.messages.podsync import NodeResources, PodVolumes
 from bus.messages.sources import NodeObject
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
-from services.volume.core.volume_claims import claim_key, resolve
-from services.volume.core.volume_spec import Refused, VolumeSpec, node_of
+from services.volume.core.volume_claims import Found, claim_key, csi_driver, resolve
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec, node_of
 from services.volume.plugins.registry import Plugins, persistent_volume_spec, volume_of, volume_spec
 from shared.clock import Clock
 from shared.model import objects
@@ -35,10 +35,11 @@ class DesiredStateOfWorldPopulator:
         claims: ClaimReads,
         on_change: Callable[[], None],
         *,
+        node_name: str,
         alone: bool,
     ) -> None:
         self._plugins, self._clock, self._failures, self._on_change = plugins, clock, failures, on_change
-        self._node = node_of(machine, provisional=True, alone=alone)
+        self._node = replace(node_of(machine, provisional=True, alone=alone), name=node_name)
         self._claims = claims
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = self._on_claim
@@ -73,7 +74,7 @@ class DesiredStateOfWorldPopulator:
         if isinstance(change, Put):
             labels = {key: str(value) for key, value in objects.labels(change.value.node).items()}
             if labels != self._node.labels:
-                self._node = replace(self._node, name=objects.name(change.value.node), labels=labels)
+                self._node = replace(self._node, labels=labels)
                 self.desired.read_again()
                 self._on_change()
 
@@ -96,7 +97,17 @@ class DesiredStateOfWorldPopulator:
 
     def _read(self, pod: Object, name: str) -> VolumeSpec | Refused:
         volume = volume_of(pod, name)
+        found = partial(self._claims.found, objects.uid(pod))
         if volume is None or claim_key(pod, volume) is None:
-            return volume_spec(pod, name, self._node, self._plugins)
-        found = resolve(pod, volume, partial(self._claims.found, objects.uid(pod)))
-        return found if isinstance(found, Refused) else persistent_volume_spec(pod, found, self._node, self._plugins)
+            node = self._with_driver(volume or {}, found)
+            return node if isinstance(node, Refused) else volume_spec(pod, name, node, self._plugins)
+        persistent = resolve(pod, volume, found)
+        if isinstance(persistent, Refused):
+            return persistent
+        node = self._with_driver(persistent.spec, found)
+        return node if isinstance(node, Refused) else persistent_volume_spec(pod, persistent, node, self._plugins)
+
+    def _with_driver(self, source: Object, found: Found) -> Node | Refused:
+        """The node, with the CSIDriver where the source is that of a CSI volume."""
+        driver = None if self._node.alone else csi_driver(source, found)
+        return driver if isinstance(driver, Refused) else replace(self._node, csi_driver=driver)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ObjectKey:
-    """`kind`: Secret, ConfigMap, PersistentVolumeClaim or PersistentVolume; the last one has no namespace."""
+    """`kind`: as in GetObject. A PersistentVolume, CSIDriver or VolumeAttachment has no namespace."""
 
     kind: str
     namespace: str

@@ -81,6 +81,12 @@ class OperationBackoff:
         if attempts := self._attempts.get((uid, volume)):
             attempts.not_before = 0.0
 
+    def retry_all_now(self, prefix: str) -> None:
+        """The cause of the failures of all volumes and devices whose names begin so may be gone."""
+        for (_, volume), attempts in self._attempts.items():
+            if volume.startswith(prefix):
+                attempts.not_before = 0.0
+
     def forget(self, uid: str) -> None:
         """Nothing of this pod is left."""
         self._attempts = {key: attempts for key, attempts in self._attempts.items() if key[0] != uid}

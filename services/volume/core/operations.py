@@ -90,7 +90,7 @@ def kind_of(operation: Operation) -> Kind:
             return Kind.DEVICE
         case MountVolume(spec=spec) if spec.node_check:
             return Kind.HOST_PATH
-        case MountVolume(spec=spec) | ExpandVolume(spec=spec) if spec.unique_name:
+        case MountVolume(spec=spec) | ExpandVolume(spec=spec) if spec.unique_name or spec.served_by:
             return Kind.DEVICE
         case UnmountVolume() | RemovePodDirectory():
             return Kind.REMOVAL

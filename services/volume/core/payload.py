@@ -80,10 +80,11 @@ class FoundObject:
 
 @dataclass(frozen=True)
 class FoundToken:
-    """A token, or why not."""
+    """A token, or why not. `expiration`: RFC 3339, as the API server returned it."""
 
     token: str = field(default="", repr=False)
     problem: Problem | None = None
+    expiration: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A PersistentVolume as a pod uses it through its claim: what plugins read of it; pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from services.volume.core.pod_fields import dictionaries, dictionary, text
 from services.volume.core.volume_spec import Node
@@ -16,13 +16,14 @@ _GROUP = "pv.beta.kubernetes.io/gid"
 @dataclass(frozen=True, kw_only=True)
 class PersistentVolume:
     """`spec`, `annotations`: as the API server has them; `claim`: the PersistentVolumeClaim; `read_only`: as the pod's
-    volume has it; `name`: the spec name, after which its directories are named."""
+    volume has it; `name`: the spec name, after which its directories are named; `node`: where it is used."""
 
     name: str
     spec: Object
     annotations: Mapping[str, object]
     claim: Object
     read_only: bool = False
+    node: Node = field(default_factory=Node)
 
     @property
     def access_modes(self) -> tuple[str, ...]:

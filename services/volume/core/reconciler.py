@@ -185,6 +185,10 @@ class Reconciler:
                 if spec.node_path == path:
                     self._backoff.retry_now(uid, name)
 
+    def drivers_changed(self, plugin: str) -> None:
+        """A driver of this plugin was registered: what failed without it need not wait for its retry."""
+        self._backoff.retry_all_now(f"{plugin}/")
+
     def done(self, operation: Operation, now: float, outcome: Outcome | None = None) -> Done:
         """An operation ended; return what follows."""
         outcome = outcome or Outcome()

@@ -60,6 +60,7 @@ class CachedToken:
     expires: float | None  # wall
     received: float  # monotonic
     lifetime: int | None  # seconds from issue to `expires`; None = it is not renewed
+    expiration: str = ""  # RFC 3339, as the API server returned it
 
     def needs_refresh(self, *, wall: float, now: float, jitter: float) -> bool:
         """Return whether 80 % of its lifetime, or a day, are over, by either clock."""
@@ -102,7 +103,7 @@ class TokenCache:
         """Keep a new token. `expiration` is RFC 3339, `lifetime` the seconds from issue to expiration, 0 = as
         requested."""
         known = None if key.seconds is None else lifetime or key.seconds
-        cached = self._tokens[key] = CachedToken(token, _moment(expiration), now, known)
+        cached = self._tokens[key] = CachedToken(token, _moment(expiration), now, known, expiration)
         return cached
 
     def after_failure(self, key: TokenKey, error: str, *, wall: float) -> CachedToken:

@@ -4,7 +4,7 @@ pure."""
 from collections.abc import Callable
 
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundObject
+from services.volume.core.payload import FailureKind, FoundObject, Problem
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.pod_fields import dictionaries, dictionary, text
 from services.volume.core.volume_spec import Unprocessed
@@ -14,7 +14,7 @@ from shared.podspec.references import claim_name
 from shared.podspec.resources import main_containers
 
 _PROTECTION = "kubernetes.io/pvc-protection"  # a finalizer: the claim stays while pods use it
-CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+CLAIM, VOLUME, CSI_DRIVER = "PersistentVolumeClaim", "PersistentVolume", "CSIDriver"
 
 Found = Callable[[ObjectKey], FoundObject | None]
 
@@ -63,6 +63,21 @@ def resolve(pod: Object, volume: Object, found: Found) -> PersistentVolume | Unp
         read_only=read_only,
     )
     return _checked_mode(pod, text(volume.get("name")), resolved)
+
+
+def csi_driver(source: Object, found: Found) -> Object | Unprocessed | None:
+    """Return the CSIDriver of a CSI volume, None = there is none; Unprocessed("") while it is being read. `source`: an
+    entry of spec.volumes, or the spec of a PersistentVolume."""
+    name = text(dictionary(source.get("csi")).get("driver"))
+    if not name:
+        return None
+    answer = found(ObjectKey(CSI_DRIVER, "", name))
+    if answer is None:
+        return Unprocessed("")
+    if answer.object is None and not answer.not_found:
+        problem = answer.problem or Problem("not found")
+        return Unprocessed(problem.text, quiet=problem.kind is not FailureKind.LASTING)
+    return answer.object
 
 
 def _read(key: ObjectKey, found: Found, prefix: str) -> Object | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.token_cache import TokenKey
+from shared.model.objects import Object
 from shared.podspec.resources import parse_resources
 
 
@@ -34,6 +35,7 @@ class VolumeSpec:
     # `<server>:<path>`.
     node_path: str = ""
     node_check: str = ""  # the check of `node_path` that set-up makes, as an error names it; "" = none
+    served_by: str = ""  # the driver that every call for the volume waits for; "" = none
     claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
     elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
@@ -70,7 +72,7 @@ def spec_name(key: str) -> str:
 class Node:
     """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
     resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server; `name`, `labels`: of
-    the Node, labels None = not read yet."""
+    the Node, labels None = not read yet; `csi_driver`: the CSIDriver of the volume at hand, None = it has none."""
 
     memory: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Node:
     alone: bool = False
     name: str = ""
     labels: Mapping[str, str] | None = None
+    csi_driver: Object | None = None
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

@@ -8,6 +8,7 @@ and what a teardown needs is on disk or in the mount table, never only in memory
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
+from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
@@ -31,8 +32,9 @@ class VolumePlugin(ABC, Generic[Source]):
     attachable: ClassVar[bool] = False  # its devices may be attached by the attach-detach controller
     mount_options: ClassVar[bool] = False  # it takes the mount options of a PersistentVolume
 
-    def __init__(self, directories: PodDirectories, clock: Clock) -> None:
-        self._directories, self._clock = directories, clock
+    def __init__(self, directories: PodDirectories, clock: Clock, endpoints: Endpoints = lambda _: None) -> None:
+        """`endpoints` returns the socket of a registered driver."""
+        self._directories, self._clock, self._endpoints = directories, clock, endpoints
 
     @classmethod
     @abstractmethod

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from services.volume.adapters.csi_client import Endpoints
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import Subpaths
 from services.volume.core.operations import (
@@ -32,10 +33,16 @@ from shared.tree_removal import Removed
 class PluginCalls:
     """All that volume does to the disk and to mounts. Methods raise OSError."""
 
-    def __init__(self, directories: PodDirectories, clock: Clock, plugins: Plugins = PLUGINS) -> None:
+    def __init__(
+        self,
+        directories: PodDirectories,
+        clock: Clock,
+        plugins: Plugins = PLUGINS,
+        endpoints: Endpoints = lambda _: None,
+    ) -> None:
         self._directories = directories
         self._plugins: dict[str, VolumePlugin[Any]] = {
-            plugin.name: plugin(directories, clock) for plugin in plugins.values()
+            plugin.name: plugin(directories, clock, endpoints) for plugin in plugins.values()
         }
         items = self._plugins.items()
         self._devices = {name: each for name, each in items if isinstance(each, DeviceMountableVolumePlugin)}

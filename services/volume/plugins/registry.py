@@ -11,6 +11,7 @@ from typing import Any
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.config_map import ConfigMapPlugin
+from services.volume.plugins.csi import CsiPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
 from services.volume.plugins.empty_dir import EmptyDirPlugin
 from services.volume.plugins.host_path import HostPathPlugin
@@ -35,6 +36,7 @@ PLUGINS: Plugins = {
     "configMap": ConfigMapPlugin,
     "downwardAPI": DownwardApiPlugin,
     "projected": ProjectedPlugin,
+    "csi": CsiPlugin,
 }
 _DEFAULT = "emptyDir"  # of a volume without any source, as in the API
 
@@ -78,7 +80,7 @@ def persistent_volume_spec(
             return Refused("mount options are not supported for this volume type", step)
         if persistent.has_affinity and node.labels is None:
             return Unprocessed("")
-        spec = plugin.read_persistent(pod, persistent, source)
+        spec = plugin.read_persistent(pod, replace(persistent, node=node), source)
         if isinstance(spec, Refused):
             return spec
         return replace(

@@ -302,6 +302,41 @@ async def test_runtime_classes_are_listed_when_somebody_asks(tmp_path: Path) -> 
 
 
 @on_virtual_time
+async def test_csi_drivers_are_watched_from_the_first_request_on(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.put(f"{paths.CSI_DRIVERS}/a.csi", {"spec": {"attachRequired": False}})
+        await node.start()
+        assert node.asked("GET", "/csidrivers") == 0
+        found = await node.ask("CSIDriver", "a.csi", namespace="")
+        assert found.object is not None and found.object["spec"] == {"attachRequired": False}
+        missing = await node.ask("CSIDriver", "b.csi", namespace="")
+        assert (missing.not_found, missing.error) == (True, 'csidriver.storage.k8s.io "b.csi" not found')
+        made = node.api.put(f"{paths.CSI_DRIVERS}/b.csi", {"spec": {"podInfoOnMount": True}})
+        version = made["metadata"]["resourceVersion"]
+        await node.until(lambda: _version(node, "CSIDriver//b.csi") == version, within=5.0)
+        assert (await node.ask("CSIDriver", "b.csi", namespace="")).object is not None
+        node.api.delete(f"{paths.CSI_DRIVERS}/b.csi")
+        await node.until(lambda: _version(node, "CSIDriver//b.csi") == "", within=5.0)
+
+
+@on_virtual_time
+async def test_a_volume_attachment_is_read_at_each_request(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        await node.start()
+        missing = await node.ask("VolumeAttachment", "csi-1", namespace="")
+        assert missing.not_found
+        path = f"{paths.VOLUME_ATTACHMENTS}/csi-1"
+        node.api.put(path, {"spec": {"nodeName": "n"}, "status": {"attached": True}})
+        found = await node.ask("VolumeAttachment", "csi-1", namespace="")
+        assert found.object is not None and found.object["status"] == {"attached": True}
+
+
+def _version(node: ClusterNode, key: str) -> str | None:
+    changed = node.changed.state.get(key)
+    return changed.resource_version if changed is not None else None
+
+
+@on_virtual_time
 async def test_service_accounts_are_asked_of_the_api_server_which_may_not_let_nodes_read_them(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.put(paths.service_account("default", "robot"), {})

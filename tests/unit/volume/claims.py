@@ -20,7 +20,9 @@ def claim(*, phase: str = "Bound", volume: str = "pv-1", uid: str = "c1", **meta
 
 def volume(*, claim_uid: str | None = "c1", **spec: Any) -> Object:
     """The PersistentVolume `pv-1`; a hostPath where `spec` names no source."""
-    source = spec if spec.keys() & {"local", "nfs", "hostPath", "disk"} else {"hostPath": {"path": "/srv"}, **spec}
+    source = (
+        spec if spec.keys() & {"local", "nfs", "hostPath", "csi", "disk"} else {"hostPath": {"path": "/srv"}, **spec}
+    )
     reference = {} if claim_uid is None else {"claimRef": {"namespace": "shop", "name": "data", "uid": claim_uid}}
     return {
         "metadata": {"name": "pv-1", "resourceVersion": "2"},

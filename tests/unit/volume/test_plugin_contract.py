@@ -2,6 +2,7 @@
 effects, set-up and teardown that may be killed before any system call, a reconstruction that finds what is on disk."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,11 @@ from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePl
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
 from shared.tree_removal import Removed
+from tests.fakes.csi_driver import CsiDriver
 from tests.fakes.disk_plugin import WITH_DISKS
 from tests.unit.volume.killing import STEPS, killed
 
+CSI_DRIVER = "hostpath.csi.k8s.io"
 EXAMPLES: dict[str, Any] = {
     "emptyDir": {"medium": "Memory"},
     "hostPath": {"path": "/", "type": "Directory"},
@@ -37,6 +40,7 @@ EXAMPLES: dict[str, Any] = {
     "disk": {"name": "data"},
     "local": {"path": "/"},
     "nfs": {"server": "storage", "path": "/export"},
+    "csi": {"driver": CSI_DRIVER},
     "projected": {
         "defaultMode": 0o644,
         "sources": [
@@ -68,7 +72,8 @@ def pod(field: str, source: object) -> dict[str, Any]:
 
 
 def read(field: str) -> VolumeSpec:
-    node, source = Node(memory=1 << 30, labels={}), EXAMPLES[field]
+    driver = {"metadata": {"name": CSI_DRIVER}, "spec": {"volumeLifecycleModes": ["Ephemeral"], "podInfoOnMount": True}}
+    node, source = Node(memory=1 << 30, labels={}, csi_driver=driver), EXAMPLES[field]
     found = volume_spec(pod(field, source), "v", node, WITH_DISKS)
     if isinstance(found, Refused):  # only a PersistentVolume is of this type
         persistent = PersistentVolume(name="v", spec={field: source}, annotations={}, claim={})
@@ -80,7 +85,8 @@ def read(field: str) -> VolumeSpec:
 class Machine:
     """A root directory on which one process after the other works; mounts are played."""
 
-    def __init__(self, root: Path, field: str) -> None:
+    def __init__(self, root: Path, field: str, socket: str) -> None:
+        self.socket = socket  # of a driver
         (root / "disks" / "data").mkdir(parents=True)
         self.directories = PodDirectories(str(root))
         self._plugin, self.spec = WITH_DISKS[field], read(field)
@@ -88,11 +94,11 @@ class Machine:
     @property
     def plugin(self) -> VolumePlugin[Any]:
         """As a new process has it."""
-        return self._plugin(self.directories, SystemClock())
+        return self._plugin(self.directories, SystemClock(), lambda _: self.socket)
 
     def mount_device(self) -> str:
         plugin = self.plugin
-        if not isinstance(plugin, DeviceMountableVolumePlugin):
+        if not isinstance(plugin, DeviceMountableVolumePlugin) or not self.spec.volume_name:
             return ""
         return plugin.mount_device(self.spec.volume_name, self.spec.source, GATHERED)
 
@@ -135,14 +141,24 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
         mounts.add(str(path))
 
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
-    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
     monkeypatch.setattr(local, "is_mount_point", lambda path: str(path) in mounts)
     monkeypatch.setattr(nfs, "mount_filesystem", lambda export, path, kind, options: mounts.add(str(path)))
     monkeypatch.setattr(nfs, "is_mount_point", lambda path: str(path) in mounts)
     monkeypatch.setattr(nfs, "_unmount", lambda path: mounts.discard(str(path)))
     monkeypatch.setattr(local, "unmount", lambda path: mounts.discard(str(path)))
-    yield (Machine(tmp_path / str(number), field) for number in range(3 * STEPS))
+    with tempfile.TemporaryDirectory(prefix="csi") as short:  # the path of a socket has at most 107 bytes
+        driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())
+        if field == "csi":
+            driver.start()
+
+        def ismount(path: str | Path) -> bool:
+            return (str(path) in mounts or driver.mounts.is_mounted(Path(path))) and Path(path).exists()
+
+        monkeypatch.setattr(os.path, "ismount", ismount)
+        socket = str(driver.endpoint)
+        yield (Machine(tmp_path / str(number), field, socket) for number in range(3 * STEPS))
+        driver.stop()
 
 
 def test_every_registered_plugin_has_an_example_and_a_name_of_its_own() -> None:

@@ -74,8 +74,7 @@ def test_a_host_path_is_a_path_and_a_type() -> None:
 @pytest.mark.parametrize(
     ("volume", "reason"),
     [
-        ({"iscsi": {"iqn": "i"}}, "volume type iscsi is not supported yet"),
-        ({"csi": {"driver": "d"}}, "volume type csi is not supported yet"),
+        ({"iscsi": {"iqn": "d"}}, "volume type iscsi is not supported yet"),
         ({"emptyDir": {"medium": "HugePages-2Mi"}}, "emptyDir medium HugePages-2Mi is not supported yet"),
         ({"emptyDir": {"medium": "Floppy"}}, 'unknown storage medium "Floppy"'),
     ],

@@ -1,0 +1,120 @@
+"""The Node service of a CSI driver: requests from values, a connection for each operation; blocking (volumes.md 14.4).
+
+All calls of one operation share its time limit. No error and no log line contains a secret.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from services.volume.core.csi_volume import CsiVolume
+from shared.crash import crash_point
+from shared.plugin_grpc import csi_pb2 as csi
+from shared.plugin_grpc.connection import Answer, PluginConnection, PluginMessage, connected
+
+TIMEOUT = 120.0  # seconds of one operation
+# With these codes, the driver may have done what it was asked for, or be at it; with all others it has not.
+_UNCERTAIN = frozenset({"Canceled", "DeadlineExceeded", "Unavailable", "ResourceExhausted", "Aborted"})
+Endpoints = Callable[[str], str | None]  # driver -> the path of its socket, None = it is not registered
+
+
+class UnknownDriverError(Exception):
+    """The driver is not registered now."""
+
+    def __init__(self, driver: str) -> None:
+        super().__init__(f"driver name {driver} not found in the list of registered CSI drivers")
+
+
+def is_final(code: str) -> bool:
+    """Return whether a call that failed with this code has had, and will have, no effect."""
+    return code not in _UNCERTAIN
+
+
+class CsiClient:
+    """The calls of one operation. Raises PluginCallError."""
+
+    def __init__(self, connection: PluginConnection) -> None:
+        self._connection, self._ends_by = connection, time.monotonic() + TIMEOUT
+        self._capabilities: frozenset[str] | None = None
+
+    def has(self, capability: str) -> bool:
+        """Return whether the driver has this capability of the Node service now."""
+        if self._capabilities is None:
+            answer = self._call(
+                "NodeGetCapabilities", csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse
+            )
+            kinds = csi.NodeServiceCapability.RPC.Type
+            known = {number: name for name, number in kinds.items()}
+            self._capabilities = frozenset(known.get(each.rpc.type, "") for each in answer.capabilities)
+        return capability in self._capabilities
+
+    def stage(
+        self, volume: CsiVolume, path: str, publish_context: Mapping[str, str], secrets: Mapping[str, str], group: str
+    ) -> None:
+        """NodeStageVolume. `group`: a group ID that the driver mounts the volume for, "" = none."""
+        request = csi.NodeStageVolumeRequest(
+            volume_id=volume.handle,
+            publish_context=publish_context,
+            staging_target_path=path,
+            volume_capability=self._capability(volume, group),
+            secrets=secrets,
+            volume_context=dict(volume.attributes),
+        )
+        self._call("NodeStageVolume", request, csi.NodeStageVolumeResponse)
+
+    def unstage(self, handle: str, path: str) -> None:
+        """NodeUnstageVolume."""
+        request = csi.NodeUnstageVolumeRequest(volume_id=handle, staging_target_path=path)
+        self._call("NodeUnstageVolume", request, csi.NodeUnstageVolumeResponse)
+
+    def publish(
+        self,
+        volume: CsiVolume,
+        target: str,
+        staging: str,
+        publish_context: Mapping[str, str],
+        volume_context: Mapping[str, str],
+        secrets: Mapping[str, str],
+        group: str,
+    ) -> None:
+        """NodePublishVolume. `staging` "" = the volume is not staged; `group` as for `stage`."""
+        request = csi.NodePublishVolumeRequest(
+            volume_id=volume.handle,
+            publish_context=publish_context,
+            staging_target_path=staging,
+            target_path=target,
+            volume_capability=self._capability(volume, group),
+            readonly=volume.read_only,
+            secrets=secrets,
+            volume_context=volume_context,
+        )
+        self._call("NodePublishVolume", request, csi.NodePublishVolumeResponse)
+
+    def unpublish(self, handle: str, target: str) -> None:
+        """NodeUnpublishVolume."""
+        request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
+        self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
+
+    def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
+        mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
+        mount = csi.VolumeCapability.MountVolume(
+            fs_type=volume.fs_type, mount_flags=volume.mount_options, volume_mount_group=group
+        )
+        return csi.VolumeCapability(mount=mount, access_mode=csi.VolumeCapability.AccessMode(mode=mode))
+
+    def _call(self, method: str, request: PluginMessage, answer: type[Answer]) -> Answer:
+        crash_point(f"volume.csi.calling.{method}")
+        left = max(0.001, self._ends_by - time.monotonic())
+        found = self._connection.call(f"/csi.v1.Node/{method}", request, answer, left)
+        crash_point(f"volume.csi.answered.{method}")
+        return found
+
+
+@contextmanager
+def csi_client(driver: str, endpoints: Endpoints) -> Iterator[CsiClient]:
+    """The client of a registered driver. Raises UnknownDriverError."""
+    socket = endpoints(driver)
+    if socket is None:
+        raise UnknownDriverError(driver)
+    with connected(socket) as connection:
+        yield CsiClient(connection)

@@ -1,0 +1,54 @@
+"""vol_data.json: what a teardown needs of a CSI volume, beside the volume itself (volumes.md 14.3); blocking."""
+
+import errno
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from shared.files import remove_unfinished, write_atomically
+
+RECORD = "vol_data.json"
+_LARGEST = 1 << 20  # bytes
+
+
+class CsiRecordError(OSError):
+    """The record cannot be read or understood; the text names the file and what to do."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        remedy = "unmount the volume by hand and remove its directory"
+        super().__init__(errno.EBADMSG, f"kubernetes.io/csi: {path} cannot be read: {why}; {remedy}")
+
+
+def save_record(directory: Path, record: Mapping[str, str]) -> None:
+    """Write the record, unless it is there already with this content. Raises OSError."""
+    path, content = directory / RECORD, json.dumps(record).encode()
+    try:
+        if path.read_bytes() == content:
+            return
+    except FileNotFoundError:
+        pass
+    write_atomically(path, content, 0o644)
+
+
+def load_record(directory: Path) -> dict[str, str] | None:
+    """Return the record with `driverName` and `volumeHandle`; None = there is none. Raises CsiRecordError."""
+    path = directory / RECORD
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        record = json.loads(content) if len(content) <= _LARGEST else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CsiRecordError(path, (error.strerror or "").lower()) from None
+    except ValueError:
+        raise CsiRecordError(path, "it is no JSON") from None
+    if not isinstance(record, dict) or not all(record.get(name) for name in ("driverName", "volumeHandle")):
+        raise CsiRecordError(path, "it names no driver and volume")
+    return {str(name): str(value) for name, value in record.items()}
+
+
+def remove_record(directory: Path) -> None:
+    """Remove the record, and what a kill left of its writing; absent is no error. Raises OSError."""
+    remove_unfinished(directory / RECORD)
+    (directory / RECORD).unlink(missing_ok=True)

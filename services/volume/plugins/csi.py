@@ -1,0 +1,245 @@
+"""csi: volumes of CSI drivers, staged once for all pods and published for each; inline volumes are published alone
+(volumes.md 14).
+
+The record of a volume is written before the driver is called, and removed after it was called to take the volume away.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
+from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
+from services.volume.adapters.ownership import belongs_to_group, give_to_group
+from services.volume.core.csi_attachment import publish_context_of, secret_of
+from services.volume.core.csi_volume import (
+    EPHEMERAL,
+    PERSISTENT,
+    PREFIX,
+    CsiVolume,
+    inline_volume,
+    persistent_csi_volume,
+    publish_context,
+    refused_mode,
+)
+from services.volume.core.outcome import FoundDevice, FoundVolume
+from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.volume_spec import Node, Refused, VolumeSpec
+from services.volume.plugins.plugin import DeviceMountableVolumePlugin
+from shared.model.objects import Object
+from shared.plugin_grpc.connection import PluginCallError
+from shared.pod_directory import make_directory
+from shared.podspec.names import dns_subdomain
+from shared.tree_removal import Removed
+
+_GLOBAL, _TARGET = "globalmount", "mount"
+_BLOCK = "volumeDevices"  # beside the directories of drivers
+_SET_UP = f"{PREFIX}mounter.SetUpAt failed"
+
+
+class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
+    """The driver mounts; this plugin makes the directories, keeps the records and calls it."""
+
+    name = "kubernetes.io/csi"
+    persistent = True
+    mount_options = True
+    attachable = True
+
+    @classmethod
+    def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec | Refused:
+        """See VolumePlugin: an inline volume."""
+        found = inline_volume(pod, volume, source, node.name, node.csi_driver)
+        if why := refused_mode(found.driver, node.csi_driver, EPHEMERAL):
+            return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
+        return _spec(found)
+
+    @classmethod
+    def read_persistent(cls, pod: Object, persistent: PersistentVolume, source: Object) -> VolumeSpec | Refused:
+        """See VolumePlugin."""
+        driver = persistent.node.csi_driver
+        found = persistent_csi_volume(pod, persistent, source, persistent.node.name, driver)
+        if why := refused_mode(found.driver, driver, PERSISTENT):
+            return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
+        if persistent.block:
+            return Refused(f"{PREFIX}block volumes are not supported yet", "MapVolume.SetUpDevice")
+        if not found.handle:
+            return Refused(f"{PREFIX}the PersistentVolume has no volumeHandle")
+        return _spec(found)
+
+    def mount_device(self, volume_name: str, source: CsiVolume, gathered: Gathered) -> str:
+        """Stage the volume; "" = the driver stages none."""
+        directory = self._staging(source.driver, source.handle)
+        path = directory / _GLOBAL
+        with self._client(source.driver, f"{PREFIX}attacher.MountDevice failed to create newCsiDriverClient") as client:
+            attachment = publish_context_of(source, gathered)
+            if not client.has("STAGE_UNSTAGE_VOLUME"):
+                return ""
+            secrets = secret_of(source.stage_secret, "NodeStageSecretRef", gathered)
+            is_new = load_record(directory) is None
+            make_directory(path, 0o750)
+            save_record(directory, {"volumeHandle": source.handle, "driverName": source.driver})
+            try:
+                client.stage(source, str(path), attachment, secrets, _mount_group(client, source))
+            except PluginCallError as error:
+                if is_new and is_final(error.code):
+                    self._remove_staging(directory)
+                raise
+        return str(path)
+
+    def unmount_device(self, volume_name: str) -> None:
+        """Unstage the volume."""
+        driver, _, handle = volume_name.partition("^")
+        directory = self._staging(driver, handle)
+        if not directory.is_dir():
+            return
+        path = directory / _GLOBAL
+        if load_record(directory) is not None or os.path.ismount(path):
+            with self._client(driver, f"{PREFIX}attacher.UnmountDevice failed to create newCsiDriverClient") as client:
+                if client.has("STAGE_UNSTAGE_VOLUME"):
+                    client.unstage(handle, str(path))
+        self._remove_staging(directory)
+
+    def reconstruct_devices(self) -> list[FoundDevice]:
+        """See DeviceMountableVolumePlugin. A directory without a record never was passed to a driver."""
+        found = []
+        for directory in sorted(self._root.glob("*/*")):
+            if directory.parent.name == _BLOCK or not directory.is_dir():
+                continue
+            try:
+                record = load_record(directory)
+            except CsiRecordError:
+                continue  # left as it is: a pod that needs the volume stages it again
+            if record is not None:
+                found.append(FoundDevice(self.name, f"{record['driverName']}^{record['volumeHandle']}"))
+        return found
+
+    def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
+        """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
+        self._directories.make(uid)
+        directory = self._directories.volume(uid, self.name, volume)
+        target = directory / _TARGET
+        with self._client(source.driver, f"{_SET_UP} to get CSI client") as client:
+            attachment = publish_context_of(source, gathered)
+            secrets = secret_of(source.publish_secret, "NodePublishSecretRef", gathered)
+            context = publish_context(source, gathered, secrets)
+            is_new = load_record(directory) is None
+            make_directory(directory.parent, 0o750)
+            make_directory(directory, 0o750)
+            save_record(directory, source.record())
+            group = _mount_group(client, source)
+            staging = gathered.device_path
+            try:
+                client.publish(source, str(target), staging, attachment, context.volume, context.secrets, group)
+            except PluginCallError as error:
+                if is_new and is_final(error.code):
+                    self._remove_published(directory)
+                raise
+        self._give_to_group(source, target, group)
+        return str(target)
+
+    def tear_down(self, uid: str, volume: str, removed: Removed) -> None:
+        """Unpublish the volume and remove its directory, entry by entry: what a driver left in it stays, and is an
+        error."""
+        directory = self._directories.volume(uid, self.name, volume)
+        if not directory.is_dir():
+            return
+        record = load_record(directory)
+        if record is not None:
+            with self._client(record["driverName"], f"{PREFIX}Unmounter.TearDownAt failed to get CSI client") as client:
+                client.unpublish(record["volumeHandle"], str(directory / _TARGET))
+        self._remove_published(directory)
+
+    def reconstruct(self, uid: str) -> list[FoundVolume]:
+        """See VolumePlugin. A volume whose record cannot be read is found as well; its teardown reports why it
+        fails."""
+        return [self._found(uid, volume) for volume in self._directories.volumes_of(uid, self.name)]
+
+    @property
+    def _root(self) -> Path:
+        return self._directories.pods.parent / "plugins" / self.name
+
+    def _staging(self, driver: str, handle: str) -> Path:
+        return self._root / driver / sha256(handle.encode()).hexdigest()
+
+    def _found(self, uid: str, volume: str) -> FoundVolume:
+        try:
+            record = load_record(self._directories.volume(uid, self.name, volume)) or {}
+        except CsiRecordError:
+            record = {}
+        staged = bool(record) and record.get("volumeLifecycleMode") != EPHEMERAL
+        unique_name = f"{self.name}/{record['driverName']}^{record['volumeHandle']}" if staged else ""
+        return FoundVolume(volume, self.name, unique_name=unique_name)
+
+    @contextmanager
+    def _client(self, driver: str, failed: str) -> Iterator[CsiClient]:
+        """The client of the driver; its errors as OSError, and ContentError for a driver that is not registered, whose
+        text begins with `failed`."""
+        try:
+            with csi_client(driver, self._endpoints) as client:
+                yield client
+        except UnknownDriverError as error:
+            # After a restart drivers register within moments, and volumes are tried again at once.
+            raise ContentError([Problem(f"{failed}: {error}", FailureKind.UNANSWERED)]) from None
+        except PluginCallError as error:
+            raise OSError(errno.EIO, str(error)) from None
+
+    def _give_to_group(self, source: CsiVolume, target: Path, group: str) -> None:
+        if group or source.fs_group is None or not source.applies_fs_group():
+            return
+        if not source.always_change_group and belongs_to_group(target, source.fs_group):
+            return
+        try:
+            give_to_group(target, source.fs_group)
+        except OSError as error:
+            why = f"applyFSGroup failed for vol {source.handle}: {error.strerror}"
+            raise OSError(error.errno, f"{_SET_UP} to set fsGroup: {why}") from None
+
+    def _remove_published(self, directory: Path) -> None:
+        target = directory / _TARGET
+        _require_unmounted(target)
+        if target.is_dir() and not target.is_symlink():
+            target.rmdir()
+        remove_record(directory)
+        if directory.is_dir():
+            directory.rmdir()
+
+    def _remove_staging(self, directory: Path) -> None:
+        path = directory / _GLOBAL
+        _require_unmounted(path)
+        if path.is_dir():
+            path.rmdir()
+        remove_record(directory)
+        if directory.is_dir():
+            directory.rmdir()
+
+
+def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
+    if problems := dns_subdomain(volume.driver.lower()):
+        return Refused(f"{PREFIX}the name of the driver is invalid: {problems[0]}")
+    return VolumeSpec(
+        plugin=CsiPlugin.name,
+        source=volume,
+        volume_name=volume.volume_name,
+        read_only=volume.read_only,
+        selinux_relabel=not volume.read_only,
+        requires_remount=volume.republish,
+        objects=volume.objects,
+        tokens=tuple(key for _, key in volume.tokens),
+        attachable=bool(volume.attachment),
+        served_by=volume.driver,
+    )
+
+
+def _mount_group(client: CsiClient, volume: CsiVolume) -> str:
+    """The group that the driver mounts the volume for, "" = it does not."""
+    return str(volume.fs_group) if volume.fs_group is not None and client.has("VOLUME_MOUNT_GROUP") else ""
+
+
+def _require_unmounted(path: Path) -> None:
+    """A driver that answered and left its mount: nothing is removed below it."""
+    if os.path.ismount(path):
+        raise OSError(errno.EBUSY, f"{PREFIX}{path} is still mounted after the driver answered")

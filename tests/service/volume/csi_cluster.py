@@ -1,0 +1,124 @@
+"""A cluster with a CSI driver that plays its mounts, for service tests of volume."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState, PodVolumes
+from bus.messages.sources import ChangedObject
+from bus.messages.volume import MountedVolume, VolumeState
+from services.volume.adapters import root_dir
+from services.volume.core import orphans
+from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
+from tests.service.volume.cluster import Cluster
+from tests.unit.volume.claims import CLAIM, PV, claim, volume
+
+DRIVER = "hostpath.csi.k8s.io"
+CSI_DRIVER = f"CSIDriver//{DRIVER}"
+DEADLINE = 60.0  # seconds
+
+
+class CsiCluster(Cluster):
+    """A cluster with one driver, whose volume `data` a claim names; pods may have it inline as well."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.versions = itertools.count(1)
+        self.driver = self.new_driver()
+        self.driver.volume("data").mkdir(parents=True)
+        self.csi_driver(attachRequired=False)
+
+    def new_driver(self, *capabilities: str) -> CsiDriver:
+        """A process of the driver, which keeps its state."""
+        return CsiDriver(self.root, self.root.parent / "driver", capabilities=capabilities or (STAGE, STATS, EXPAND))
+
+    def csi_driver(self, **spec: Any) -> None:
+        """The CSIDriver is this from now on."""
+        version = str(next(self.versions))
+        self.objects[CSI_DRIVER] = {"metadata": {"name": DRIVER, "resourceVersion": version}, "spec": spec}
+        if hasattr(self, "changed"):
+            self.changed.put(CSI_DRIVER, ChangedObject(resource_version=version))
+
+    def bind(self, **csi: Any) -> None:
+        """The claim is bound to the volume `data` of the driver."""
+        found = volume(csi={"driver": DRIVER, "volumeHandle": "data", **csi})
+        found["spec"].setdefault("accessModes", ["ReadWriteOnce"])
+        self.objects[PV] = found
+        self.objects[CLAIM] = claim()
+
+    def run(self, uid: str, state: PodState = PodState.SYNC, *, inline: Any = None, group: int | None = None) -> None:
+        """A pod with the volume `v`; without it from TERMINATED on."""
+        source = {"persistentVolumeClaim": {"claimName": "data"}} if inline is None else {"csi": inline}
+        spec = {
+            "volumes": [{"name": "v", **source}],
+            "containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+            "serviceAccountName": "builder",
+            "securityContext": {} if group is None else {"fsGroup": group},
+        }
+        pod = {"metadata": {"name": f"web-{uid}", "namespace": "shop", "uid": uid}, "spec": spec}
+        needs = state in (PodState.SYNC, PodState.TERMINATING)
+        names = ("v",) if needs else ()
+        self.admitted.put(
+            uid, PodVolumes(uid=uid, name=f"web-{uid}", namespace="shop", state=state, pod=pod, volumes=names)
+        )
+
+    def shown(self, uid: str) -> MountedVolume | None:
+        found = self.mounted.state.get(uid)
+        return next(iter(found.volumes.values()), None) if found is not None else None
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not holds():
+                await asyncio.sleep(0.005)
+
+    async def until_mounted(self, *uids: str) -> None:
+        await self.until(lambda: all((v := self.shown(u)) and v.state is VolumeState.MOUNTED for u in uids))
+
+    async def until_error(self, uid: str) -> str:
+        await self.until(lambda: (v := self.shown(uid)) and v.error)
+        found = self.shown(uid)
+        assert found is not None
+        return found.error
+
+    async def until_nothing_is_left(self) -> None:
+        """Until no mount, record or directory of a volume is there."""
+        await self.until(lambda: not self.driver.mounts.table() and not self.left())
+
+    def left(self) -> list[str]:
+        """Directories of pods and of staged volumes."""
+        staged = (self.root / "plugins" / "kubernetes.io" / "csi").glob("*/*")
+        return sorted(str(path.relative_to(self.root)) for path in [*(self.root / "pods").glob("*"), *staged])
+
+    def target(self, uid: str, directory: str = "pv-1") -> Path:
+        return self.root / "pods" / uid / "volumes" / "kubernetes.io~csi" / directory / "mount"
+
+
+def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
+    """A cluster whose driver and neighbours do not run yet. `path`: a short one, for that of a socket has at most 107
+    bytes."""
+    monkeypatch.setattr(root_dir, "prepare", lambda path: Path(path).mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(orphans, "ORPHAN_GRACE", 0.05)
+    cluster = CsiCluster(path)
+    monkeypatch.setattr(os.path, "ismount", lambda path: cluster.driver.mounts.is_mounted(Path(path)))
+    return cluster
+
+
+@contextlib.asynccontextmanager
+async def running_csi_cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
+    """A cluster in a directory of its own, until the end of the test."""
+    with tempfile.TemporaryDirectory(prefix="csi") as directory:
+        cluster = csi_cluster(Path(directory), monkeypatch)
+        cluster.driver.start()
+        await cluster.start()
+        cluster.admitted.mark_complete()
+        try:
+            yield cluster
+        finally:
+            cluster.driver.stop()

@@ -1,0 +1,88 @@
+"""CSI volumes through kills of volume and of the driver at every call: which mounts are left."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.volume.adapters import csi_client
+from tests.service.volume.csi_cluster import DEADLINE, CsiCluster, running_csi_cluster
+
+METHODS = ("NodeGetCapabilities", "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume")
+POINTS = [f"volume.csi.{step}.{method}" for step in ("calling", "answered") for method in METHODS]
+
+
+class KilledError(BaseException):
+    """In place of SIGKILL: no handler of Exception runs."""
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
+    async with running_csi_cluster(monkeypatch) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    cluster.bind()
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def end_there(name: str) -> None:
+        if name == point:
+            loop.call_soon_threadsafe(reached.set)
+            raise KilledError
+
+    async def through() -> None:
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        cluster.run("a", PodState.FINISHED)
+        await cluster.until_nothing_is_left()
+
+    with monkeypatch.context() as killed:
+        killed.setattr(csi_client, "crash_point", end_there)
+        async with cluster.volume():
+            going = asyncio.create_task(through())
+            await asyncio.wait_for(reached.wait(), DEADLINE)
+    was_mounting = cluster.admitted.get("a").state is PodState.SYNC  # type: ignore[union-attr]
+    async with cluster.volume():
+        if was_mounting:
+            await cluster.until_mounted("a")
+            staging, target = sorted(cluster.driver.mounts.table(), key=len)
+            assert target == str(cluster.target("a")) or staging == str(cluster.target("a"))
+        await going
+    assert cluster.driver.volume("data").is_dir()
+
+
+@pytest.mark.parametrize("method", ["NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"])
+@pytest.mark.parametrize("fault", ["die", "die after"])
+async def test_a_driver_that_dies_in_a_call_is_called_again_when_it_is_back(
+    cluster: CsiCluster, method: str, fault: str
+) -> None:
+    cluster.bind()
+    died = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def die() -> None:
+        loop.call_soon_threadsafe(died.set)
+        raise RuntimeError("the driver dies")
+
+    cluster.driver._die = die
+    cluster.driver.fault(method, fault)
+
+    async def restarted() -> None:
+        await died.wait()
+        await asyncio.to_thread(cluster.driver.stop)
+        cluster.driver = cluster.new_driver()
+        cluster.driver.start()
+
+    restarting = asyncio.create_task(restarted())
+    async with cluster.volume():
+        cluster.run("a")
+        await cluster.until_mounted("a")
+        cluster.run("a", PodState.FINISHED)
+        await cluster.until_nothing_is_left()
+        await asyncio.wait_for(restarting, DEADLINE)
