@@ -10,6 +10,7 @@ from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
+from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.health_checks import HealthChecks
 from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
@@ -43,7 +44,7 @@ class ServerService:
         self.endpoints = Endpoints(config, self._streams, clock, self._threads, self._watch)
         self._stream_endpoints = StreamEndpoints(self._streams, runtime)
         PodMetrics(context.metrics, self._streams, config)
-        self._metrics = MetricsEndpoints(bus, context.metrics)
+        self._metrics = MetricsEndpoints(bus, context.metrics, ClaimMetrics(context.metrics, bus, self._streams))
         self._checks = CheckMetrics(context.metrics, bus)
         BeatMetrics(context.metrics, bus, clock)
         self._zpages = ZPagesEndpoints(config, clock, handler_paths(main_served(config, self._health.names)))

@@ -19,7 +19,10 @@ from services.pleg.controllers.prober import Prober
 from services.pleg.core import events, instructions
 from services.pleg.core.observation import Observation
 from shared.cri.interface import Runtime, RuntimeCallError
+from shared.metrics.family import histogram
 from shared.model.runtime import RuntimePod
+
+DURATION = histogram("kubelet_pleg_pod_relist_duration_seconds", "Duration of a look at one pod in the runtime.")
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ class PodObserver:
     ) -> None:
         self._clock, self._runtime, self._stream = context.clock, runtime, stream
         self._images, self._prober, self._relist, self._hurry = images, prober, relist, hurry
-        self._listed = listed
+        self._listed, self._duration = listed, context.metrics.histogram(DURATION)
         self.observation = Observation()
         self._watches = watches(lambda entry_id: self.apply(events.ProcessExited(entry_id)))
         self._tasks: asyncio.TaskGroup | None = None
@@ -125,6 +128,7 @@ class PodObserver:
             try:
                 pod = (await self._runtime.observe(uid)).get(uid)
                 seen = events.PodObserved(uid, pod, pod.observed_at if pod else began_at)
+                self._duration.observe(self._clock.monotonic() - began_at)
             except RuntimeCallError as error:
                 log.debug("could not look at pod %s: %s", uid, error)
         self.apply(seen)

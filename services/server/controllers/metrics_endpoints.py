@@ -13,6 +13,7 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages.metrics import GetMetrics, Metrics
 from bus.messages.streams import SERVICES
 from services.frame.metrics import own_metrics
+from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.core.gathered_metrics import GatheredMetrics, with_sums
 from services.server.core.metrics_text import CONTENT_TYPE, metrics_text
@@ -27,10 +28,10 @@ MISSING = gauge("bulkhead_scrape_missing", "1 where the process did not answer t
 
 
 class MetricsEndpoints:
-    """The handlers; `metrics` are those of this process."""
+    """The handlers; `metrics` are those of this process, `claims` reads into them how full volumes are."""
 
-    def __init__(self, bus: Bus, metrics: Registry) -> None:
-        self._bus, self._metrics = bus, metrics
+    def __init__(self, bus: Bus, metrics: Registry, claims: ClaimMetrics) -> None:
+        self._bus, self._metrics, self._claims = bus, metrics, claims
         self._missing = metrics.gauge(MISSING)
         self._gathered = {METRICS: GatheredMetrics(keeps_ended=True), PROBES: GatheredMetrics(keeps_ended=False)}
         self._gathering: dict[str, asyncio.Task[bytes]] = {}
@@ -58,7 +59,10 @@ class MetricsEndpoints:
     async def _gather(self, path: str, processes: Sequence[str]) -> bytes:
         gathered = self._gathered[path]
         others = [process for process in processes if process != self._bus.service]
-        for process, answer in zip(others, await asyncio.gather(*(self._ask(o, path) for o in others)), strict=True):
+        asked = asyncio.gather(*(self._ask(process, path) for process in others))
+        if path == METRICS:
+            await self._claims.read()
+        for process, answer in zip(others, await asked, strict=True):
             self._missing.set(float(answer is None), process)
             if answer is None:
                 gathered.miss(process)

@@ -21,7 +21,14 @@ from services.status.controllers.pod_statuses import PodStatuses
 from services.status.controllers.pod_streams import PodStreams
 from services.status.controllers.request_workers import RequestWorkers
 from services.status.core.mirror_pod import STATIC_SOURCES
+from shared.kube.interface import ApiError
+from shared.metrics.family import histogram
 
+DURATION = histogram(
+    "kubelet_pod_status_sync_duration_seconds",
+    "Time from the change of a pod's status until the API server has it.",
+    buckets=(0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0),
+)
 COMPARE_SECONDS = 10.0  # everything is compared again; what is equal costs no request
 
 
@@ -30,6 +37,8 @@ class Pods:
 
     def __init__(self, context: Context, clients: Clients) -> None:
         bus, clock = context.bus, context.clock
+        self._clock, self._duration = clock, context.metrics.histogram(DURATION)
+        self._changed: dict[str, float] = {}  # UID of a pod whose status changed -> CLOCK_MONOTONIC seconds
         streams = PodStreams(
             statuses=bus.follow(PODS_STATUS, self._on_status),
             admitted=bus.follow(PODS_ADMITTED, self._on_admitted),
@@ -57,7 +66,16 @@ class Pods:
                 await asyncio.sleep(COMPARE_SECONDS)
 
     async def _bring_status(self, uid: str) -> bool:
-        return await self._statuses.bring_up_to_date(uid)
+        changed_at = self._changed.pop(uid, None)
+        try:
+            asked = await self._statuses.bring_up_to_date(uid)
+        except ApiError:
+            if changed_at is not None:
+                self._changed[uid] = changed_at  # it is tried again
+            raise
+        if asked and changed_at is not None:
+            self._duration.observe(self._clock.monotonic() - changed_at)
+        return asked
 
     def _compare_all(self) -> None:
         self._statuses.forget_gone()
@@ -71,7 +89,11 @@ class Pods:
 
     def _on_status(self, change: Change[PodStatus]) -> None:
         match change:
-            case Put(uid) | Deleted(uid):
+            case Put(uid):
+                self._changed.setdefault(uid, self._clock.monotonic())
+                self._status_workers.add(uid)
+            case Deleted(uid):
+                self._changed.pop(uid, None)
                 self._status_workers.add(uid)
             case _:
                 self._compare_all()

@@ -1,5 +1,6 @@
 """What pleg counts: its lists of the runtime, and tries of probes for as long as their worker lasts."""
 
+from services.pleg.controllers.pod_observer import DURATION as LOOKED
 from services.pleg.controllers.probe_metrics import DURATION, TOTAL
 from services.pleg.controllers.relists import DURATION as LISTED
 from services.pleg.controllers.relists import INTERVAL, LAST_SEEN
@@ -52,3 +53,12 @@ async def test_lists_are_counted_with_their_interval() -> None:
         assert 0 < interval[-1] <= 600
         [last_seen] = counted(world.metrics, LAST_SEEN.name)[()]
         assert 0 < last_seen <= world.clock.wall()
+
+
+@on_virtual_time
+async def test_a_look_at_one_pod_is_timed() -> None:
+    async with PlegWorld() as world:
+        container = await running(world)
+        before = sum(counted(world.metrics, LOOKED.name)[()][:-1])
+        world.runtime.exit_container(container, 1)
+        await world.until(lambda: sum(counted(world.metrics, LOOKED.name)[()][:-1]) > before)

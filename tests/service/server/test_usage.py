@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bus.interface import RequestRefusedError
 from bus.messages.cgroup_details import FoundCgroups, GetCgroups
 from bus.messages.usage import FoundUsage, GetUsage
-from tests.service.server.running import Node, Running, configuration, running
+from tests.service.server.running import UID, Node, Running, configuration, running
 from tests.unit.server.test_cadvisor_page import FOUND as FOUND_CGROUPS
 from tests.unit.server.test_usage_pages import FOUND
 
@@ -113,3 +114,27 @@ async def test_the_cadvisor_page_shows_cgroups_and_marks_a_failure(server: Runni
     node_of(server).cgroups = None
     status, text = await server.get(server.read_only + "/metrics/cadvisor")
     assert status == 200 and text.endswith("\ncontainer_scrape_error 1\n")
+
+
+async def test_claims_are_measured_while_a_pod_has_one(server: Running) -> None:
+    def claims(text: str) -> list[str]:
+        return [line for line in text.splitlines() if line.startswith("kubelet_volume_stats_")]
+
+    _, text = await server.get(server.read_only + "/metrics")
+    assert claims(text) == [] and node_of(server).requests == []
+    await server.node.run_pod()
+    entry = server.node.desired.get(UID)
+    assert entry is not None
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
+    pod = {**entry.pod, "spec": {**entry.pod["spec"], "volumes": [volume]}}
+    server.node.desired.put(UID, replace(entry, pod=pod))
+    await server.node.network.settle()
+    _, text = await server.get(server.read_only + "/metrics")
+    assert claims(text) == ['kubelet_volume_stats_used_bytes{namespace="ns",persistentvolumeclaim="claim"} 3']
+    node_of(server).found = None
+    _, text = await server.get(server.read_only + "/metrics")
+    assert len(claims(text)) == 1  # pleg did not answer: what it answered last
+    server.node.desired.delete(UID)
+    await server.node.network.settle()
+    _, text = await server.get(server.read_only + "/metrics")
+    assert claims(text) == []

@@ -24,6 +24,7 @@ from services.status.controllers.reviews import Reviews
 from services.status.core.pod_status_merge import status_patch
 from shared.config.effective import EffectiveConfig
 from shared.kube import paths
+from shared.metrics.registry import Registry
 from shared.model.objects import Object, annotations
 from tests.fakes.api_resources import NEWEST, OlderServer, target_of
 from tests.fakes.api_server import FakeApiServer
@@ -83,7 +84,8 @@ class Cluster:
     async def start(self) -> None:
         bus = self.network.bus("status")
         clients = self.clients = Clients(*(self.server.client(USER) for _ in range(6)))
-        context = Context("status", self.config, bus, self.network.clock, asyncio.Event())
+        self.metrics = Registry("status")
+        context = Context("status", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
         pods = Pods(context, clients)
         Reviews(context, clients, lambda: 0.0)
         await bus.start()
@@ -166,8 +168,8 @@ class Cluster:
         version = (1, before.version[1] + 1 if before else 1)
         condition = {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
         status = {"phase": phase, "startTime": "2026-01-01T00:00:00Z", "conditions": [condition], **more}
-        said = PodStatus(uid=uid, name=name, namespace="default", version=version, status=status)
-        self.statuses_by_uid[uid] = said if before is None else replace(before, version=version, status=status)
+        computed = PodStatus(uid=uid, name=name, namespace="default", version=version, status=status)
+        self.statuses_by_uid[uid] = computed if before is None else replace(before, version=version, status=status)
         self.statuses.put(uid, self.statuses_by_uid[uid])
 
     def pod(self, name: str = "web") -> Object | None:

@@ -29,7 +29,7 @@ from shared.cgroup_name import CGROUPFS, SYSTEMD
 from shared.clock import Clock
 from shared.cri.interface import Runtime
 from shared.deadlines import in_turn
-from shared.metrics.family import histogram
+from shared.metrics.family import gauge, histogram
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from shared.podspec.qos import QosClass
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 DURATION = histogram(
     "kubelet_cgroup_manager_duration_seconds", "Duration of an operation on a cgroup.", "operation_type"
 )
+VERSION = gauge("kubelet_cgroup_version", "Version of the cgroup hierarchy on which pods run: 1 or 2.")
 QOS_SECONDS = 60.0  # the kubelet writes QoS cgroups once a minute, whatever it wrote before
 _ORPHAN = CgroupValues(cpu_shares=2)
 
@@ -51,6 +52,7 @@ class PodCgroups:
     ) -> None:
         self.facts, self.hierarchies = facts, hierarchies
         self._duration = metrics.histogram(DURATION)
+        metrics.gauge(VERSION).set(2 if hierarchies.unified is not None else 1)
         self._runtime, self._clock = runtime, clock
         self._driver: Driver | None = None
         self._asking = asyncio.Lock()

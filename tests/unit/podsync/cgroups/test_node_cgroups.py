@@ -359,3 +359,7 @@ async def test_operations_on_cgroups_are_counted_also_those_that_fail(stage: Sta
     )
     counts = {operation: sum(values[:-1]) for (operation,), values in series.items()}
     assert counts == {"create": 1, "update": 2, "destroy": 2}  # two QoS classes are written before the first pod
+
+
+def test_the_version_of_the_hierarchy_is_shown(stage: Stage) -> None:
+    assert [s for family, s in stage.metrics.collect() if family.name == "kubelet_cgroup_version"] == [{(): [1.0]}]

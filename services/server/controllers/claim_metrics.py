@@ -1,0 +1,67 @@
+"""kubelet_volume_stats_*: how full the volumes of claims are, from pleg's reading of usage (node.md 9.3).
+
+The reading is requested only while a pod that the node is to run has a claim: reading costs pleg CPU time.
+"""
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.sources import DesiredPod
+from bus.messages.usage import FilesystemUsage, FoundUsage, GetUsage, PodUsage
+from services.server.controllers.pod_streams import PodStreams
+from shared.metrics.family import gauge
+from shared.metrics.registry import Registry
+
+TIMEOUT = 1.0  # seconds that pleg has to answer
+MAX_AGE_SECONDS = 60.0
+CLAIMS = 2000  # whose series are shown
+
+_LABELS = ("namespace", "persistentvolumeclaim")
+CAPACITY = gauge("kubelet_volume_stats_capacity_bytes", "Size of the claim's volume.", *_LABELS, limit=CLAIMS)
+AVAILABLE = gauge("kubelet_volume_stats_available_bytes", "Free space of the claim's volume.", *_LABELS, limit=CLAIMS)
+USED = gauge("kubelet_volume_stats_used_bytes", "Used space of the claim's volume.", *_LABELS, limit=CLAIMS)
+INODES = gauge("kubelet_volume_stats_inodes", "Inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
+INODES_FREE = gauge("kubelet_volume_stats_inodes_free", "Free inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
+INODES_USED = gauge("kubelet_volume_stats_inodes_used", "Used inodes of the claim's volume.", *_LABELS, limit=CLAIMS)
+
+
+class ClaimMetrics:
+    """The instruments. While pleg does not answer, they keep what it answered last."""
+
+    def __init__(self, metrics: Registry, bus: Bus, streams: PodStreams) -> None:
+        self._bus, self._streams = bus, streams
+        self._capacity, self._available = metrics.gauge(CAPACITY), metrics.gauge(AVAILABLE)
+        self._used, self._inodes = metrics.gauge(USED), metrics.gauge(INODES)
+        self._inodes_free, self._inodes_used = metrics.gauge(INODES_FREE), metrics.gauge(INODES_USED)
+
+    async def read(self) -> None:
+        """Read the usage of claims; takes at most TIMEOUT."""
+        pods: tuple[PodUsage, ...] = ()
+        if any(map(_has_claim, self._streams.desired.state.values())):
+            try:
+                reading = GetUsage(max_age_seconds=MAX_AGE_SECONDS)
+                pods = (await self._bus.ask("pleg", reading, FoundUsage, TIMEOUT)).pods
+            except (NoAnswerError, RequestRefusedError):
+                return
+        for each in (self._capacity, self._available, self._used, self._inodes, self._inodes_free, self._inodes_used):
+            each.clear()
+        for pod in pods:
+            for volume in pod.volumes:
+                if volume.claim:
+                    self._show(volume.filesystem, pod.namespace, volume.claim)
+
+    def _show(self, usage: FilesystemUsage, *labels: str) -> None:
+        shown = (
+            (self._capacity, usage.capacity),
+            (self._available, usage.available),
+            (self._used, usage.used),
+            (self._inodes, usage.inodes),
+            (self._inodes_free, usage.inodes_free),
+            (self._inodes_used, usage.inodes_used),
+        )
+        for each, value in shown:
+            if value is not None:
+                each.set(value, *labels)
+
+
+def _has_claim(entry: DesiredPod) -> bool:
+    volumes = entry.pod.get("spec", {}).get("volumes") or ()
+    return any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes)
