@@ -126,7 +126,7 @@ class Agent:
             self._bus = ProcessBus("test", new_manifest(self.home.run_dir))
             self._bus.on_beat(lambda beat: self.beats.update({beat.service: beat}))
             await self._bus.start()
-        await self.wait_beats(*SERVICES, after=began)
+        await self.wait_beats(*SERVICES, after=began, seconds=2 * WAIT_SECONDS)
         if self._containerd is None:
             await self.wait_for(lambda: answers(self.containerd_socket), "the embedded containerd to answer")
             import_images(self.containerd_socket, self.home.path, (BUSYBOX_CONTENT, PAUSE_CONTENT))

@@ -86,6 +86,12 @@ def complaints(cell: Cell, costs: Costs, limits: Limits) -> list[str]:
     found = [f"restarted {what}" for what in costs.restarted]
     found += [*costs.pod_flaps, *costs.node_flaps, *costs.differences]
     found += [f"exec session through the {way} lost" for way in costs.sessions_lost if way not in may_lose(cell)]
+    return found + late(cell, costs, limits)
+
+
+def late(cell: Cell, costs: Costs, limits: Limits) -> list[str]:
+    """Of the complaints those about a time, which other work on the machine can spoil."""
+    found = []
     limit = limits.new_pod(cell, costs)
     if limit is not None and (costs.new_pod is None or costs.new_pod > limit):
         found.append(f"new pod Ready after {seconds(costs.new_pod)} s, limit {limit:.2f} s")
