@@ -254,7 +254,7 @@ async def test_answers_are_kept_per_account_or_per_token(bench: Bench, cache_typ
 async def test_a_token_near_its_end_is_renewed(bench: Bench) -> None:
     bench.write("p")
     account(bench)
-    bench.cluster.life = "2001-01-01T00:00:00Z"
+    bench.cluster.expiration = "2001-01-01T00:00:00Z"
     plugins = bench.plugins("p", **TOKEN)
     await bench.ask(plugins, account="robot")
     await bench.ask(plugins, account="robot")

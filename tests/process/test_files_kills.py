@@ -24,7 +24,7 @@ from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.core.mountinfo import below
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import CONFIG_NAME, encode_effective
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]
 
@@ -67,7 +67,7 @@ class Arena:
         write_manifest(manifest)
         buses = {name: ProcessBus(name, manifest) for name in ("podsync", "sources", "status")}
         self.admitted = buses["podsync"].own(PODS_VOLUMES)
-        self.mounted: Heard[MountedVolumes] = Heard(buses["podsync"], VOLUMES_MOUNTED)
+        self.mounted: FollowedStream[MountedVolumes] = FollowedStream(buses["podsync"], VOLUMES_MOUNTED)
         self.changed = buses["sources"].own(OBJECTS_CHANGED)
         buses["sources"].answer(GetObject, self._get)
         buses["status"].answer(RequestToken, self._issue)

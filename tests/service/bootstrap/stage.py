@@ -38,7 +38,7 @@ async def at_once(work: Callable[..., Any], *arguments: Any, **named: Any) -> An
 
 
 class Stage:
-    """One node; `begin` and `kill` give bootstrap its lives."""
+    """One node; `begin` starts bootstrap and `kill` ends it."""
 
     def __init__(self, directory: Path, *, drops: OlderServer = NEWEST, version: str = "v1", **more: Any) -> None:
         self.network = MemoryNetwork(virtual_clock())
@@ -59,7 +59,7 @@ class Stage:
         self.beats: list[Beat] = []
         self.template: Template | None = client_template("n1")
         self.resolved = 0
-        self.bootstrap = REPORT  # what the bootstrap kubeconfig says by now
+        self.bootstrap = REPORT  # the content of the bootstrap kubeconfig
         self.keeper: CertificateRotation
         self._task: asyncio.Task[None] | None = None
         self._listening = False
@@ -70,7 +70,7 @@ class Stage:
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """As the newest beat says."""
+        """The troubles of the newest beat."""
         return self.beats[-1].troubles if self.beats else ()
 
     @property
@@ -79,7 +79,7 @@ class Stage:
         return [csr["spec"]["username"] for csr in self.signer.requests()]
 
     async def begin(self, *, forced: bool = False) -> None:
-        """A life of the keeper of the client certificate."""
+        """Start the rotation of the client certificate."""
 
         def make(context: Context) -> Coroutine[Any, Any, None]:
             self.keeper = CertificateRotation(
@@ -98,7 +98,7 @@ class Stage:
         await self._live(make)
 
     async def begin_first(self) -> None:
-        """A life without rotation."""
+        """Start without rotation."""
 
         def make(context: Context) -> Coroutine[Any, Any, None]:
             first = TlsBootstrap(
@@ -124,7 +124,7 @@ class Stage:
 
     @property
     def is_done(self) -> bool:
-        """A life that ends by itself has."""
+        """Whether it has ended by itself."""
         assert self._task is not None
         return self._task.done() and self._task.exception() is None
 
@@ -136,9 +136,11 @@ class Stage:
             await listener.start()
         bus = self.network.bus("bootstrap")
         self.metrics = Registry("bootstrap")
-        life = make(Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics))
+        running = make(
+            Context("bootstrap", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
+        )
         await bus.start()
-        self._task = asyncio.create_task(life)
+        self._task = asyncio.create_task(running)
         await self.passes(1)
 
     def _requester(self, context: Context) -> ClientCsrCredentials:

@@ -98,7 +98,7 @@ async def test_one_that_the_api_server_does_not_know_makes_way_too(tmp_path: Pat
     stage.signer.serve()
     await stage.passes(1)
     await stage.kill()
-    stage.server.refuse(2, 401)  # the version, which not everybody is shown, and the request
+    stage.server.refuse(2, 401)  # the version, which may be forbidden, and the request
     await stage.begin(forced=True)
     assert "are not known to the API server" in stage.troubles[0]
     await stage.passes(3)
@@ -107,7 +107,9 @@ async def test_one_that_the_api_server_does_not_know_makes_way_too(tmp_path: Pat
 
 @pytest.mark.parametrize("answer", ["deny", "fail"])
 @on_virtual_time
-async def test_a_no_is_said_once_and_not_asked_again_until_it_is_removed(tmp_path: Path, answer: str) -> None:
+async def test_a_denial_is_logged_once_and_not_repeated_until_the_request_is_removed(
+    tmp_path: Path, answer: str
+) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     [request] = stage.signer.open()
@@ -133,7 +135,7 @@ async def test_a_no_is_said_once_and_not_asked_again_until_it_is_removed(tmp_pat
 
 
 @on_virtual_time
-async def test_after_a_long_time_a_denied_one_is_asked_for_anew(tmp_path: Path) -> None:
+async def test_after_a_long_time_a_denied_certificate_is_requested_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     stage.signer.deny(stage.signer.open()[0])
@@ -142,7 +144,7 @@ async def test_after_a_long_time_a_denied_one_is_asked_for_anew(tmp_path: Path) 
 
 
 @on_virtual_time
-async def test_a_request_that_nobody_answers_is_made_anew_with_another_key(tmp_path: Path) -> None:
+async def test_a_request_without_an_answer_is_made_again_with_another_key(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     await stage.passes(890)
@@ -156,7 +158,7 @@ async def test_a_request_that_nobody_answers_is_made_anew_with_another_key(tmp_p
 
 
 @on_virtual_time
-async def test_a_deleted_request_is_made_anew(tmp_path: Path) -> None:
+async def test_a_deleted_request_is_made_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     stage.signer.delete(stage.signer.open()[0])
@@ -201,7 +203,9 @@ async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Pat
     assert stage.template
     stage.template = type(stage.template)(signer="kubernetes.io/other", common_name="x", purpose="client auth")
     await stage.begin()
-    await stage.passes(3)  # the name was taken, by what was begun before: the rng are the same in each life
+    await stage.passes(
+        3
+    )  # the name was taken, by what was begun before: the random numbers are the same in each process
     assert [csr["spec"]["signerName"].partition("/")[2] for csr in stage.signer.requests()] == [
         "kube-apiserver-client-kubelet",
         "other",
@@ -210,7 +214,7 @@ async def test_a_request_begun_for_another_subject_is_not_taken_up(tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["", "no pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 @on_virtual_time
-async def test_an_answer_that_is_no_certificate_is_said_and_not_stored(tmp_path: Path, text: str) -> None:
+async def test_an_answer_that_is_no_certificate_is_logged_and_not_stored(tmp_path: Path, text: str) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     [request] = stage.signer.open()
@@ -241,7 +245,7 @@ async def test_the_certificate_of_another_key_is_not_stored(tmp_path: Path) -> N
 
 
 @on_virtual_time
-async def test_certificates_of_no_life_are_not_asked_for_without_end(tmp_path: Path) -> None:
+async def test_certificates_without_a_lifetime_are_not_requested_without_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.signer.lifetime = -10.0
     await stage.begin()
@@ -265,7 +269,7 @@ async def test_within_ten_seconds_of_the_api_servers_return_the_request_is_there
 
 
 @on_virtual_time
-async def test_forbidden_is_said_with_what_to_allow(tmp_path: Path) -> None:
+async def test_forbidden_is_logged_with_what_to_allow(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.server.refuse(0, 403)
     await stage.begin()
@@ -279,7 +283,7 @@ async def test_forbidden_is_said_with_what_to_allow(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_whoever_may_not_look_for_a_while_makes_no_second_request(tmp_path: Path) -> None:
+async def test_a_node_that_may_not_read_for_a_while_makes_no_second_request(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin()
     stage.server.refuse(0, 403)
@@ -311,7 +315,7 @@ async def test_a_server_without_v1_is_asked_by_v1beta1(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_corrupt_current_certificate_is_a_clear_line_until_it_is_mended(tmp_path: Path) -> None:
+async def test_a_corrupt_current_certificate_is_a_clear_line_until_it_is_repaired(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     (tmp_path / "pki").mkdir()
     stage.store.current.write_text("half")

@@ -38,7 +38,7 @@ async def test_the_certificate_is_stored_and_then_the_kubeconfig_is_written(tmp_
 
 
 @on_virtual_time
-async def test_each_life_comes_back_to_the_same_request(tmp_path: Path) -> None:
+async def test_each_process_continues_with_the_same_request(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     for _ in range(4):
         await stage.begin_first()
@@ -78,7 +78,7 @@ async def test_the_watch_for_a_request_asks_for_bookmarks_so_that_it_is_not_take
 
 
 @on_virtual_time
-async def test_a_denied_request_is_said_once_and_asked_anew_when_it_is_gone(tmp_path: Path) -> None:
+async def test_a_denied_request_is_logged_once_and_made_again_when_it_is_gone(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     await stage.begin_first()
     [request] = stage.signer.open()

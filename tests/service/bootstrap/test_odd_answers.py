@@ -1,4 +1,4 @@
-"""What an API server, or whatever answers in its place, does to bootstrap: it lives, asks again, and not too often."""
+"""Odd answers of an API server, or of a program in its place: bootstrap keeps running, repeats, and not too often."""
 
 import base64
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Between:
 
 
 def put_between(stage: Stage, created: Object | None = None, listed: Object | None = None) -> None:
-    """From the next life on."""
+    """From the next process on."""
     connect = stage._connect
     stage._connect = lambda run_dir: Between(connect(run_dir), created, listed)  # type: ignore[method-assign]
 
@@ -135,7 +135,7 @@ async def test_a_store_that_was_lost_is_filled_by_whatever_is_in_force(tmp_path:
 
 @pytest.mark.parametrize(("lifetime", "most"), [(60.0, 61), (600.0, 10), (30.0, 7)])
 @on_virtual_time
-async def test_short_lives_follow_each_other_without_a_gap_and_without_a_storm(
+async def test_short_certificates_follow_each_other_without_a_gap_and_without_a_storm(
     tmp_path: Path, lifetime: float, most: int
 ) -> None:
     stage = Stage(tmp_path)
@@ -230,7 +230,7 @@ async def test_a_clock_that_was_set_back_makes_no_wait_longer(tmp_path: Path) ->
     file = PendingFile(Path(stage.config.run_dir) / "client-certificate.pending")
     pending = file.read()
     assert pending is not None
-    file.write(replace(pending, until=pending.until + 86400.0))  # as the clock said then
+    file.write(replace(pending, until=pending.until + 86400.0))  # by the clock of that time
     await stage.begin()
     assert len(stage.users) == 1
     await stage.passes(910)
@@ -240,7 +240,7 @@ async def test_a_clock_that_was_set_back_makes_no_wait_longer(tmp_path: Path) ->
 @on_virtual_time
 async def test_a_bootstrap_kubeconfig_without_a_cluster_fills_no_store(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    stage.bootstrap = KubeconfigReport()  # what a pod's service account says
+    stage.bootstrap = KubeconfigReport()  # as from a pod's service account
     await stage.begin_first()
     for _ in range(20):
         stage.signer.serve()

@@ -21,7 +21,7 @@ from shared.metrics.registry import Registry
 from shared.model.objects import Object
 from tests.fakes.api_server import FakeApiServer
 from tests.fakes.api_signer import Signer
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 from tests.fakes.virtual_time import on_virtual_time, pass_time, virtual_clock
 from tests.service.bootstrap.stage import NODE, at_once
 
@@ -62,7 +62,7 @@ class Node:
         )
         sources, server = self.network.bus("sources"), self.network.bus("server")
         self._node: OwnedStream[NodeObject] = sources.own(NODE_OBJECT)
-        self.heard = Heard(server, CERTIFICATES)
+        self.certificates = FollowedStream(server, CERTIFICATES)
         bus = self.network.bus("bootstrap")
         self.metrics = Registry("bootstrap")
         context = Context("bootstrap", config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
@@ -110,7 +110,7 @@ async def test_nothing_is_asked_for_before_there_is_an_address(tmp_path: Path) -
         node.signer.serve()
         await pass_time(node.network, 2)
         assert node.sans() == ["n1", "10.0.0.1"]
-        state = node.heard.state["serving"]
+        state = node.certificates.state["serving"]
         assert state.certificate_file == state.private_key_file == f"{tmp_path}/pki/kubelet-server-current.pem"
         assert not state.self_signed
         await node.end()
@@ -157,10 +157,10 @@ async def test_a_signer_that_leaves_names_out_is_not_asked_without_end(tmp_path:
 
 
 @on_virtual_time
-async def test_a_new_client_certificate_is_told_and_one_that_was_there_is_not(
+async def test_a_new_client_certificate_is_reported_and_one_that_was_there_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever brings it into force may watch a directory that is none any more."""
+    """The follower may watch a directory that has been replaced."""
     node = Node(tmp_path, monkeypatch, rotate_certificates=True, kubeconfig="/kubelet.conf")
     await node.begin()
     assert node.client_changes == 0

@@ -13,7 +13,7 @@ from bus.manifest import new_manifest, prepare_run_dir
 from bus.memory import MemoryNetwork
 from bus.process_bus import ProcessBus
 
-PATIENCE = 60.0  # seconds a real process of the loop may take; nothing waits that long when all is well
+DEADLINE = 60.0  # seconds a real process of the loop may take; nothing waits that long when all is well
 
 
 class Harness(ABC):
@@ -92,7 +92,7 @@ class NodeHarness(Harness):
         await bus.stop()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             while not condition():
                 await asyncio.sleep(0.002)
 

@@ -28,8 +28,8 @@ class Follower:
 
     def __init__(self, world: Harness, service: str = "podsync") -> None:
         self.bus: Endpoint = world.bus(service)
-        self.told: list[Change[DesiredPod]] = []
-        self.stream = self.bus.follow(PODS_DESIRED, self.told.append)
+        self.changes: list[Change[DesiredPod]] = []
+        self.stream = self.bus.follow(PODS_DESIRED, self.changes.append)
 
     def freshness(self) -> tuple[bool, bool]:
         return self.stream.complete, self.stream.stale
@@ -47,7 +47,7 @@ class TestStreams:
         await follower.bus.start()
         await world.until(lambda: follower.stream.complete)
         assert dict(follower.stream.state) == {"a": pod("a"), "b": pod("b")}
-        assert follower.told[-1] == Freshness(complete=True, stale=False)
+        assert follower.changes[-1] == Freshness(complete=True, stale=False)
 
     async def test_a_follower_that_was_there_first_gets_it_too(self, world: Harness) -> None:
         follower = Follower(world)
@@ -76,15 +76,15 @@ class TestStreams:
             pods.put("b", pod("b"))
             await world.until(lambda: "b" in follower.stream.state)
         assert snapshot.call_count == 1
-        assert second == follower.told and len(second) >= 3
+        assert second == follower.changes and len(second) >= 3
         values = [
             (one.value, other.value)
-            for one, other in zip(follower.told, second, strict=True)
+            for one, other in zip(follower.changes, second, strict=True)
             if isinstance(one, Put) and isinstance(other, Put)
         ]
         assert len(values) == 2 and all(one is other for one, other in values)
 
-    async def test_changes_are_told_in_order_with_their_cause(self, world: Harness) -> None:
+    async def test_changes_are_passed_on_in_order_with_their_cause(self, world: Harness) -> None:
         _, pods, follower = await self.joined(world)
         pods.put("a", pod("a"), "file web.yaml")
         pods.put("a", pod("a"), "the same once more")
@@ -93,7 +93,7 @@ class TestStreams:
         pods.delete("a", "a second time")
         pods.put("b", pod("b"), "last")
         await world.until(lambda: "b" in follower.stream.state)
-        assert [change for change in follower.told if not isinstance(change, Freshness)] == [
+        assert [change for change in follower.changes if not isinstance(change, Freshness)] == [
             Put("a", pod("a"), "file web.yaml"),
             Put("a", pod("a", v=2), "file web.yaml changed"),
             Deleted("a", "file web.yaml removed"),
@@ -101,11 +101,11 @@ class TestStreams:
         ]
         assert (pods.get("a"), pods.get("b"), pods.keys()) == (None, pod("b"), ("b",))
 
-    async def test_complete_is_told_to_those_who_follow_already(self, world: Harness) -> None:
+    async def test_complete_reaches_present_followers(self, world: Harness) -> None:
         _, pods, follower = await self.joined(world)
         pods.mark_complete()
         await world.until(lambda: follower.stream.complete)
-        assert follower.told[-1] == Freshness(complete=True, stale=False)
+        assert follower.changes[-1] == Freshness(complete=True, stale=False)
 
     async def test_a_restarted_owner_takes_nothing_away_until_it_is_complete(self, world: Harness) -> None:
         owner, pods, follower = await self.joined(world)
@@ -114,7 +114,7 @@ class TestStreams:
         pods.mark_complete()
         await world.until(lambda: follower.stream.complete)
         await world.kill(owner)
-        del follower.told[:]
+        del follower.changes[:]
 
         again = world.bus("sources")
         pods = again.own(PODS_DESIRED)
@@ -127,8 +127,8 @@ class TestStreams:
         pods.mark_complete()
         await world.until(lambda: follower.stream.complete)
         assert set(follower.stream.state) == {"stays", "new"}
-        assert [change.key for change in follower.told if isinstance(change, Deleted)] == ["goes"]
-        assert [change for change in follower.told if isinstance(change, Freshness)] == [
+        assert [change.key for change in follower.changes if isinstance(change, Deleted)] == ["goes"]
+        assert [change for change in follower.changes if isinstance(change, Freshness)] == [
             Freshness(complete=False, stale=False),
             Freshness(complete=True, stale=False),
         ]
@@ -270,10 +270,10 @@ class TestStreams:
 
 
 class TestBeats:
-    async def test_a_beat_greets_who_subscribes_and_carries_what_there_is_to_say(self, world: Harness) -> None:
-        heard: list[Beat] = []
+    async def test_a_new_subscriber_gets_a_beat_with_progress_and_troubles(self, world: Harness) -> None:
+        received: list[Beat] = []
         server = world.bus("server")
-        server.on_beat(heard.append)
+        server.on_beat(received.append)
         await server.start()
         owner = world.bus("sources")
         pods = owner.own(PODS_DESIRED)
@@ -281,24 +281,24 @@ class TestBeats:
         owner.progress("scan")
         owner.trouble("dir", "cannot read /etc/manifests")
         await owner.start()
-        await world.until(lambda: any(beat.service == "sources" for beat in heard))
-        beat = next(beat for beat in heard if beat.service == "sources")
+        await world.until(lambda: any(beat.service == "sources" for beat in received))
+        beat = next(beat for beat in received if beat.service == "sources")
         assert beat.incarnation == owner.incarnation
         assert beat.streams == {"pods.desired": 1}
         assert set(beat.progress) == {"scan"}
         assert beat.troubles == ("cannot read /etc/manifests",)
 
     async def test_a_new_trouble_does_not_wait_for_the_next_second(self, world: Harness) -> None:
-        heard: list[Beat] = []
+        received: list[Beat] = []
         server = world.bus("server")
-        server.on_beat(heard.append)
+        server.on_beat(received.append)
         await server.start()
         owner = world.bus("sources")
         await owner.start()
-        await world.until(lambda: any(beat.service == "sources" for beat in heard))
+        await world.until(lambda: any(beat.service == "sources" for beat in received))
         owner.trouble("dir", "cannot read /etc/manifests")
-        await world.until(lambda: heard[-1].service == "sources" and bool(heard[-1].troubles))
-        assert heard[-1].sent_at - heard[0].sent_at < 0.5
+        await world.until(lambda: received[-1].service == "sources" and bool(received[-1].troubles))
+        assert received[-1].sent_at - received[0].sent_at < 0.5
 
     async def test_a_callback_that_fails_is_logged(self, world: Harness, caplog: pytest.LogCaptureFixture) -> None:
         def fail(_: Beat) -> None:

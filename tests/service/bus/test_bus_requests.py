@@ -46,7 +46,7 @@ class TestRequests:
         with pytest.raises(RequestRefusedError, match=r"^podsync does not own the stream pods\.desired$"):
             await asker.ask("podsync", GetSnapshot(stream="pods.desired"), Snapshot)
 
-    async def test_a_question_nobody_answers_names_who_what_and_how_long(self, world: Harness) -> None:
+    async def test_a_request_without_an_answer_names_service_type_and_seconds(self, world: Harness) -> None:
         asker = await self.asking(world)
         asking = asyncio.create_task(asker.ask("volume", Echo(text=""), Echoed, timeout=0.3))
         await world.pass_time(0.3)

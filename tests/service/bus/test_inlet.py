@@ -60,7 +60,9 @@ async def test_what_came_before_it_was_opened_and_more_than_one_burst_arrives_in
     inlet.close()
 
 
-async def test_no_message_waits_because_a_send_on_the_same_socket_heard_of_it(pair: tuple[Socket, Socket]) -> None:
+async def test_no_message_waits_because_a_send_on_the_same_socket_reset_the_descriptor(
+    pair: tuple[Socket, Socket],
+) -> None:
     taken: list[bytes] = []
     inlet = Inlet(pair[1], lambda message: taken.append(message[0]))
     inlet.open()
@@ -77,8 +79,8 @@ async def test_no_message_waits_because_a_send_on_the_same_socket_heard_of_it(pa
 
 async def test_a_message_that_cannot_be_taken_costs_itself_alone(pair: tuple[Socket, Socket]) -> None:
     taken: list[bytes] = []
-    told: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
 
     def take(message: list[bytes]) -> None:
         taken.append(message[0])
@@ -90,7 +92,7 @@ async def test_a_message_that_cannot_be_taken_costs_itself_alone(pair: tuple[Soc
     for text in (b"1", b"2", b"3"):
         assert send_now(pair[0], [text]) is None
     await until(lambda: len(taken) == 3)
-    assert taken == [b"1", b"2", b"3"] and [type(error) for error in told] == [ValueError]
+    assert taken == [b"1", b"2", b"3"] and [type(error) for error in reported] == [ValueError]
     inlet.close()
 
 

@@ -23,9 +23,9 @@ class World:
 
     def __init__(self) -> None:
         self.network = MemoryNetwork()
-        self.told: list[Change[DesiredPod]] = []
+        self.changes: list[Change[DesiredPod]] = []
         self.follower = self.network.bus("podsync")
-        self.stream = self.follower.follow(PODS_DESIRED, self.told.append)
+        self.stream = self.follower.follow(PODS_DESIRED, self.changes.append)
 
     async def start_owner(self) -> Owned[DesiredPod]:
         owner = self.network.bus("sources")
@@ -54,7 +54,7 @@ async def turns_of(network: MemoryNetwork) -> int:
     return select.call_count
 
 
-async def test_nobody_is_waited_for_where_nothing_is_ready_to_run() -> None:
+async def test_no_time_passes_where_nothing_is_ready_to_run() -> None:
     assert await turns_of(MemoryNetwork()) <= 3
 
 
@@ -94,13 +94,13 @@ async def test_a_lost_update_before_others_is_noticed_by_the_next_update(world: 
     assert world.follower.drops.counts["snapshot again"] == 1
 
 
-async def test_a_repeated_update_is_told_once(world: World) -> None:
+async def test_a_repeated_update_is_passed_on_once(world: World) -> None:
     pods = await world.start()
     world.network.fate = lambda _: Fate.DUPLICATE
     pods.put("a", pod("a"))
     pods.delete("a")
     await world.network.settle()
-    assert len([change for change in world.told if not isinstance(change, Freshness)]) == 2
+    assert len([change for change in world.changes if not isinstance(change, Freshness)]) == 2
 
 
 async def test_a_delayed_update_does_not_undo_a_newer_one(world: World) -> None:
@@ -124,7 +124,7 @@ async def test_silence_for_more_than_three_beats_is_stale_and_keeps_the_state(wo
     await world.network.advance(3.0)
     assert not world.stream.stale
     await world.network.advance(1.0)
-    assert world.told[-1] == Freshness(complete=True, stale=True)
+    assert world.changes[-1] == Freshness(complete=True, stale=True)
     assert dict(world.stream.state) == {"a": pod("a")}
 
 
@@ -155,7 +155,7 @@ async def test_a_snapshot_request_that_dies_with_its_owner_is_answered_by_the_ne
     assert world.stream.complete
 
 
-async def test_what_a_killed_owner_still_says_reaches_nobody(world: World) -> None:
+async def test_an_update_of_a_killed_owner_reaches_no_follower(world: World) -> None:
     pods = await world.start()
     dead = world.network
     dead.kill("sources")
@@ -222,10 +222,10 @@ async def test_whatever_happens_the_follower_equals_its_owner_once_all_is_well(w
     await world.network.advance(6.0)  # a snapshot request under way may have died with its owner: 5 s
     assert dict(world.stream.state) == truth
     assert (world.stream.complete, world.stream.stale) == (True, False)
-    told: dict[str, DesiredPod] = {}
-    for change in world.told:
+    values: dict[str, DesiredPod] = {}
+    for change in world.changes:
         if isinstance(change, Deleted):
-            del told[change.key]
+            del values[change.key]
         elif not isinstance(change, Freshness):
-            told[change.key] = change.value
-    assert told == truth
+            values[change.key] = change.value
+    assert values == truth

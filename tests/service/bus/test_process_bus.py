@@ -62,13 +62,13 @@ async def test_a_lock_that_is_given_is_kept_at_the_stop(manifest: Manifest) -> N
     lock.release()
 
 
-async def test_nobody_else_may_connect_to_the_sockets(manifest: Manifest, sources: ProcessBus) -> None:
+async def test_no_other_user_may_connect_to_the_sockets(manifest: Manifest, sources: ProcessBus) -> None:
     for kind in ("pub", "req"):
         path = Path(manifest.addresses["sources"][kind].removeprefix("ipc://"))
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
-async def test_a_bus_that_cannot_bind_says_so_and_leaves_nothing_behind(manifest: Manifest) -> None:
+async def test_a_bus_that_cannot_bind_reports_it_and_leaves_nothing_behind(manifest: Manifest) -> None:
     Path(manifest.run_dir, "bus").rmdir()
     with pytest.raises(OperatorError, match=r"ipc://.*podsync\.pub: cannot bind: "):
         await ProcessBus("podsync", manifest).start()
@@ -218,8 +218,8 @@ async def test_questions_under_way_end_with_the_bus(manifest: Manifest) -> None:
 
 
 async def test_a_service_that_is_not_in_the_manifest_cannot_be_asked(manifest: Manifest) -> None:
-    with pytest.raises(NoAnswerError, match="nobody is not in the manifest of addresses"):
-        await ask_once(manifest, "nobody", DESIRED, Snapshot)
+    with pytest.raises(NoAnswerError, match="unknown is not in the manifest of addresses"):
+        await ask_once(manifest, "unknown", DESIRED, Snapshot)
 
 
 async def test_an_owner_knows_whether_a_process_follows_its_stream(manifest: Manifest) -> None:

@@ -86,20 +86,20 @@ async def test_a_lost_answer_leaves_the_effect() -> None:
 
 
 @on_virtual_time
-async def test_a_paused_server_says_nothing_until_it_resumes() -> None:
+async def test_a_paused_server_sends_nothing_until_it_resumes() -> None:
     server = _server()
     node = server.client("system:node:n1")
     async with node.watch(paths.PODS, {"resourceVersion": "0"}, timeout=600) as events:
         server.pause()
         server.bind(_POD, "n1")
-        told = asyncio.ensure_future(anext(events))
+        event = asyncio.ensure_future(anext(events))
         asking = asyncio.create_task(node.get(paths.node("n1"), timeout=10))
         await _let(11)
         with pytest.raises(ApiUnreachableError):
             await asking
-        assert not told.done()
+        assert not event.done()
         server.resume()
-        assert (await told).type == "ADDED"
+        assert (await event).type == "ADDED"
 
 
 @on_virtual_time

@@ -1,4 +1,4 @@
-"""Whatever is lost, late, repeated, hanging or killed: in the end the stream says what the runtime has."""
+"""Whatever is lost, late, repeated, hanging or killed: in the end the stream has what the runtime has."""
 
 import random
 
@@ -39,7 +39,7 @@ async def disturb(world: PlegWorld, rng: random.Random, step: int) -> None:
             world.runtime.fail("Observe", rng.choice(["Unavailable", "Internal", "DeadlineExceeded"]))
         case 9:
             for _ in range(rng.randrange(4)):
-                uid = rng.choice([*pods, "nobody", ""])
+                uid = rng.choice([*pods, "unknown", ""])
                 world.runtime.emit(RuntimeEvent(pod_uid=uid, container_id="x", type="STOPPED"))
         case 10 if rng.random() < 0.3:
             world.runtime.reachable = not world.runtime.reachable
@@ -53,7 +53,7 @@ async def disturb(world: PlegWorld, rng: random.Random, step: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 @on_virtual_time
-async def test_after_any_disturbance_the_stream_says_what_the_runtime_has(seed: int) -> None:
+async def test_after_any_disturbance_the_stream_has_what_the_runtime_has(seed: int) -> None:
     rng = random.Random(seed)
     world = PlegWorld(events=seed % 2 == 1)
     async with world:

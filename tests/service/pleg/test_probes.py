@@ -27,7 +27,7 @@ async def running(world: PlegWorld, uid: str = "a", *, started: bool = True, **p
     return container
 
 
-def said(world: PlegWorld) -> list[tuple[str, str]]:
+def events(world: PlegWorld) -> list[tuple[str, str]]:
     return [(event.reason, event.message) for _, event in sorted(world.events.state.items(), key=lambda e: int(e[0]))]
 
 
@@ -46,7 +46,7 @@ def executed(world: PlegWorld) -> int:
 
 
 @on_virtual_time
-async def test_a_container_that_is_ready_is_said_to_be_so_without_time_passing() -> None:
+async def test_a_container_that_is_ready_is_published_without_time_passing() -> None:
     async with PlegWorld() as world:
         container = await running(world, readinessProbe=probe(timeoutSeconds=3))
         result = world.probes.state[container]
@@ -63,20 +63,20 @@ async def test_every_failed_try_is_an_event_and_the_result_turns_with_the_thresh
         assert world.probes.state[container].liveness == "success"
         world.runtime.execute = lambda container_id, command: FAILS
         await world.pass_time(10)
-        assert said(world) == [("Unhealthy", "Liveness probe failed: no luck")]
+        assert events(world) == [("Unhealthy", "Liveness probe failed: no luck")]
         assert world.probes.state[container].liveness == "success"
         await world.pass_time(10)
-        assert len(said(world)) == 2 and world.probes.state[container].liveness == "failure"
+        assert len(events(world)) == 2 and world.probes.state[container].liveness == "failure"
         (event, _) = world.events.state.values()
         assert (event.type, event.kind, event.namespace, event.name, event.uid, event.field_path) == (
             ("Warning", "Pod", "default", "a", "a", "spec.containers{c}")
         )
         await world.pass_time(60)
-        assert len(said(world)) == 2  # on hold until there is another instance
+        assert len(events(world)) == 2  # on hold until there is another instance
 
 
 @on_virtual_time
-async def test_a_restarted_container_is_probed_anew_and_results_go_with_their_container() -> None:
+async def test_a_restarted_container_is_probed_again_and_results_go_with_their_container() -> None:
     async with PlegWorld() as world:
         first = await running(world, readinessProbe=probe())
         world.runtime.exit_container(first, 1)
@@ -107,14 +107,14 @@ async def test_liveness_and_readiness_wait_for_startup_and_then_readiness_does_n
 
 
 @on_virtual_time
-async def test_a_probe_that_cannot_be_tried_is_tried_three_times_and_says_nothing() -> None:
+async def test_a_probe_that_cannot_be_tried_is_tried_three_times_and_has_no_result() -> None:
     async with PlegWorld() as world:
         world.runtime.fail("ExecSync", "Unavailable", "gone", times=0)
         container = await running(world, livenessProbe=probe(failureThreshold=1))
         await world.pass_time(10)
         assert executed(world) == TRIES and world.probes.state[container].liveness == "success"
         text = "Liveness probe errored and resulted in unknown state: rpc error: code = Unavailable desc = gone"
-        assert said(world) == [("Unhealthy", text)]
+        assert events(world) == [("Unhealthy", text)]
 
 
 @on_virtual_time
@@ -123,7 +123,7 @@ async def test_a_command_that_the_runtime_cut_short_has_failed() -> None:
         world.runtime.fail("ExecSync", "DeadlineExceeded", "timeout 2s exceeded")
         await running(world, readinessProbe=probe(timeoutSeconds=2))
         text = 'Readiness probe failed: command timed out: "check it" timed out after 2s'
-        assert said(world) == [("Unhealthy", text)]
+        assert events(world) == [("Unhealthy", text)]
 
 
 @on_virtual_time
@@ -159,7 +159,7 @@ async def test_a_probe_without_a_handler_is_an_error_each_time() -> None:
         container = await running(world, readinessProbe={"periodSeconds": 10})
         assert world.probes.state[container].readiness == "failure"
         text = "Readiness probe errored and resulted in unknown state: missing probe handler"
-        assert said(world) == [("Unhealthy", text)]
+        assert events(world) == [("Unhealthy", text)]
 
 
 @on_virtual_time
@@ -189,7 +189,7 @@ async def test_what_was_counted_before_a_kill_counts_after_it() -> None:
         container = await running(world, livenessProbe=probe(failureThreshold=3))
         world.runtime.execute = lambda container_id, command: FAILS
         await world.pass_time(20)
-        assert len(said(world)) == 2 and world.probes.state[container].liveness == "success"
+        assert len(events(world)) == 2 and world.probes.state[container].liveness == "success"
         await world.kill_pleg()
         await world.start_pleg()
         assert world.probes.state[container].liveness == "success"
@@ -205,7 +205,7 @@ async def test_what_was_counted_before_a_kill_counts_after_it() -> None:
 
 
 @on_virtual_time
-async def test_without_what_was_handed_over_nothing_is_said_before_it_was_probed_again() -> None:
+async def test_without_saved_counts_no_result_is_published_before_the_next_probe() -> None:
     world = PlegWorld()
     async with world:
         container = await running(world, readinessProbe=probe(), livenessProbe=probe())
@@ -224,7 +224,7 @@ async def test_without_what_was_handed_over_nothing_is_said_before_it_was_probed
 
 
 @on_virtual_time
-async def test_files_are_written_when_a_result_says_something_new_and_go_with_their_pods() -> None:
+async def test_files_are_written_when_a_result_changes_and_go_with_their_pods() -> None:
     world = PlegWorld()
     async with world:
         await running(world, readinessProbe=probe(1), livenessProbe=probe(1))
@@ -249,7 +249,7 @@ def test_a_file_that_is_none_of_ours_costs_nothing_but_counts(content: bytes) ->
             (file,) = files(world)
             file.write_bytes(content)
             file.with_name("left.new").write_bytes(content)
-            file.with_name("nobody.json").write_bytes(b"[]")
+            file.with_name("unknown.json").write_bytes(b"[]")
             await world.start_pleg()
             await world.pass_time(10)
             assert world.probes.state[container].readiness == "success"
@@ -324,7 +324,7 @@ async def test_images_are_listed_and_a_new_one_is_listed_as_soon_as_it_runs() ->
 
 
 @on_virtual_time
-async def test_what_the_runtime_can_do_is_published_and_unknown_where_it_does_not_say() -> None:
+async def test_the_features_of_the_runtime_are_published_and_unknown_where_not_reported() -> None:
     world = PlegWorld()
     async with world:
         node = world.node.state["node"]
@@ -349,4 +349,4 @@ async def test_an_exec_that_the_runtime_refuses_is_an_error_not_a_failure() -> N
 
         world.runtime.execute = refuse
         await running(world, readinessProbe=probe())
-        assert said(world) == [("Unhealthy", "Readiness probe errored and resulted in unknown state: no such file")]
+        assert events(world) == [("Unhealthy", "Readiness probe errored and resulted in unknown state: no such file")]

@@ -1,4 +1,4 @@
-"""A runtime that is away, broken or without events: pleg says so in one line, keeps trying, and loses nothing."""
+"""A runtime that is away, broken or without events: pleg reports it in one line, keeps trying, and loses nothing."""
 
 import pytest
 
@@ -105,7 +105,7 @@ async def test_late_repeated_and_made_up_events_change_nothing() -> None:
         puts = len(world.pods_seen)
         for kind in ("STOPPED", "STOPPED", "DELETED", "CREATED"):
             world.runtime.emit(RuntimeEvent(pod_uid="a", container_id=container, type=kind))
-            world.runtime.emit(RuntimeEvent(pod_uid="nobody", container_id="x", type=kind))
+            world.runtime.emit(RuntimeEvent(pod_uid="unknown", container_id="x", type=kind))
             await world.network.settle()
         assert len(world.pods_seen) == puts
         assert world.container("a").state is ContainerState.RUNNING

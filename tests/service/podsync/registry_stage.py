@@ -26,7 +26,7 @@ class Secrets(NoCluster):
         self.objects: dict[str, Object] = {}
         self.accounts: dict[str, Object] = {}
         self.tokens: list[dict[str, Any]] = []  # specs that were asked for
-        self.life = "2100-01-01T00:00:00Z"
+        self.expiration = "2100-01-01T00:00:00Z"
 
     def add(self, name: str, user: str, *, uid: str = "", place: str = REGISTRY) -> None:
         """A secret of namespace `ns` with this user, whose password is `<user>-word`."""
@@ -49,11 +49,11 @@ class Secrets(NoCluster):
 
     async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
         self.tokens.append(spec)
-        return IssuedToken(token=f"token-{len(self.tokens)}", expiration=self.life)
+        return IssuedToken(token=f"token-{len(self.tokens)}", expiration=self.expiration)
 
 
 class Registry(FakeRuntime):
-    """A runtime whose registry lets `users` pull, and everybody where that is None."""
+    """A runtime whose registry lets `users` pull, and every user where that is None."""
 
     users: frozenset[str] | None = None
 
@@ -72,7 +72,7 @@ class Registry(FakeRuntime):
 
 
 class PullStage:
-    """One life of podsync's image side after another, over one runtime and one directory."""
+    """podsync's image side, started again and again over one runtime and one directory."""
 
     def __init__(self, directory: Path, **config: Any) -> None:
         self.directory, self.config = directory, config
@@ -80,7 +80,7 @@ class PullStage:
         self.live()
 
     def live(self) -> None:
-        """Begin a new life."""
+        """Start it again."""
         own: dict[str, Any] = {"serialize_image_pulls": True, "registry_pull_qps": 0, **self.config}
         own |= {name: str(self.directory / name) for name in ("root_dir", "run_dir", "log_dir", "cert_dir")}
         self.pulls = ImagePulls(self.runtime, self.runtime.clock, EffectiveConfig(node_name="n", **own))

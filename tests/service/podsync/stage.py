@@ -67,7 +67,7 @@ class Stage:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Neighbours that have nothing to tell, and a runtime that is ready."""
+        """The other services without anything to report, and a runtime that is ready."""
         for bus in self.buses.values():
             await bus.start()
         for stream in (self.desired, self.seen, self.mounted):
@@ -77,7 +77,7 @@ class Stage:
         await self.start()
 
     async def start(self) -> None:
-        """A new life of podsync."""
+        """Start podsync again."""
         bus = self.network.bus("podsync")
         self.metrics = Registry("podsync")
         context = Context("podsync", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)

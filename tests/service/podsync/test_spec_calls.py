@@ -14,7 +14,7 @@ from services.podsync.adapters.calls import pod_operations
 from services.podsync.adapters.pod.env_files import MOST_AT_ONCE
 from services.podsync.core.cri.environment import EnvFile, EnvFiles
 from shared.model.objects import Object
-from tests.fakes.heard import PATIENCE
+from tests.fakes.followed import DEADLINE
 from tests.service.podsync.stage import Stage, on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
 
@@ -133,7 +133,7 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
         with counted:
             under_way += 1
             most = max(most, under_way)
-        assert go_on.wait(PATIENCE)
+        assert go_on.wait(DEADLINE)
         with counted:
             under_way -= 1
         return {("v", "a.env"): EnvFile({"A": "x"})}

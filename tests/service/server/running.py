@@ -30,7 +30,7 @@ CONTAINER_ID = "c1"
 
 
 def free_port() -> int:
-    """A port nobody listens on now."""
+    """A port without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
@@ -63,7 +63,7 @@ def configuration(directory: Path, **more: Any) -> EffectiveConfig:
 
 
 class Node:
-    """The other services, as far as the server can tell."""
+    """The other services, as the server sees them."""
 
     def __init__(self, complete: bool = True) -> None:
         self.complete = complete  # what the services publish is complete from the start

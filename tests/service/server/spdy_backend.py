@@ -1,4 +1,4 @@
-"""A streaming server as a runtime has one, on loopback: speaks SPDY, echoes stdin, and does what a test tells it to."""
+"""A streaming server as a runtime has one, on loopback: speaks SPDY, echoes stdin, and does what a test requests."""
 
 import asyncio
 import json

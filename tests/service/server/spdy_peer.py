@@ -1,4 +1,4 @@
-"""A SPDY client as kubectl's old one: for tests that stand where an API server stands."""
+"""A SPDY client as kubectl's old one: for tests in the place of an API server."""
 
 import asyncio
 import ssl
@@ -114,12 +114,12 @@ class SpdyPeer:
                                 self.ended.add(frame.stream)
                         case RstStream():
                             self.ended.add(frame.stream)
-                await self._tell()
+                await self._acknowledge()
         except OSError:
             pass
         self.closed = True
-        await self._tell()
+        await self._acknowledge()
 
-    async def _tell(self) -> None:
+    async def _acknowledge(self) -> None:
         async with self._changed:
             self._changed.notify_all()

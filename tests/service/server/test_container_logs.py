@@ -131,7 +131,7 @@ async def test_the_gate_permits_one_stream_alone(
         assert await other.get(f"{other.read_only}{LOGS}?stream=Stderr") == (200, "two\n")
 
 
-async def test_a_waiting_container_says_why(server: Running, log: Path) -> None:
+async def test_the_answer_for_a_waiting_container_has_the_reason(server: Running, log: Path) -> None:
     server.node.report_status({"waiting": {"reason": "ContainerCreating"}})
     await server.node.network.settle()
     text = f'container "{CONTAINER}" in pod "{POD}" is waiting to start: ContainerCreating'
@@ -150,7 +150,7 @@ async def test_where_the_runtime_was_not_observed_the_file_is_found_by_its_name(
     assert await server.get(server.read_only + LOGS) == (200, "found\n")
 
 
-async def test_a_file_that_is_gone_is_told_in_the_body(server: Running, tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported_in_the_body(server: Running, tmp_path: Path) -> None:
     path = pod_log(tmp_path, "gone.log")
     await server.node.run_pod(path)
     text = f'failed to try resolving symlinks in path "{path}": lstat {path}: no such file or directory'
@@ -260,7 +260,7 @@ async def test_a_client_that_does_not_read_does_not_fill_the_memory(server: Runn
     position = -1
     async with asyncio.timeout(60):
         while position != (position := _position(path)) or position <= 0:
-            await asyncio.sleep(0.2)  # nothing tells that the server has come to stand still
+            await asyncio.sleep(0.2)  # no event shows that the server waits
     assert position < path.stat().st_size / 2
     writer.transport.abort()
     await until(lambda: _open_files(path) == 0)
@@ -308,7 +308,7 @@ async def test_an_old_client_gets_the_log_without_chunks(server: Running, log: P
     assert body == b"one\ntwo\nthree\n"
 
 
-async def test_an_unreadable_log_is_told_in_the_body(server: Running, tmp_path: Path) -> None:
+async def test_an_unreadable_log_is_reported_in_the_body(server: Running, tmp_path: Path) -> None:
     path = pod_log(tmp_path)
     path.mkdir()
     await server.node.run_pod(path)

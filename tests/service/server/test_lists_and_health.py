@@ -200,7 +200,7 @@ async def test_nothing_listens_where_nothing_is_configured(tmp_path: Path) -> No
         assert server.service.listeners == {}
 
 
-async def test_an_error_of_ours_is_a_plain_500_and_the_listener_lives_on(
+async def test_an_error_of_ours_is_a_plain_500_and_the_listener_continues(
     server: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("services.server.controllers.endpoints.pod_list", lambda *_: 1 / 0)
@@ -210,7 +210,7 @@ async def test_an_error_of_ours_is_a_plain_500_and_the_listener_lives_on(
     assert (await server.get(server.read_only + "/healthz"))[0] == 200
 
 
-async def test_answers_do_not_tell_what_the_server_is_made_of(server: Running) -> None:
+async def test_answers_do_not_show_the_versions_of_the_server(server: Running) -> None:
     async with server.client.get(server.read_only + "/healthz") as response:
         assert response.headers["Server"] == "bulkhead"
         assert response.headers["Content-Type"] == "text/plain; charset=utf-8"

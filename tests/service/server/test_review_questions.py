@@ -21,7 +21,7 @@ GOOD = {"authenticated": True, "user": {"username": "jane"}}
 
 
 class ApiServer:
-    """status, answering what the test says."""
+    """status, with the answers of the test."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self.network = network
@@ -136,7 +136,7 @@ async def test_what_could_not_be_decided_is_asked_again(api: ApiServer, reviews:
     assert await reviews.allows(QUESTION, CLIENT)
 
 
-async def test_without_status_the_client_is_told_so_in_time(api: ApiServer, reviews: Reviews) -> None:
+async def test_without_status_the_client_gets_an_error_in_time(api: ApiServer, reviews: Reviews) -> None:
     api.network.kill("status")
     asked = asyncio.create_task(reviews.allows(QUESTION, CLIENT))
     await api.network.advance(TIMEOUT - 1)

@@ -19,7 +19,7 @@ from shared.model import objects
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 from tests.fakes.virtual_time import AtOnce, VirtualLoop, virtual_clock
 
 NODE = "node1"
@@ -39,7 +39,7 @@ def mirror(name: str, config_hash: str) -> Object:
 
 
 class ClusterNode:
-    """One node's sources, life after life, and what is heard of it."""
+    """One node's sources, started again and again, and the streams it publishes."""
 
     def __init__(self, tmp_path: Path, drops: OlderServer = NEWEST, **config: Any) -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce())
@@ -56,15 +56,15 @@ class ClusterNode:
             **config,
         )
         self._bus = self.network.bus("podsync")
-        self.desired = Heard(self._bus, PODS_DESIRED)
-        self.mirrors = Heard(self._bus, PODS_MIRRORS)
-        self.nodes = Heard(self._bus, NODE_OBJECT)
-        self.changed = Heard(self._bus, OBJECTS_CHANGED)
-        self.events = Heard(self._bus, events_of("sources"))
+        self.desired = FollowedStream(self._bus, PODS_DESIRED)
+        self.mirrors = FollowedStream(self._bus, PODS_MIRRORS)
+        self.nodes = FollowedStream(self._bus, NODE_OBJECT)
+        self.changed = FollowedStream(self._bus, OBJECTS_CHANGED)
+        self.events = FollowedStream(self._bus, events_of("sources"))
         self._task: asyncio.Task[None] | None = None
 
     async def start(self, client: ApiClient | None = None, *, objects_client: ApiClient | None = None) -> None:
-        """A life of sources; `client` reads everything, unless the second reads what pods name."""
+        """Start sources; `client` reads everything, unless the second reads what pods name."""
         bus = self.network.bus("sources")
         context = Context("sources", self.config, bus, self.clock, asyncio.Event())
         client = client or self.api.client(f"system:node:{NODE}")
@@ -136,7 +136,7 @@ class ClusterNode:
         return sorted(objects.name(desired.pod) for desired in self.desired.state.values())
 
     def troubles(self) -> tuple[str, ...]:
-        """As the beat says them."""
+        """The troubles of the newest beat."""
         return self.network._buses["sources"]._present_beat().troubles
 
     def asked(self, method: str, resource: str) -> int:

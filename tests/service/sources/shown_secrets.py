@@ -1,4 +1,4 @@
-"""Secrets in the double, pods that show them, and what sources says of them."""
+"""Secrets in the double, pods that show them, and what sources publishes of them."""
 
 from shared.model.objects import Object
 from tests.service.sources.cluster import NODE, ClusterNode, pod

@@ -1,4 +1,4 @@
-"""Pods from the API server: what the other services hear, while the API server comes and goes and sources is killed."""
+"""Pods from the API server: what the other services receive while the API server fails and sources is killed."""
 
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,11 @@ async def test_older_pods_of_a_list_are_published_first(tmp_path: Path) -> None:
             uids.append(node.api.bind(pod(name), NODE)["metadata"]["uid"])
             node.clock.advance(2.0)
         await node.start()
-        assert node.desired.said == [f"put {uid}" for uid in uids]
+        assert node.desired.history == [f"put {uid}" for uid in uids]
 
 
 @on_virtual_time
-async def test_a_pod_being_deleted_says_so_and_stays_until_it_is_gone(tmp_path: Path) -> None:
+async def test_a_pod_being_deleted_is_published_as_such_until_it_is_gone(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         uid = objects.uid(node.api.bind(pod("web"), NODE))
         await node.start()
@@ -117,7 +117,7 @@ async def test_after_an_outage_everything_is_level_within_ten_seconds(
 
 
 @on_virtual_time
-async def test_an_outage_is_said_once_and_is_over_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_outage_is_logged_once_and_is_over_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with cluster_node(tmp_path) as node:
         await node.start()
@@ -176,7 +176,7 @@ async def test_a_restart_keeps_the_first_seen_time_and_finds_what_changed_meanwh
         await node.start()
         assert node.wanted() == ["comes", "stays"]
         assert node.desired.state[stays] == before
-        assert node.desired.said.count(f"put {stays}") == 1
+        assert node.desired.history.count(f"put {stays}") == 1
 
 
 @on_virtual_time
@@ -207,7 +207,7 @@ async def test_a_dropped_watch_resumes_and_nothing_is_published_twice(tmp_path: 
             await node.pass_time(10.0)
             assert name in node.wanted()
         assert node.asked("GET", "/pods") == lists
-        assert len(node.desired.said) == 5 and node.troubles() == ()
+        assert len(node.desired.history) == 5 and node.troubles() == ()
 
 
 @on_virtual_time
@@ -239,7 +239,7 @@ class Odd:
 
 
 @on_virtual_time
-async def test_an_object_that_is_not_understood_is_said_and_nothing_counts_as_gone(
+async def test_an_object_that_is_not_understood_is_reported_and_nothing_counts_as_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with cluster_node(tmp_path) as node:

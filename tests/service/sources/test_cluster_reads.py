@@ -83,7 +83,9 @@ async def test_a_value_is_never_on_a_stream_or_in_the_log(
     [("Watch", 'secret "s" not found'), ("Cache", 'secrets "s" not found'), ("Get", 'secrets "s" not found')],
 )
 @on_virtual_time
-async def test_a_missing_object_is_told_in_the_words_of_the_strategy(tmp_path: Path, strategy: str, words: str) -> None:
+async def test_a_missing_object_is_reported_with_the_text_of_the_strategy(
+    tmp_path: Path, strategy: str, words: str
+) -> None:
     async with cluster_node(tmp_path, change_detection_strategy=strategy) as node:
         node.api.bind(using("web"), NODE)
         await node.start()
@@ -92,7 +94,7 @@ async def test_a_missing_object_is_told_in_the_words_of_the_strategy(tmp_path: P
 
 
 @on_virtual_time
-async def test_watch_tells_changes_at_once_by_one_watch_for_all_pods(tmp_path: Path) -> None:
+async def test_watch_publishes_changes_at_once_by_one_watch_for_all_pods(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.put(f"{SECRETS}/s", secret())
         for number in range(5):
@@ -289,7 +291,7 @@ async def test_services_are_listed_whole_where_an_older_api_server_cannot_select
 
 
 @on_virtual_time
-async def test_runtime_classes_are_listed_when_somebody_asks(tmp_path: Path) -> None:
+async def test_runtime_classes_are_listed_at_the_first_request(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.put(f"{paths.RUNTIME_CLASSES}/kata", {"handler": "kata"})
         await node.start()
@@ -365,7 +367,7 @@ async def test_the_node_is_read_from_memory_or_live(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_node_that_runs_alone_says_so_and_calls_its_empty_set_complete(tmp_path: Path) -> None:
+async def test_a_node_that_runs_alone_reports_it_and_marks_its_empty_set_complete(tmp_path: Path) -> None:
     node = ClusterNode(tmp_path)
     bus = node.network.bus("sources")
     config = EffectiveConfig(node_name=NODE, root_dir=str(tmp_path), run_dir=str(tmp_path), log_dir="", cert_dir="")

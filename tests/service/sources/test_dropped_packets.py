@@ -18,7 +18,7 @@ from tests.service.sources.shown_secrets import USER, put_secret, showing, versi
 
 
 async def notice(node: ClusterNode) -> None:
-    """Somebody asks for something, and that is how the outage is noticed."""
+    """Another service requests an object; this request notices the outage."""
     assert (await node.ask("Secret", "s", fresh=True)).object is None
 
 
@@ -64,7 +64,7 @@ async def test_sources_that_began_in_such_an_outage_knows_its_pods_within_ten_se
 
 
 @on_virtual_time
-async def test_a_request_that_fails_makes_the_nodes_watch_ask_anew_and_nobody_else(tmp_path: Path) -> None:
+async def test_a_request_that_fails_repeats_the_watch_of_the_node_and_no_other(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.bind(showing("web", "s"), NODE)
         put_secret(node, "s")

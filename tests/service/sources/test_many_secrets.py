@@ -1,4 +1,4 @@
-"""More Secrets than are watched: each is read once whoever asks, changes show in time, and no queue grows."""
+"""More Secrets than are watched: each is read once for all requests, changes show in time, and no queue grows."""
 
 import asyncio
 from pathlib import Path

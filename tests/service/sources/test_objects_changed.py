@@ -1,4 +1,4 @@
-"""Secrets and ConfigMaps that pods name: how many are watched, and when all of their versions are told."""
+"""Secrets and ConfigMaps that pods name: how many are watched, and when all of their versions are published."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ async def test_a_watch_that_becomes_free_goes_to_the_next(tmp_path: Path, monkey
 
 
 @on_virtual_time
-async def test_a_restart_never_says_that_a_known_object_is_gone(tmp_path: Path) -> None:
+async def test_a_restart_never_deletes_a_known_object(tmp_path: Path) -> None:
     async with cluster_node(tmp_path) as node:
         put_secret(node, "s")
         put_secret(node, "old")
@@ -71,14 +71,14 @@ async def test_a_restart_never_says_that_a_known_object_is_gone(tmp_path: Path) 
         await node.kill()
         node.api.delete(paths.pod("default", "goes"), grace=0)
         newest = put_secret(node, "s")
-        before = len(node.changed.said)
+        before = len(node.changed.history)
         slow = LimitedClient(node.api.client(USER), node.clock, qps=0.5, burst=1)
         await node.start(objects_client=slow)
         assert node.desired.complete
         assert await node.until(lambda: node.changed.complete, within=10.0) > 0.0
         assert version_of(node, "s") == newest
-        assert "delete Secret/default/s" not in node.changed.said
-        assert "delete Secret/default/old" in node.changed.said[before:]
+        assert "delete Secret/default/s" not in node.changed.history
+        assert "delete Secret/default/old" in node.changed.history[before:]
 
 
 @on_virtual_time

@@ -124,7 +124,7 @@ async def test_an_outage_costs_one_list_by_which_the_store_is_compared(tmp_path:
 
 @pytest.mark.parametrize("quick", [False, True], ids=["after an outage", "within moments"])
 @on_virtual_time
-async def test_a_store_that_was_restored_is_listed_anew(tmp_path: Path, quick: bool) -> None:
+async def test_a_store_that_was_restored_is_listed_again(tmp_path: Path, quick: bool) -> None:
     async with cluster_node(tmp_path) as node:
         node.api.bind(showing("web", "s"), NODE)
         put_secret(node, "s")

@@ -1,4 +1,4 @@
-"""Sources on the in-memory bus with a real static pod path: what the other processes hear of the files in it."""
+"""Sources on the in-memory bus with a real static pod path: what the other processes receive of the files in it."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from services.sources.service import build
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.model import objects
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 
 MANIFEST = """
 apiVersion: v1
@@ -42,15 +42,15 @@ def images(state: dict[str, DesiredPod]) -> list[str]:
 
 
 class Node:
-    """One run directory, one manifest path, and lives of sources one after the other."""
+    """One run directory, one manifest path, and sources, started again and again."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.network = MemoryNetwork()
         self.manifests = tmp_path / "manifests"
         self.root_dir, self.run_dir = tmp_path / "root", tmp_path / "run"
         follower = self.network.bus("podsync")
-        self.desired = Heard(follower, PODS_DESIRED)
-        self.events = Heard(follower, events_of("sources"))
+        self.desired = FollowedStream(follower, PODS_DESIRED)
+        self.events = FollowedStream(follower, events_of("sources"))
         self._follower = follower
 
     async def start(self) -> None:
@@ -133,7 +133,7 @@ async def test_added_edited_and_removed_files_are_noticed_without_a_rescan(node:
         (new,) = await node.desired.until(lambda state: images(state) == ["two"])
         (node.manifests / "web.yaml").unlink()
         await node.desired.until(lambda state: not state)
-    assert node.desired.said == [f"put {old}", f"delete {old}", f"put {new}", f"delete {new}"]
+    assert node.desired.history == [f"put {old}", f"delete {old}", f"put {new}", f"delete {new}"]
 
 
 async def test_a_manifest_that_is_moved_or_saved_again_changes_nothing(node: Node) -> None:
@@ -151,7 +151,7 @@ async def test_a_manifest_that_is_moved_or_saved_again_changes_nothing(node: Nod
         await node.desired.until_complete()
         node.write("later.yaml", manifest("later"))
         await node.desired.until(lambda state: len(state) == 3)
-    assert [said for said in node.desired.said if uid in said] == [f"put {uid}"]
+    assert [change for change in node.desired.history if uid in change] == [f"put {uid}"]
 
 
 async def test_a_file_missed_by_one_listing_of_the_directory_is_not_gone(
@@ -170,7 +170,7 @@ async def test_a_file_missed_by_one_listing_of_the_directory_is_not_gone(
         monkeypatch.setattr(ManifestFiles, "look", look_past)
         node.write("more.yaml", manifest("more"))
         await node.desired.until(lambda state: len(state) == 2)
-    assert f"delete {uid}" not in node.desired.said
+    assert f"delete {uid}" not in node.desired.history
 
 
 async def test_a_file_renamed_into_place_and_a_link_are_noticed(node: Node, tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ async def test_the_directory_may_be_replaced_as_a_whole(node: Node, tmp_path: Pa
         ("\x00\x01", "not YAML"),
     ],
 )
-async def test_a_manifest_that_turns_bad_keeps_the_old_pod_and_says_why(
+async def test_a_manifest_that_becomes_bad_keeps_the_old_pod_and_reports_the_reason(
     node: Node, caplog: pytest.LogCaptureFixture, text: str, reason: str
 ) -> None:
     path = node.write("web.yaml", manifest("web"))
@@ -251,7 +251,7 @@ async def test_a_manifest_that_turns_bad_keeps_the_old_pod_and_says_why(
     assert "\n" not in event.message
 
 
-async def test_a_bad_manifest_is_a_trouble_of_the_process_until_it_is_mended(node: Node) -> None:
+async def test_a_bad_manifest_is_a_trouble_of_the_process_until_it_is_corrected(node: Node) -> None:
     path = node.write("web.yaml", "{")
     async with node.sources():
         await node.events.until(bool)
@@ -296,7 +296,7 @@ async def test_a_restart_keeps_uid_and_first_seen_time(node: Node) -> None:
     async with node.sources():
         after = await node.desired.until(lambda state: len(state) == 2)
     assert {uid: after[uid] for uid in before} == before
-    assert node.desired.said.count(f"put {next(iter(before))}") == 1
+    assert node.desired.history.count(f"put {next(iter(before))}") == 1
 
 
 async def test_a_restart_while_a_file_is_broken_keeps_its_pod(node: Node) -> None:
@@ -314,7 +314,7 @@ async def test_a_restart_while_a_file_is_broken_keeps_its_pod(node: Node) -> Non
                 await asyncio.sleep(0.001)
 
 
-async def test_a_pod_whose_file_went_while_nobody_looked_is_not_in_the_complete_set(node: Node) -> None:
+async def test_a_pod_whose_file_went_between_two_looks_is_not_in_the_complete_set(node: Node) -> None:
     path = node.write("web.yaml", manifest("web"))
     async with node.sources():
         await node.desired.until_complete()

@@ -38,7 +38,7 @@ POD_PATHS = "/api/v1/namespaces/default/pods/"
 
 
 class Cluster:
-    """Everything but status runs for ever; `start` and `stop` give status its lives."""
+    """Everything but status runs all the time; `start` and `stop` act on status."""
 
     def __init__(self, directory: Path, drops: OlderServer = NEWEST) -> None:
         self.network = MemoryNetwork(virtual_clock())
@@ -122,7 +122,7 @@ class Cluster:
             if one.source == "api"
         }
         _show(self.api_statuses, statuses)
-        for uid, one in shown.items():  # of the status alone there is no news on `pods.desired`
+        for uid, one in shown.items():  # a change of the status alone is not in `pods.desired`
             if (before := self.desired.get(uid)) is not None and _essence(before) == _essence(one):
                 self.desired.refresh(uid, one)
         _show(self.desired, shown)
@@ -153,7 +153,7 @@ class Cluster:
         self.manifests[uid] = DesiredPod(uid=uid, source="file", pod={"metadata": metadata, "spec": spec})
 
     def admit(self, uid: str, state: PodState = PodState.SYNC, *, name: str = "web", source: str = "api") -> None:
-        """podsync says how far it is."""
+        """podsync publishes its state of the pod."""
         self.admitted_by_uid[uid] = AdmittedPod(uid=uid, name=name, namespace="default", state=state, source=source)
         self.admitted.put(uid, self.admitted_by_uid[uid])
 
@@ -162,7 +162,9 @@ class Cluster:
         del self.admitted_by_uid[uid]
         self.admitted.delete(uid)
 
-    def say(self, uid: str, phase: str = "Running", *, name: str = "web", ready: bool = True, **more: Any) -> None:
+    def publish_status(
+        self, uid: str, phase: str = "Running", *, name: str = "web", ready: bool = True, **more: Any
+    ) -> None:
         """podsync computes a status."""
         before = self.statuses_by_uid.get(uid)
         version = (1, before.version[1] + 1 if before else 1)
@@ -189,11 +191,11 @@ class Cluster:
 
     def is_written(self, uid: str) -> bool:
         """The API server shows podsync's newest status of the pod, on its mirror where it is a static one."""
-        said = self.statuses_by_uid[uid]
-        pod = self.pod(said.name)
+        published = self.statuses_by_uid[uid]
+        pod = self.pod(published.name)
         if pod is None or uid not in (pod["metadata"]["uid"], annotations(pod).get(MIRROR)):
             return False
-        return status_patch(pod, said.status, now="") is None
+        return status_patch(pod, published.status, now="") is None
 
 
 def _essence(desired: DesiredPod) -> Object:

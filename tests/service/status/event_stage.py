@@ -25,7 +25,7 @@ WRITERS = ("podsync", "pleg")
 
 
 class EventStage:
-    """Writers live on while status has its lives."""
+    """Writers keep running while status is restarted."""
 
     def __init__(self, directory: Path) -> None:
         asyncio.get_running_loop().set_default_executor(AtOnce())
@@ -35,33 +35,33 @@ class EventStage:
         self.api = FakeApiServer(self.clock)
         self.buses: dict[str, Bus] = {}
         self.recorders: dict[str, EventRecorder] = {}
-        self._life: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def start_writer(self, writer: str) -> None:
-        """A new life of a writer."""
+        """Start a writer again."""
         bus = self.buses[writer] = self.network.bus(writer)
         self.recorders[writer] = EventRecorder(bus.own(events_of(writer)), self.clock)
         await bus.start()
 
     async def start(self) -> None:
-        """A new life of status."""
+        """Start status again."""
         bus = self.network.bus("status")
         client = FakeClient(self.api, USER)
         self.sink = EventSink(client, self.clock, "n1", self.run_dir, chance=lambda: 0.5)
         for writer in WRITERS:
             follow_events(bus, writer, self.sink.offer)
         await bus.start()
-        self._life = asyncio.create_task(self.sink.run())
+        self._running = asyncio.create_task(self.sink.run())
         await self.network.settle()
 
     async def kill(self) -> None:
         """SIGKILL of status."""
-        if self._life is not None:
+        if self._running is not None:
             self.network.kill("status")
-            await ended(self._life)
-            self._life = None
+            await ended(self._running)
+            self._running = None
 
-    def say(self, message: str = "m", writer: str = "podsync", **fields: Any) -> None:
+    def publish_event(self, message: str = "m", writer: str = "podsync", **fields: Any) -> None:
         """A writer records an event of the pod `web`."""
         about = {"type": "Normal", "reason": "Started", "namespace": "default", "name": "web", "uid": "u", **fields}
         self.recorders[writer].record(KubeEvent(message=message, **about))
@@ -91,7 +91,7 @@ class EventStage:
 
 @contextlib.asynccontextmanager
 async def event_stage(directory: Path) -> AsyncIterator[EventStage]:
-    """A stage on which everybody lives; cleared at the end."""
+    """A stage with all processes running; cleared at the end."""
     stage = EventStage(directory)
     for writer in WRITERS:
         await stage.start_writer(writer)

@@ -34,7 +34,7 @@ from shared.kube.interface import ApiError, PatchType
 from shared.model.objects import Object
 from tests.fakes.api_resources import NEWEST, OlderServer
 from tests.fakes.api_server import FakeApiServer, FakeClient
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 from tests.fakes.virtual_time import AtOnce, ended, pass_time, until, virtual_clock
 
 NAME = "n1"
@@ -134,8 +134,8 @@ class NodeStage:
         self.observed = self.buses["pleg"].own(NODE_OBSERVED)
         self.images = self.buses["pleg"].own(NODE_IMAGES)
         self.volumes_in_use = self.buses["volume"].own(VOLUMES_IN_USE)
-        self.reported = Heard(self.buses["volume"], VOLUMES_REPORTED)
-        self.events = Heard(self.buses["server"], events_of("status"))
+        self.reported = FollowedStream(self.buses["volume"], VOLUMES_REPORTED)
+        self.events = FollowedStream(self.buses["server"], events_of("status"))
         self.heartbeat = HeartbeatClient(self.api, USER)
         self.watching = True  # sources follows the Node; otherwise its stream shows what it last showed
         self.lease_ages: list[float] = []  # how old the lease was, at every second

@@ -19,7 +19,7 @@ async def running(tmp_path: Path) -> tuple[Cluster, dict[str, str]]:
     uids = {name: cluster.create(name) for name in (f"p{number}" for number in range(PODS))}
     for name, uid in uids.items():
         cluster.admit(uid, name=name)
-        cluster.say(uid, name=name)
+        cluster.publish_status(uid, name=name)
     await cluster.live(2)
     return cluster, uids
 
@@ -29,7 +29,7 @@ async def churn(cluster: Cluster, uids: dict[str, str], seconds: int, message: s
     before = len(cluster.server.received)
     for second in range(seconds):
         name = f"p{second % PODS}"
-        cluster.say(uids[name], name=name, message=f"{message} {second}")
+        cluster.publish_status(uids[name], name=name, message=f"{message} {second}")
         await cluster.live(1)
     return len(cluster.server.received) - before
 

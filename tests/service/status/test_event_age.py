@@ -14,7 +14,7 @@ from tests.service.status.event_stage import event_stage
 async def test_events_of_long_ago_are_not_sent_to_a_server_that_has_forgotten_them(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         for number in range(3):
-            stage.say(uid=str(number))
+            stage.publish_event(uid=str(number))
         await stage.pass_time(2)
         await stage.kill()
         (tmp_path / "events" / "recorded.json").unlink()
@@ -31,11 +31,11 @@ def test_a_clock_step_costs_nothing(tmp_path: Path, hours: int) -> None:
     @on_virtual_time
     async def stepped() -> None:
         async with event_stage(tmp_path) as stage:
-            stage.say()
+            stage.publish_event()
             await stage.pass_time(2)
             stage.clock._wall += hours * 3600
-            stage.say()
-            stage.say("other")
+            stage.publish_event()
+            stage.publish_event("other")
             await stage.pass_time(2)
             assert stage.counts() == {"m": 2, "other": 1}
 
@@ -43,14 +43,14 @@ def test_a_clock_step_costs_nothing(tmp_path: Path, hours: int) -> None:
 
 
 @on_virtual_time
-async def test_what_comes_in_this_life_is_sent_however_old_a_clock_step_makes_it(tmp_path: Path) -> None:
+async def test_an_event_that_comes_after_the_start_is_sent_however_old_a_clock_step_makes_it(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         before = rfc3339_micro(stage.clock.wall())
         stage.clock._wall += 7200
-        stage.say("before the step", time=before)
+        stage.publish_event("before the step", time=before)
         stage.network.kill("podsync")
         await stage.start_writer("podsync")
-        stage.say("of a new life, before the step", time=before)
+        stage.publish_event("of a new process, before the step", time=before)
         await stage.pass_time(5)
-        assert stage.counts() == {"before the step": 1, "of a new life, before the step": 1}
+        assert stage.counts() == {"before the step": 1, "of a new process, before the step": 1}

@@ -18,9 +18,9 @@ from tests.service.status.node_stage import node_stage
 async def test_an_event_is_recorded_and_counted_up(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
-        stage.say("Container started", field_path="spec.containers{c}", resource_version="5")
+        stage.publish_event("Container started", field_path="spec.containers{c}", resource_version="5")
         await stage.pass_time(30)
-        stage.say("Container started", field_path="spec.containers{c}", resource_version="9")
+        stage.publish_event("Container started", field_path="spec.containers{c}", resource_version="9")
         await stage.pass_time(1)
         (event,) = stage.events()
         assert (event["count"], event["firstTimestamp"], event["lastTimestamp"]) == (
@@ -38,7 +38,7 @@ async def test_an_event_is_recorded_and_counted_up(tmp_path: Path) -> None:
 async def test_similar_events_are_combined(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         for number in range(12):
-            stage.say(f"m{number}", writer=("podsync", "pleg")[number % 2])
+            stage.publish_event(f"m{number}", writer=("podsync", "pleg")[number % 2])
             await stage.pass_time(2)
         alone = {f"m{number}": 1 for number in range(9)}
         assert stage.counts() == alone | {"(combined from similar events): m11": 3}
@@ -49,24 +49,24 @@ async def test_spam_is_not_sent(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         for _ in range(40):
-            stage.say()
+            stage.publish_event()
             await stage.pass_time(0.1)
         assert len(stage.api.requests) == 25
         assert stage.counts() == {"m": 25}
         await stage.pass_time(300)
-        stage.say()
+        stage.publish_event()
         await stage.pass_time(1)
         assert stage.counts() == {"m": 41}
 
 
 @on_virtual_time
-async def test_a_deleted_event_is_created_anew(tmp_path: Path) -> None:
+async def test_a_deleted_event_is_created_again(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
-        stage.say()
+        stage.publish_event()
         await stage.pass_time(2)
         (event,) = stage.events()
         stage.api.delete(paths.event("default", event["metadata"]["name"]))
-        stage.say()
+        stage.publish_event()
         await stage.pass_time(2)
         (again,) = stage.events()
         assert (again["metadata"]["name"], again["count"]) == (event["metadata"]["name"], 2)
@@ -104,12 +104,12 @@ async def test_events_that_wait_disturb_nothing_else(tmp_path: Path) -> None:
 @on_virtual_time
 async def test_what_happened_while_status_was_dead_is_recorded_once(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
-        _say_many(stage, 0, 40)
+        _publish_many(stage, 0, 40)
         await stage.pass_time(5)
         await stage.kill()
-        _say_many(stage, 40, 60)
-        stage.say("again", uid="x")
-        stage.say("again", uid="x")
+        _publish_many(stage, 40, 60)
+        stage.publish_event("again", uid="x")
+        stage.publish_event("again", uid="x")
         await stage.pass_time(3)
         sent = len(stage.api.requests)
         await stage.start()
@@ -121,32 +121,34 @@ async def test_what_happened_while_status_was_dead_is_recorded_once(tmp_path: Pa
 @on_virtual_time
 async def test_kills_at_every_moment_double_nothing(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
-        said = 0
-        for life in range(8):
+        sent = 0
+        for run in range(8):
             for step in range(4):
-                same = said % 3 != 0
-                stage.say("same" if same else f"m{said}", "podsync" if same else "pleg", uid="s" if same else str(said))
-                said += 1
-                await stage.pass_time(0.13 * life + 0.05 * step)
+                same = sent % 3 != 0
+                stage.publish_event(
+                    "same" if same else f"m{sent}", "podsync" if same else "pleg", uid="s" if same else str(sent)
+                )
+                sent += 1
+                await stage.pass_time(0.13 * run + 0.05 * step)
             await stage.kill()
             await stage.pass_time(0.4)
             await stage.start()
         await stage.pass_time(10)
-        equal = sum(1 for number in range(said) if number % 3)
-        assert stage.counts() == {f"m{number}": 1 for number in range(0, said, 3)} | {"same": equal}
+        equal = sum(1 for number in range(sent) if number % 3)
+        assert stage.counts() == {f"m{number}": 1 for number in range(0, sent, 3)} | {"same": equal}
 
 
 @pytest.mark.parametrize("writer_restarts", [False, True])
 def test_what_no_stream_shows_any_more_is_counted_on_after_a_restart(tmp_path: Path, writer_restarts: bool) -> None:
     @on_virtual_time
-    async def lives() -> None:
+    async def restarts() -> None:
         async with event_stage(tmp_path) as stage:
             for _ in range(3):
-                stage.say("again", uid="x")
+                stage.publish_event("again", uid="x")
                 await stage.pass_time(2)
             (before,) = stage.events()
             stage.api.down()
-            stage.say("again", uid="x")  # and it never left this life
+            stage.publish_event("again", uid="x")  # and it was never sent
             await stage.pass_time(2)
             await stage.kill()
             stage.api.up()
@@ -157,29 +159,29 @@ def test_what_no_stream_shows_any_more_is_counted_on_after_a_restart(tmp_path: P
                 stage.network.kill("podsync")
                 await stage.start_writer("podsync")
             else:
-                _say_many(stage, 0, KEPT)
+                _publish_many(stage, 0, KEPT)
             await stage.pass_time(60)
             for number in range(5, 8):
                 await stage.kill()
                 await stage.start()
                 await stage.pass_time(2)
-                stage.say("again", uid="x")
+                stage.publish_event("again", uid="x")
                 await stage.pass_time(3)
                 assert stage.counts()["again"] == number
             (after,) = [event for event in stage.events() if event["message"] == "again"]
             assert after["metadata"]["name"] == before["metadata"]["name"]
             assert after["firstTimestamp"] == before["firstTimestamp"]
 
-    lives()
+    restarts()
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b'{"version":1,"recorded":{"podsync":4}}', b"\xff"])
 def test_without_the_marks_events_are_sent_again_and_not_doubled(tmp_path: Path, content: bytes | None) -> None:
     @on_virtual_time
-    async def lives() -> None:
+    async def restarts() -> None:
         async with event_stage(tmp_path) as stage:
-            _say_many(stage, 0, 5)
-            stage.say("m0", uid="0")
+            _publish_many(stage, 0, 5)
+            stage.publish_event("m0", uid="0")
             await stage.pass_time(5)
             await stage.kill()
             marks = tmp_path / "events" / "recorded.json"
@@ -189,7 +191,7 @@ def test_without_the_marks_events_are_sent_again_and_not_doubled(tmp_path: Path,
             await stage.pass_time(5)
             assert stage.counts() == before == {"m0": 2} | {f"m{number}": 1 for number in range(1, 5)}
 
-    lives()
+    restarts()
 
 
 @on_virtual_time
@@ -204,13 +206,13 @@ async def test_what_a_kill_within_a_save_left_is_removed_at_the_start(tmp_path: 
 
 
 @on_virtual_time
-async def test_a_restarted_writer_says_new_things_under_old_keys(tmp_path: Path) -> None:
+async def test_a_restarted_writer_publishes_new_events_under_old_keys(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
-        _say_many(stage, 0, 3)
+        _publish_many(stage, 0, 3)
         await stage.pass_time(2)
         stage.network.kill("podsync")
         await stage.start_writer("podsync")
-        _say_many(stage, 3, 5)
+        _publish_many(stage, 3, 5)
         await stage.pass_time(2)
         assert stage.counts() == {f"m{number}": 1 for number in range(5)}
 
@@ -221,7 +223,7 @@ async def test_the_marks_are_written_at_most_once_a_second(tmp_path: Path, monke
     monkeypatch.setattr("services.status.adapters.event_marks_file.write_atomically", lambda *args: writes.append(args))
     async with event_stage(tmp_path) as stage:
         for number in range(200):
-            stage.say(uid=str(number))
+            stage.publish_event(uid=str(number))
             await stage.pass_time(0.05)
         assert 8 <= len(writes) <= 11
 
@@ -234,9 +236,9 @@ async def test_after_an_outage_all_is_there_within_ten_seconds(tmp_path: Path) -
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         stage.api.down()
-        _say_many(stage, 0, 80)
+        _publish_many(stage, 0, 80)
         for _ in range(5):
-            stage.say("again", uid="x")
+            stage.publish_event("again", uid="x")
         await stage.pass_time(63)
         stage.api.up()
         assert await stage.until_settled(85, within=10) <= 10
@@ -248,7 +250,7 @@ async def test_after_a_black_hole_all_is_there_within_ten_seconds(tmp_path: Path
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         stage.api.pause()
-        _say_many(stage, 0, 30)
+        _publish_many(stage, 0, 30)
         await stage.pass_time(57)
         stage.api.resume()
         await stage.until_settled(30, within=10)
@@ -262,7 +264,7 @@ async def test_an_hour_without_an_api_server_takes_bounded_room(
         await stage.pass_time(2)
         stage.api.down()
         for minute in range(60):
-            _say_many(stage, 40 * minute, 40 * minute + 40)
+            _publish_many(stage, 40 * minute, 40 * minute + 40)
             await stage.pass_time(60)
         assert stage.api.requests == []
         stage.api.up()
@@ -272,7 +274,7 @@ async def test_an_hour_without_an_api_server_takes_bounded_room(
         assert len([line for line in caplog.messages if "more events wait" in line]) == 1
         assert len([line for line in caplog.messages if "events wait until" in line]) == 1
         assert any("events were dropped while" in line for line in caplog.messages)
-        stage.say("afterwards", uid="z")
+        stage.publish_event("afterwards", uid="z")
         await stage.pass_time(1)
         assert stage.counts()["afterwards"] == 1
 
@@ -282,9 +284,9 @@ async def test_an_answer_that_is_lost_is_asked_for_again_and_counts_once(tmp_pat
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         stage.api.lose_answers(1)
-        stage.say()
+        stage.publish_event()
         await stage.pass_time(1)
-        stage.say()
+        stage.publish_event()
         await stage.pass_time(10)
         assert stage.counts() == {"m": 2}
         assert [method for method, _ in stage.api.requests] == ["POST", "POST", "PATCH"]
@@ -295,8 +297,8 @@ async def test_an_event_that_never_gets_through_is_given_up(tmp_path: Path, capl
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         stage.api.down()
-        stage.say("first", uid="1")
-        stage.say("second", uid="2")
+        stage.publish_event("first", uid="1")
+        stage.publish_event("second", uid="2")
         await stage.pass_time(4 + 10 * 8 - 1)
         assert not any("given up" in line for line in caplog.messages)
         await stage.pass_time(8)
@@ -307,7 +309,7 @@ async def test_an_event_that_never_gets_through_is_given_up(tmp_path: Path, capl
 
 
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (422, "Invalid"), (500, "InternalError")])
-def test_what_the_api_server_refuses_is_dropped_and_said_once(
+def test_what_the_api_server_refuses_is_dropped_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, reason: str
 ) -> None:
     @on_virtual_time
@@ -315,11 +317,11 @@ def test_what_the_api_server_refuses_is_dropped_and_said_once(
         async with event_stage(tmp_path) as stage:
             await stage.pass_time(2)
             stage.api.refuse(0, code, reason=reason)
-            _say_many(stage, 0, 5)
+            _publish_many(stage, 0, 5)
             await stage.pass_time(60)
             assert len(stage.api.requests) == 5
             stage.api.up()
-            stage.say("afterwards")
+            stage.publish_event("afterwards")
             await stage.pass_time(2)
             assert stage.counts() == {"afterwards": 1}
 
@@ -332,7 +334,7 @@ async def test_an_api_server_that_asks_for_time_gets_it(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
         stage.api.refuse(1, 429, retry_after=25)
-        _say_many(stage, 0, 4)
+        _publish_many(stage, 0, 4)
         await stage.pass_time(24)
         assert stage.events() == [] and len(stage.api.requests) == 1
         await stage.pass_time(2)
@@ -350,7 +352,7 @@ def test_a_namespace_that_goes_away_drops_events_quietly(
         async with event_stage(tmp_path) as stage:
             going = stage.api.put("/api/v1/namespaces/going", {"metadata": {"finalizers": ["a/b"]}})
             stage.api.delete(f"/api/v1/namespaces/{going['metadata']['name']}")
-            stage.say(namespace=namespace)
+            stage.publish_event(namespace=namespace)
             await stage.pass_time(3)
             assert [path for _, path in stage.api.requests] == [paths.events(namespace)]
             assert stage.events(namespace) == []
@@ -363,9 +365,9 @@ def test_a_namespace_that_goes_away_drops_events_quietly(
 async def test_odd_events_disturb_no_others(tmp_path: Path) -> None:
     async with event_stage(tmp_path) as stage:
         await stage.pass_time(2)
-        stage.say("", name="", namespace="", uid="", kind="", type="", reason="")
-        stage.say("x" * 2**20, name="No Name", time="nonsense", field_path="\n")
-        stage.say("fine", time="2262-12-31T00:00:00+14:00")
+        stage.publish_event("", name="", namespace="", uid="", kind="", type="", reason="")
+        stage.publish_event("x" * 2**20, name="No Name", time="nonsense", field_path="\n")
+        stage.publish_event("fine", time="2262-12-31T00:00:00+14:00")
         stage.sink.offer(
             "status", "²", KubeEvent(type="Normal", reason="R", message="own", kind="Node", name="n1"), is_new=True
         )
@@ -373,7 +375,7 @@ async def test_odd_events_disturb_no_others(tmp_path: Path) -> None:
         assert {"x" * 2**20, "fine", "own"} <= stage.counts().keys()
 
 
-def _say_many(stage: EventStage, first: int, end: int) -> None:
+def _publish_many(stage: EventStage, first: int, end: int) -> None:
     """Each of another pod, so that none is spam or combined."""
     for number in range(first, end):
-        stage.say(f"m{number}", uid=str(number))
+        stage.publish_event(f"m{number}", uid=str(number))

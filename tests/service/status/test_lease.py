@@ -103,7 +103,7 @@ async def test_after_an_outage_it_is_renewed_within_ten_seconds(tmp_path: Path) 
 
 
 @on_virtual_time
-async def test_a_lease_that_somebody_changed_or_removed_is_renewed_all_the_same(tmp_path: Path) -> None:
+async def test_a_lease_that_was_changed_or_removed_is_renewed_too(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
         await stage.start()
         await stage.pass_time(12)

@@ -25,7 +25,7 @@ async def mirrored(tmp_path: Path) -> Cluster:
     cluster = await begun(tmp_path)
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
-    cluster.say("h1", name=NAME)
+    cluster.publish_status("h1", name=NAME)
     await cluster.live(2)
     assert cluster.shown(NAME)["phase"] == "Running"
     return cluster
@@ -60,7 +60,7 @@ async def test_nothing_is_created_before_there_is_a_node(tmp_path: Path) -> None
     cluster.server.delete(paths.node("n1"))
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
-    cluster.say("h1", name=NAME)
+    cluster.publish_status("h1", name=NAME)
     await cluster.live(30)
     assert cluster.sent() == [] and not cluster.is_written("h1")
     cluster.server.put(paths.node("n1"), {})
@@ -88,7 +88,7 @@ async def test_an_edited_manifest_replaces_the_mirror_once_the_old_pod_has_ended
     cluster.manifest("h2")
     cluster.admit("h1", PodState.TERMINATING, name=NAME, source="file")
     cluster.admit("h2", name=NAME, source="file")
-    cluster.say("h2", "Pending", name=NAME, ready=False)
+    cluster.publish_status("h2", "Pending", name=NAME, ready=False)
     await cluster.live(15)
     assert mirror(cluster)["annotations"][MIRROR] == "h1" and cluster.sent("DELETE") == []
     cluster.admit("h1", PodState.FINISHED, name=NAME, source="file")
@@ -109,7 +109,7 @@ async def test_the_mirror_goes_with_its_manifest_after_the_pod_has_ended_and_on_
     await cluster.stop()
     await cluster.start()
     await cluster.live(15)
-    assert cluster.pod(NAME) is not None, "podsync has not said that this was all"
+    assert cluster.pod(NAME) is not None, "podsync has not marked its list as complete"
     del cluster.statuses_by_uid["h1"]
     await cluster.start_podsync()
     await cluster.live(12)
@@ -118,7 +118,7 @@ async def test_the_mirror_goes_with_its_manifest_after_the_pod_has_ended_and_on_
 
 
 @on_virtual_time
-async def test_a_node_that_registers_anew_gets_its_mirrors_anew(tmp_path: Path) -> None:
+async def test_a_node_that_registers_again_gets_its_mirrors_again(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     before = mirror(cluster)["uid"]
     cluster.server.delete(paths.node("n1"))
@@ -148,7 +148,7 @@ async def test_a_lost_answer_makes_no_second_mirror(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_refusal_is_said_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refusal_is_logged_once_and_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cluster = await begun(tmp_path)
     cluster.server.refuse(0, 403)
     cluster.manifest("h1")
@@ -167,7 +167,7 @@ async def test_the_name_of_an_api_pod_is_not_taken_from_it(tmp_path: Path) -> No
     uid = cluster.create(NAME)
     cluster.manifest("h1")
     cluster.admit("h1", name=NAME, source="file")
-    cluster.say("h1", name=NAME)
+    cluster.publish_status("h1", name=NAME)
     await cluster.live(60)
     assert mirror(cluster)["uid"] == uid and MIRROR not in mirror(cluster).get("annotations", {})
     assert cluster.shown(NAME)["phase"] == "Pending" and cluster.sent("PATCH") == []
@@ -176,7 +176,7 @@ async def test_the_name_of_an_api_pod_is_not_taken_from_it(tmp_path: Path) -> No
 
 
 @on_virtual_time
-async def test_a_mirror_that_somebody_ended_while_its_pod_runs_is_replaced(tmp_path: Path) -> None:
+async def test_a_mirror_that_was_ended_while_its_pod_runs_is_replaced(tmp_path: Path) -> None:
     cluster = await mirrored(tmp_path)
     before = mirror(cluster)["uid"]
     client = cluster.server.client()

@@ -71,7 +71,7 @@ async def test_a_node_that_exists_is_kept_and_set_right(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_a_node_that_is_not_to_be_registered_is_reported_once_somebody_has(tmp_path: Path) -> None:
+async def test_a_node_that_is_not_to_be_registered_is_reported_once_it_is_registered(tmp_path: Path) -> None:
     async with node_stage(tmp_path, register_node=False) as stage:
         await stage.start()
         await stage.pass_time(30)
@@ -357,7 +357,7 @@ async def test_a_resolver_that_hangs_delays_nothing_for_long(tmp_path: Path) -> 
 
 
 @on_virtual_time
-async def test_a_node_object_with_odd_fields_stops_nobody(tmp_path: Path) -> None:
+async def test_a_node_object_with_odd_fields_stops_nothing(tmp_path: Path) -> None:
     async with node_stage(tmp_path) as stage:
         conditions = [{"type": "Ready"}, {"type": "Mine", "status": "True"}]
         odd = {"conditions": conditions, "capacity": None, "nodeInfo": None, "addresses": None}

@@ -1,4 +1,4 @@
-"""Pod statuses on their way to the API server: once, newest last, and nobody else's words lost."""
+"""Pod statuses on their way to the API server: once, newest last, and no field of another writer lost."""
 
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ async def begun(tmp_path: Path, **more: Any) -> Cluster:
 async def running_pod(cluster: Cluster, name: str = "web") -> str:
     uid = cluster.create(name)
     cluster.admit(uid, name=name)
-    cluster.say(uid, "Pending", name=name, ready=False)
+    cluster.publish_status(uid, "Pending", name=name, ready=False)
     await cluster.live(1)
-    cluster.say(uid, name=name)
+    cluster.publish_status(uid, name=name)
     await cluster.live(1)
     assert cluster.shown(name)["phase"] == "Running"
     return uid
@@ -72,7 +72,7 @@ async def test_what_has_not_changed_is_not_compared_again(tmp_path: Path, monkey
     compared.clear()
     await cluster.live(40)
     assert compared == []
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(1)
     assert compared and ready(cluster.shown()) == "False"
     await cluster.stop()
@@ -93,7 +93,7 @@ async def test_a_write_that_the_watch_shows_is_not_compared_again(
     cluster = await begun(tmp_path, drops=server)
     uid = await running_pod(cluster)
     compared.clear()
-    cluster.say(uid, ready=False, hostIPs=[{"ip": "10.0.0.1"}])
+    cluster.publish_status(uid, ready=False, hostIPs=[{"ip": "10.0.0.1"}])
     await cluster.live(2)
     assert ready(cluster.shown()) == "False"
     assert len(compared) == len(set(compared)) == 2, "before the write, and its answer"
@@ -107,7 +107,7 @@ async def test_what_others_write_stays_and_what_is_ours_is_written_again(tmp_pat
     overwrite(cluster, conditions=[GATE], phase="Pending")
     await cluster.live(1)
     assert cluster.shown()["phase"] == "Running" and ready(cluster.shown()) == "True"
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(1)
     assert GATE in cluster.shown()["conditions"] and ready(cluster.shown()) == "False"
     assert cluster.sent("GET") == []
@@ -121,11 +121,11 @@ async def test_what_an_older_server_drops_is_sent_once_per_change(tmp_path: Path
     container = {"name": "c", "ready": True, "user": {"linux": {"uid": 0}}, "volumeMounts": [{"name": "v"}]}
     newer: Object = {"observedGeneration": 1, "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}], "resources": {}}
     cluster.admit(uid)
-    cluster.say(uid, containerStatuses=[container], **newer)
+    cluster.publish_status(uid, containerStatuses=[container], **newer)
     await cluster.live(45)
     assert cluster.sent() == ["PATCH web/status"]
     assert "hostIPs" not in cluster.shown()
-    cluster.say(uid, containerStatuses=[{**container, "ready": False}], **newer)
+    cluster.publish_status(uid, containerStatuses=[{**container, "ready": False}], **newer)
     await cluster.live(30)
     assert cluster.sent() == ["PATCH web/status"] * 2
     overwrite(cluster, hostIP="10.9.9.9")
@@ -140,10 +140,10 @@ async def test_after_a_lost_answer_the_object_is_read_before_anything_is_written
     uid = await running_pod(cluster)
     cluster.watching = False
     cluster.server.lose_answers(1)
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(0.1)
     assert ready(cluster.shown()) == "False"
-    cluster.say(uid, ready=True)  # equal to what the watch still shows
+    cluster.publish_status(uid, ready=True)  # equal to what the watch still shows
     await cluster.live(2)
     assert ready(cluster.shown()) == "True" and cluster.is_written(uid)
     assert cluster.sent()[-2:] == ["GET web", "PATCH web/status"]
@@ -157,13 +157,13 @@ async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path
     uids = {name: cluster.create(name) for name in names}
     for name, uid in uids.items():
         cluster.admit(uid, name=name)
-        cluster.say(uid, name=name)
+        cluster.publish_status(uid, name=name)
     await cluster.live(2)
     cluster.server.pause()
     for _ in range(3):
         for name, uid in uids.items():
-            cluster.say(uid, name=name, ready=False)
-            cluster.say(uid, name=name, ready=True, message="newest")
+            cluster.publish_status(uid, name=name, ready=False)
+            cluster.publish_status(uid, name=name, ready=True, message="newest")
         await cluster.live(20)
     cluster.server.resume()
 
@@ -174,7 +174,7 @@ async def test_an_outage_costs_few_requests_and_ends_within_ten_seconds(tmp_path
     assert {cluster.shown(name)["message"] for name in names} == {"newest"}
     before = len(cluster.sent())
     cluster.server.down()
-    cluster.say(uids["p0"], name="p0", ready=False)
+    cluster.publish_status(uids["p0"], name="p0", ready=False)
     await cluster.live(30)
     assert len(cluster.sent()) == before
     cluster.server.up()
@@ -188,7 +188,7 @@ async def test_a_server_that_asks_for_time_gets_it(tmp_path: Path) -> None:
     uid = await running_pod(cluster)
     before = len(cluster.sent())
     cluster.server.refuse(1, retry_after=20.0)
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(19)
     assert len(cluster.sent()) == before + 1
     await cluster.live(3)
@@ -197,19 +197,19 @@ async def test_a_server_that_asks_for_time_gets_it(tmp_path: Path) -> None:
 
 
 @on_virtual_time
-async def test_one_refused_pod_keeps_no_other_waiting_and_is_said_once(
+async def test_one_refused_pod_keeps_no_other_waiting_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
     cluster.server.bind({"metadata": {"name": "web"}, "spec": {"containers": []}}, "elsewhere")
     cluster.watching = False
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     other = cluster.create("other")
     cluster.desired.put(other, cluster.desired.get(uid) or pytest.fail("the pod is not shown"))
     cluster.watching = True
     await cluster.live(5)
-    cluster.say(other, name="other")
+    cluster.publish_status(other, name="other")
     await cluster.live(5)
     assert cluster.is_written(other) and not cluster.is_written(uid)
     refused = [line for line in caplog.messages if "spec.nodeName set to itself" in line]
@@ -224,7 +224,7 @@ async def test_a_status_never_goes_to_another_pod_of_the_same_name(tmp_path: Pat
     cluster.watching = False
     cluster.server.delete(POD_PATHS + "web", grace=0)
     cluster.create("web")
-    cluster.say(uid, "Failed", ready=False)
+    cluster.publish_status(uid, "Failed", ready=False)
     await cluster.live(5)
     assert cluster.shown()["phase"] == "Pending" and not cluster.is_written(uid)
     cluster.watching = True
@@ -238,11 +238,11 @@ async def test_a_phase_never_replaces_an_end_that_the_watch_has_not_shown(tmp_pa
     cluster = await begun(tmp_path)
     uid = cluster.create("web")
     cluster.admit(uid)
-    cluster.say(uid, "Pending", ready=False)
+    cluster.publish_status(uid, "Pending", ready=False)
     await cluster.live(1)
     cluster.watching = False
     overwrite(cluster, phase="Failed", reason="Evicted")
-    cluster.say(uid, "Running")
+    cluster.publish_status(uid, "Running")
     await cluster.live(2)
     assert (cluster.shown()["phase"], cluster.shown()["reason"]) == ("Failed", "Evicted")
     assert ready(cluster.shown()) == "False"
@@ -254,7 +254,7 @@ async def test_restarts_of_either_process_write_nothing_old_and_nothing_twice(tm
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
     await cluster.stop()
-    cluster.say(uid, "Failed", ready=False, reason="Error")
+    cluster.publish_status(uid, "Failed", ready=False, reason="Error")
     await cluster.start()
     await cluster.live(2)
     assert cluster.shown()["phase"] == "Failed" and cluster.is_written(uid)
@@ -280,7 +280,7 @@ async def test_without_sources_the_api_server_is_asked_first(tmp_path: Path) -> 
     await cluster.stop()
     cluster.network.kill("sources")
     overwrite(cluster, conditions=[GATE])
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.start()
     await cluster.live(25)
     assert GATE in cluster.shown()["conditions"] and ready(cluster.shown()) == "False"
@@ -302,7 +302,7 @@ async def test_lost_and_repeated_news_between_the_processes_change_nothing(tmp_p
     uid = cluster.create("web")
     cluster.admit(uid)
     for number in range(20):
-        cluster.say(uid, ready=number % 2 == 0, message=str(number))
+        cluster.publish_status(uid, ready=number % 2 == 0, message=str(number))
         await cluster.live(0.3)
     await cluster.live(5)
     assert cluster.shown()["message"] == "19" and cluster.is_written(uid)
@@ -316,7 +316,7 @@ async def test_the_api_object_goes_only_after_the_pod_has_finished(tmp_path: Pat
     cluster.server.delete(POD_PATHS + "web", grace=30)
     cluster.admit(uid, PodState.TERMINATING)
     await cluster.live(2)
-    cluster.say(uid, "Failed", ready=False)
+    cluster.publish_status(uid, "Failed", ready=False)
     cluster.admit(uid, PodState.TERMINATED)
     await cluster.live(12)
     assert cluster.shown()["phase"] == "Failed" and cluster.sent("DELETE") == []
@@ -350,7 +350,7 @@ async def test_nothing_is_deleted_on_the_word_of_a_podsync_that_is_away_or_does_
 async def test_a_deletion_whose_answer_is_lost_is_repeated(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
-    cluster.say(uid, "Succeeded", ready=False)
+    cluster.publish_status(uid, "Succeeded", ready=False)
     cluster.admit(uid, PodState.FINISHED)
     await cluster.live(1)
     cluster.server.put(POD_PATHS + "web", {**(cluster.pod() or {}), "metadata": {"finalizers": ["example.com/x"]}})
@@ -362,7 +362,7 @@ async def test_a_deletion_whose_answer_is_lost_is_repeated(tmp_path: Path) -> No
 
 
 @on_virtual_time
-async def test_odd_objects_stop_nobody(tmp_path: Path) -> None:
+async def test_odd_objects_stop_nothing(tmp_path: Path) -> None:
     cluster = await begun(tmp_path)
     uid = await running_pod(cluster)
     odd: list[Object] = [{}, {"metadata": None}, {"metadata": {"name": 1}, "status": []}, {"metadata": {"uid": "x"}}]
@@ -373,9 +373,9 @@ async def test_odd_objects_stop_nobody(tmp_path: Path) -> None:
         key = f"odd{number}"
         cluster.desired.put(key, type(shown)(uid=key, source="api", pod=thing))
         cluster.admit(key, PodState.FINISHED)
-        cluster.say(key, name="odd")
+        cluster.publish_status(key, name="odd")
     await cluster.live(3)
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(3)
     assert ready(cluster.shown()) == "False" and cluster.status is not None and not cluster.status.done()
     await cluster.stop()

@@ -142,7 +142,7 @@ async def test_what_is_pending_is_bounded(tmp_path: Path, request_of: Any, answe
 
 
 @on_virtual_time
-async def test_a_node_on_its_own_says_so(tmp_path: Path) -> None:
+async def test_a_node_on_its_own_reports_that(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     await cluster.start_podsync()
     bus = cluster.network.bus("status")

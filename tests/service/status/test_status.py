@@ -1,4 +1,4 @@
-"""Status on the in-memory bus and virtual time: what it says of the node and its pods, and when."""
+"""Status on the in-memory bus and virtual time: what it publishes of the node and its pods, and when."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from services.status.core.ready import MAIN_LOOPS
 from services.status.service import Status, build
 from shared.config.effective import EffectiveConfig
 from shared.timestamps import rfc3339_micro
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 
 WELL = NodeObserved(
     observed_at=0,
@@ -71,7 +71,7 @@ class Decided:
 
 
 class Node:
-    """The other processes as buses, and lives of status one after the other."""
+    """The other processes as buses, and status, started again and again."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.tmp_path = tmp_path
@@ -80,7 +80,7 @@ class Node:
         self.pressure = self.buses["podsync"].own(NODE_PRESSURE)
         self.podsync_events = EventRecorder(self.buses["podsync"].own(events_of("podsync")), self.network.clock)
         self.decided = Decided()
-        self.node_events = Heard(self.buses["server"], events_of("status"))
+        self.node_events = FollowedStream(self.buses["server"], events_of("status"))
         self.start_pleg()
 
     def start_pleg(self) -> None:
@@ -95,7 +95,7 @@ class Node:
         self.observed.put("node", replace(observed, last_relist_at=self.network.clock.monotonic()))
 
     async def live(self, seconds: int) -> None:
-        """Time passes while pleg relists and every loop that lives turns."""
+        """Time passes while pleg relists and every running loop turns."""
         for _ in range(seconds):
             self.turn()
             await self.network.advance(1)
@@ -117,7 +117,7 @@ class Node:
         self.network._next_beat += seconds
 
     @property
-    def said(self) -> list[str]:
+    def ready_values(self) -> list[str]:
         """Every Ready that was decided, in order."""
         return [conditions[-1]["status"] for conditions in self.decided.all]
 
@@ -167,7 +167,7 @@ async def test_a_well_node_is_ready_with_its_pressure_conditions(node: Node) -> 
     assert ready["lastTransitionTime"] == "2023-11-14T22:13:20Z"
 
 
-async def test_nothing_is_said_of_the_node_before_it_is_known(node: Node) -> None:
+async def test_no_condition_is_published_before_it_is_known(node: Node) -> None:
     async with node.status():
         await node.live(29)
         assert node.decided.all == []
@@ -232,12 +232,12 @@ async def test_a_silent_bootstrap_is_a_trouble_and_no_condition(node: Node) -> N
         await node.live(29)
         assert BOOTSTRAP_IS_SILENT not in troubles[-1]
         await node.live(60)
-        assert node.said == ["True"]
+        assert node.ready_values == ["True"]
         assert BOOTSTRAP_IS_SILENT in troubles[-1]
         node.buses["bootstrap"] = node.network.bus(stopped.service)
         await node.buses["bootstrap"].start()
         await node.live(3)
-        assert node.said == ["True"] and BOOTSTRAP_IS_SILENT not in troubles[-1]
+        assert node.ready_values == ["True"] and BOOTSTRAP_IS_SILENT not in troubles[-1]
 
 
 async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
@@ -250,7 +250,7 @@ async def test_a_restart_of_pleg_is_no_matter(node: Node) -> None:
         await node.pleg.start()
         node.observed.put("node", replace(WELL, last_relist_at=0))
         await node.network.advance(10)
-    assert node.said == ["True"]
+    assert node.ready_values == ["True"]
 
 
 async def test_a_process_whose_main_loop_hangs_is_named_though_another_loop_of_it_turns(node: Node) -> None:
@@ -271,7 +271,7 @@ async def test_a_loop_that_turns_when_there_is_work_may_rest(node: Node) -> None
     async with node.status():
         await node.until_ready_is("True", "")
         await node.live(120)
-    assert node.said == ["True"]
+    assert node.ready_values == ["True"]
 
 
 async def test_a_time_in_which_status_was_stopped_is_nobodys_silence(node: Node) -> None:
@@ -283,7 +283,7 @@ async def test_a_time_in_which_status_was_stopped_is_nobodys_silence(node: Node)
             node.live_while_status_is_stopped(seconds)
             await node.network.settle()
             await node.live(40)
-    assert node.said == ["True"]
+    assert node.ready_values == ["True"]
 
 
 async def test_who_died_while_status_was_stopped_is_named_thirty_seconds_after_it_goes_on(node: Node) -> None:
@@ -295,12 +295,12 @@ async def test_who_died_while_status_was_stopped_is_named_thirty_seconds_after_i
         del node.buses["volume"]
         node.live_while_status_is_stopped(60)
         await node.live(29)
-        assert node.said == ["True"]
+        assert node.ready_values == ["True"]
         await node.live(3)
         await node.until_ready_is("False", "volume is not healthy: volume was last seen active 1m3")
 
 
-async def test_what_the_runtime_says_counts_at_once_also_after_a_stop(node: Node) -> None:
+async def test_a_report_of_the_runtime_counts_at_once_also_after_a_stop(node: Node) -> None:
     node.observe(WELL)
     async with node.status():
         await node.until_ready_is("True", "")
@@ -344,10 +344,10 @@ async def test_a_changing_duration_alone_is_published_only_every_ten_seconds(nod
         del node.buses["volume"]
         await node.live(32)
         await node.until_ready_is("False", "volume")
-        said = len(node.said)
+        before = len(node.ready_values)
         await node.live(30)
         await node.until_ready_is("False", "1m")
-    assert len(node.said) - said in (2, 3)
+    assert len(node.ready_values) - before in (2, 3)
 
 
 async def test_events_of_all_processes_are_logged_once(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -383,6 +383,6 @@ async def test_what_comes_after_a_clock_step_is_logged(
 async def test_a_writer_keeps_the_newest_two_hundred_events(node: Node) -> None:
     for number in range(250):
         node.podsync_events.record(KubeEvent(type="Normal", reason="R", message=str(number)))
-    heard = Heard(node.network.bus("status"), events_of("podsync"))
+    followed = FollowedStream(node.network.bus("status"), events_of("podsync"))
     await node.network._buses["status"].start()
-    assert {event.message for event in (await heard.until(bool)).values()} == {str(n) for n in range(50, 250)}
+    assert {event.message for event in (await followed.until(bool)).values()} == {str(n) for n in range(50, 250)}

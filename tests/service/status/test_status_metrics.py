@@ -19,7 +19,7 @@ async def test_the_time_until_the_api_server_has_a_status_is_measured_once(tmp_p
     assert sum(measured()[:-1]) == 2
     cluster.server.down()
     before = measured()[-1]
-    cluster.say(uid, ready=False)
+    cluster.publish_status(uid, ready=False)
     await cluster.live(20)
     cluster.server.up()
     await cluster.live(40)

@@ -19,7 +19,7 @@ from services.frame.launch import Context
 from services.volume.service import build
 from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 
 ACCESS = {
     "name": "access",
@@ -73,8 +73,8 @@ class Cluster:
         self.podsync = self.network.bus("podsync")
         self.admitted = self.podsync.own(PODS_VOLUMES)
         self.resources = self.podsync.own(NODE_RESOURCES)
-        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
-        self.events = Heard(self.podsync, events_of("volume"))
+        self.mounted = FollowedStream(self.podsync, VOLUMES_MOUNTED)
+        self.events = FollowedStream(self.podsync, events_of("volume"))
 
     async def start(self) -> None:
         await self.podsync.start()

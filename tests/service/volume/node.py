@@ -21,7 +21,7 @@ from shared.clock import SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.deadlines import Deadlines
 from shared.metrics.registry import Registry, Series
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 
 TIMEOUT = 60.0  # seconds, for what a beat or a stream reports
 
@@ -48,9 +48,9 @@ class Node:
     def _next_podsync(self) -> None:
         self.podsync = self.network.bus("podsync")
         self.admitted = self.podsync.own(PODS_VOLUMES)
-        self.mounted = Heard(self.podsync, VOLUMES_MOUNTED)
-        self.events = Heard(self.podsync, events_of("volume"))
-        self.registered = Heard(self.podsync, PLUGINS_REGISTERED)
+        self.mounted = FollowedStream(self.podsync, VOLUMES_MOUNTED)
+        self.events = FollowedStream(self.podsync, events_of("volume"))
+        self.registered = FollowedStream(self.podsync, PLUGINS_REGISTERED)
         self.troubles: tuple[str, ...] = ()  # of volume, in its newest beat
         self._beaten = asyncio.Event()
         self.podsync.on_beat(self._on_beat)

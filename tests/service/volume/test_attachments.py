@@ -13,7 +13,7 @@ from bus.messages.status import VolumesReported
 from bus.messages.streams import NODE_OBJECT, VOLUMES_IN_USE, VOLUMES_REPORTED
 from bus.messages.volume import VolumeState
 from tests.fakes.disk_plugin import WITH_DISKS
-from tests.fakes.heard import Heard
+from tests.fakes.followed import FollowedStream
 from tests.service.volume.node import Node, started_node
 
 DISK = "kubernetes.io/disk/data"
@@ -26,7 +26,7 @@ class Stage:
         self.node = node
         self._sources, self._status = node.network.bus("sources"), node.network.bus("status")
         self._objects, self._reported = self._sources.own(NODE_OBJECT), self._status.own(VOLUMES_REPORTED)
-        self.in_use = Heard(self._status, VOLUMES_IN_USE)
+        self.in_use = FollowedStream(self._status, VOLUMES_IN_USE)
 
     async def start(self) -> None:
         await self._sources.start()

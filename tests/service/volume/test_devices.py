@@ -9,7 +9,7 @@ from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.controllers import operation_executor
 from tests.fakes.disk_plugin import WITH_DISKS
-from tests.fakes.heard import PATIENCE
+from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
 
@@ -35,7 +35,7 @@ def mounted(node: Node, uid: str) -> bool:
 
 
 async def until_logged(node: Node, line: str) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         while line not in log(node):
             await asyncio.sleep(0)
 
@@ -45,7 +45,7 @@ async def test_a_device_is_mounted_before_the_first_pod_and_unmounted_after_the_
     node.admit("b", "v", "cache")
     async with node.volume():
         await node.mounted.until(lambda _: mounted(node, "a") and mounted(node, "b"))
-        assert sorted(node.mounted.said) == ["put a", "put b"]
+        assert sorted(node.mounted.history) == ["put a", "put b"]
         node.admit("a", state=PodState.FINISHED)
         await node.until_gone("a")
         assert "unmount device data" not in log(node)
@@ -96,7 +96,7 @@ async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_th
         if "Expand" in point:
             node.volumes[-1] = {"name": "v", "disk": {"name": "data", "bytes": 200}}
             node.admit(uid, "v")
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DEADLINE):
                 while (node.root / "disks" / "data.bytes").read_text() != "200":
                     await asyncio.sleep(0)
         node.admit(uid, state=PodState.FINISHED)
@@ -106,7 +106,7 @@ async def test_a_process_killed_beside_a_call_for_a_device_leaves_its_work_to_th
         killed.setattr(operation_executor, "crash_point", end_there)
         async with node.volume():
             going = asyncio.create_task(through("a"))
-            await asyncio.wait_for(reached.wait(), PATIENCE)
+            await asyncio.wait_for(reached.wait(), DEADLINE)
     async with node.volume():
         await going
         await node.until_gone("a")

@@ -67,7 +67,7 @@ async def test_a_changed_object_is_shown_at_once_and_only_its_volumes_are_asked_
         cluster.put("Secret", "s", "3", user="root")
         await cluster.until_shown("u", "key", user="root")
     assert cluster.asked - before == {"Secret/shop/s": 2}
-    assert len(cluster.mounted.said) == 1
+    assert len(cluster.mounted.history) == 1
 
 
 async def test_a_change_to_the_version_that_is_shown_sends_no_request(cluster: Cluster) -> None:
@@ -103,7 +103,7 @@ async def test_a_refresh_that_fails_is_an_event_and_leaves_the_volume_as_it_is(c
         cluster.delete("Secret", "s")
         (event, *_) = (await cluster.events.until(bool)).values()
     assert event.message == 'MountVolume.SetUp failed for volume "key" : secret "s" not found'
-    assert cluster.mounted.said == ["put u"]
+    assert cluster.mounted.history == ["put u"]
     assert cluster.read("u", "key") == {"password": "hunter2"}
 
 
@@ -194,7 +194,7 @@ async def test_a_changed_label_is_shown_and_an_ended_pod_leaves_nothing(cluster:
         await cluster.until_mounted("u", "labels")
         cluster.admit("u", "labels", "key", labels={"a": "2"})
         await cluster.until_shown("u", "labels", labels='a="2"')
-        assert cluster.mounted.said == ["put u"]
+        assert cluster.mounted.history == ["put u"]
         cluster.admit("u", state=PodState.TERMINATED)
         await cluster.mounted.until(lambda state: not state)
         cluster.admit("u", state=PodState.FINISHED)
@@ -207,7 +207,7 @@ async def test_a_restart_without_the_other_services_publishes_what_is_mounted_an
     cluster.admit("u", "access", "key")
     async with cluster.volume():
         await cluster.until_mounted("u", "access")
-    before, said = cluster.mounted.state, cluster.mounted.said
+    before, history = cluster.mounted.state, cluster.mounted.history
     cluster.network.kill("sources")
     cluster.network.kill("status")
     cluster.token = IssuedToken(token="jwt-2", expiration="2100-01-01T00:00:00Z")
@@ -219,7 +219,7 @@ async def test_a_restart_without_the_other_services_publishes_what_is_mounted_an
         await cluster.start_status()
         await cluster.until_shown("u", "access", **{"token": "jwt-2", "ca.crt": "CA", "namespace": "shop"})
     assert cluster.mounted.state == before
-    assert set(cluster.mounted.said) == set(said)
+    assert set(cluster.mounted.history) == set(history)
     assert not cluster.events.state
 
 

@@ -22,7 +22,7 @@ from services.volume.plugins.registry import volume_spec
 from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, Removed
-from tests.fakes.heard import PATIENCE
+from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
 
@@ -48,7 +48,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
         if removed is not None:
             removed.entries = 250_000
             entered.set()
-            assert go_on.wait(PATIENCE)
+            assert go_on.wait(DEADLINE)
 
     monkeypatch.setattr(backing_directory, "remove_tree", remove)
     monkeypatch.setattr(operation_executor, "REPORT_AFTER_SECONDS", 0.0)
@@ -56,7 +56,7 @@ async def test_a_removal_that_takes_long_is_reported_with_how_far_it_is(
     async with node.volume():
         await node.mounted.until(bool)
         node.admit("u", state=PodState.TERMINATED)
-        assert await asyncio.to_thread(entered.wait, PATIENCE)
+        assert await asyncio.to_thread(entered.wait, DEADLINE)
         node.admit("v")
         await node.until_troubles("UnmountVolume cache of pod default/web (u) takes long, 200000 entries are removed")
         go_on.set()
@@ -88,7 +88,7 @@ async def test_long_removals_take_turns_with_the_others(node: Node, monkeypatch:
         await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*turns, "fifth")))
         for uid in turns:
             node.admit(uid, state=PodState.FINISHED)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             while not all(turns.values()):
                 await asyncio.sleep(0)
         node.admit("fifth", state=PodState.FINISHED)
@@ -104,7 +104,7 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
 
     def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         if isinstance(operation, UnmountVolume) and operation.uid.startswith("hung"):
-            assert answers.wait(PATIENCE)
+            assert answers.wait(DEADLINE)
         return perform(calls, operation, gathered, removed)
 
     monkeypatch.setattr(PluginCalls, "perform", hanging)
@@ -152,7 +152,7 @@ async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(
         for number in range(3):
             (node.empty_dir("u", "cache") / f"file-{number}").touch()
         node.admit("u", state=PodState.FINISHED)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             while not turns:
                 await asyncio.sleep(0)
         node.admit("u", "cache")

@@ -16,7 +16,7 @@ from services.volume.core.payload import Gathered
 from services.volume.core.reconciler import Reconciler
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.tree_removal import Removed
-from tests.fakes.heard import PATIENCE
+from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
 
@@ -30,7 +30,7 @@ async def test_all_volumes_of_a_pod_are_published_in_one_put(node: Node) -> None
     node.admit("u", "cache", "logs", "host")
     async with node.volume():
         mounted = (await node.mounted.until(bool))["u"].volumes
-    assert node.mounted.said == ["put u"]
+    assert node.mounted.history == ["put u"]
     assert mounted == {
         "cache": MountedVolume(
             state=VolumeState.MOUNTED, host_path=str(node.empty_dir("u", "cache")), selinux_relabel=True
@@ -131,7 +131,7 @@ async def test_a_restart_finds_what_is_there_and_changes_nothing_on_disk(node: N
         before = await node.mounted.until(bool)
         (node.empty_dir("u", "cache") / "data").write_text("kept")
     async with node.volume():
-        await node.mounted.until(lambda state: node.mounted.said[-2:] == ["put u", "put u"] and state == before)
+        await node.mounted.until(lambda state: node.mounted.history[-2:] == ["put u", "put u"] and state == before)
     assert (node.empty_dir("u", "cache") / "data").read_text() == "kept"
 
 
@@ -163,7 +163,7 @@ class Gate:
     def perform(self, calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
         if operation.uid == "hung" and not isinstance(operation, MountVolume):
             self.entered.set()
-            assert self.opened.wait(PATIENCE)
+            assert self.opened.wait(DEADLINE)
         return self._perform(calls, operation, gathered, removed)
 
 
@@ -188,7 +188,7 @@ async def test_a_removal_kept_waiting_by_a_long_one_does_not_take_the_next_pod_o
         node.admit("again", state=PodState.TERMINATED)
         await node.mounted.until(lambda state: "again" not in state)
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
         node.admit("again", state=PodState.FINISHED)
         await node.network.settle()
         node.admitted.delete("again")
@@ -216,7 +216,7 @@ async def test_a_teardown_kept_waiting_by_a_long_one_does_not_take_the_data_of_t
         data = node.empty_dir("again", "cache") / "data"
         data.write_text("kept")
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
         node.admit("again", state=PodState.TERMINATED)
         await node.mounted.until(lambda state: state["again"].volumes["cache"].state is VolumeState.UNMOUNTING)
         node.admit("again", "cache")
@@ -235,7 +235,7 @@ async def test_neither_events_nor_listings_of_directories_wait_for_operations_th
     async with node.volume():
         await node.mounted.until(bool)
         node.admitted.delete("hung")
-        assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+        assert await asyncio.to_thread(gate.entered.wait, DEADLINE)
         node.admit("u", "key")
         await node.mounted.until(lambda state: "u" in state)
 

@@ -1,4 +1,4 @@
-"""A follower for service tests: what one stream says, and waiting for it to say something."""
+"""A follower for service tests: the changes of one stream, and waiting for a state of it."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,16 +9,16 @@ from bus.messages.streams import Stream
 
 T = TypeVar("T")
 
-PATIENCE = 60.0  # seconds; what does not come within is not coming
+DEADLINE = 60.0  # seconds for what must happen
 
 
-class Heard(Generic[T]):
-    """Everything a stream said to this follower, in order. Make it before the bus is started."""
+class FollowedStream(Generic[T]):
+    """Every change of a stream, in order. Make it before the bus is started."""
 
     def __init__(self, bus: Bus, stream: Stream[T]) -> None:
         self.changes: list[Change[T]] = []
         self._followed = bus.follow(stream, self._on_change)
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @property
     def state(self) -> dict[str, T]:
@@ -27,31 +27,31 @@ class Heard(Generic[T]):
 
     @property
     def complete(self) -> bool:
-        """The owner says that is all."""
+        """Whether the owner has marked its list as complete."""
         return self._followed.complete
 
     @property
-    def said(self) -> list[str]:
+    def history(self) -> list[str]:
         """Puts and deletes in order, as `put <key>` and `delete <key>`."""
         return [
             f"{'put' if isinstance(c, Put) else 'delete'} {c.key}" for c in self.changes if isinstance(c, Put | Deleted)
         ]
 
     async def until(self, condition: Callable[[dict[str, T]], bool]) -> dict[str, T]:
-        """The state as soon as it fulfils the condition; fails when it does not within 10 s."""
+        """Return the state once it fulfils the condition; fail when it does not within DEADLINE."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DEADLINE):
                 while not condition(self.state):
-                    self._news.clear()
-                    await self._news.wait()
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
-            raise AssertionError(f"the stream never got there; it is {self.state}") from None
+            raise AssertionError(f"the stream did not get there; it is {self.state}") from None
         return self.state
 
     async def until_complete(self) -> dict[str, T]:
-        """The state once the owner says it is complete."""
+        """Return the state once the owner has marked it as complete."""
         return await self.until(lambda _: self.complete)
 
     def _on_change(self, change: Change[T]) -> None:
         self.changes.append(change)
-        self._news.set()
+        self._changed.set()
