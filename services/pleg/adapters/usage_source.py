@@ -1,7 +1,7 @@
 """Reads usage in threads: a cgroup file may wait for a lock of the kernel's, a walk through files takes its time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,12 @@ from bus.messages.cgroup_details import FoundCgroups
 from bus.messages.usage import NodeUsage, PodUsage
 from services.pleg.adapters.cgroup_details_reader import CgroupDetailsReader
 from services.pleg.adapters.disk_usage import measure_pod
+from services.pleg.adapters.memory_notifications import MemoryNotifications
 from services.pleg.adapters.usage_reading import UsageReading
+from services.pleg.core.memory_thresholds import MEMORY, PODS, ROOT, usage_thresholds
 from services.pleg.core.pod_files import PodFiles
 from shared.cgroup_layout import find_hierarchies
+from shared.cgroup_name import cgroup_name
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.model.runtime import RuntimePod
@@ -24,6 +27,10 @@ class UsageSource(Protocol):
 
     async def read_node(self, imagefs: str) -> NodeUsage:
         """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory."""
+        ...
+
+    async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
+        """Call `notify` when the kernel notices that memory becomes short, by this reading of the node."""
         ...
 
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
@@ -49,7 +56,12 @@ class HostUsage:
     def __init__(self, config: EffectiveConfig, clock: Clock) -> None:
         above = tuple(part for part in config.cgroup_root.split("/") if part)
         pods_cgroup = (*above, "kubepods") if config.cgroups_per_qos else above
-        hierarchies = find_hierarchies()
+        hierarchies = self._hierarchies = find_hierarchies()
+        self._pods_names = [cgroup_name(pods_cgroup, driver).strip("/") for driver in ("cgroupfs", "systemd")]
+        thresholds = (config.eviction_hard.get(MEMORY), config.eviction_soft.get(MEMORY))
+        self._amounts = tuple(amount for amount in thresholds if amount is not None)
+        self._limits_pods = "pods" in config.enforce_node_allocatable
+        self._notifications: MemoryNotifications | None = None
         self._reading = UsageReading(hierarchies, clock, config.root_dir, pods_cgroup)
         self._details = CgroupDetailsReader(hierarchies, clock, config.root_dir, pods_cgroup)
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
@@ -59,6 +71,27 @@ class HostUsage:
     async def read_node(self, imagefs: str) -> NodeUsage:
         """See UsageSource."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node, imagefs)
+
+    async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
+        """See UsageSource."""
+        loop = asyncio.get_running_loop()
+        if self._notifications is None:
+            self._notifications = MemoryNotifications(loop, notify)
+        await loop.run_in_executor(self._thread, self._watch_memory, self._notifications, node)
+
+    def _watch_memory(self, notifications: MemoryNotifications, node: NodeUsage) -> None:
+        if not self._amounts:
+            return
+        if self._hierarchies.unified is not None:
+            notifications.watch_stalls(Path("/proc/pressure/memory"))
+            for name in self._pods_names:
+                notifications.watch_stalls(self._hierarchies.unified / name / "memory.pressure")
+        elif (memory := self._hierarchies.by_controller.get("memory")) is not None:
+            wanted = usage_thresholds(node, self._amounts, limits_pods=self._limits_pods)
+            found = [memory / name for name in self._pods_names if (memory / name).is_dir()]
+            for place, directories in ((ROOT, [memory]), (PODS, found[:1])):
+                for directory in directories:
+                    notifications.watch_usage(directory, {a: at for (where, a), at in wanted.items() if where == place})
 
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
         """See UsageSource."""
@@ -76,5 +109,7 @@ class HostUsage:
 
     def close(self) -> None:
         """See UsageSource."""
+        if self._notifications is not None:
+            self._notifications.close()
         for thread in (self._thread, self._files_thread):
             thread.shutdown(wait=False, cancel_futures=True)

@@ -55,7 +55,8 @@ class UsageReader:
             with self._errors.contained("", "the reading of usage"):
                 async with self._reading:
                     if asked or self._node.followed or self._pods.followed:
-                        await self._read_node()
+                        node = await self._read_node()
+                        await self._source.watch_memory(node, self._read_now.set)
                     if asked or self._pods.followed:
                         await self._read_pods()
                         self._files.begin(self._last)

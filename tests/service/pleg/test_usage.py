@@ -170,3 +170,13 @@ async def test_requests_for_all_cgroups_share_a_reading_that_is_new_enough() -> 
         await world.pass_time(3.0)
         await world.podsync.ask("pleg", request, FoundCgroups)
         assert world.usage.cgroup_readings == [["a"], ["a"]]
+
+
+@on_virtual_time
+async def test_a_notification_of_the_kernel_causes_a_reading_at_once() -> None:
+    async with PlegWorld() as world:
+        await world.until(lambda: "node" in world.node_usage.state)
+        await world.pass_time(1)
+        before = world.node_usage.state["node"].read_at
+        world.usage.notify()
+        assert await world.until(lambda: world.node_usage.state["node"].read_at > before) < 1.0

@@ -70,6 +70,9 @@ class StillUsage:
         self.cgroup_readings: list[list[str]] = []  # UIDs of pods
         self.measured: list[str] = []  # UIDs of pods whose files were measured
 
+    async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
+        self.notify = notify
+
     async def read_node(self, imagefs: str) -> NodeUsage:
         return replace(self.node, read_at=self._clock.monotonic())
 

@@ -1,0 +1,67 @@
+"""The kernel notifies pleg of a cgroup whose use of memory crosses a threshold."""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.pleg.adapters.memory_notifications import MemoryNotifications
+from shared.cgroup_layout import find_hierarchies
+
+pytestmark = [pytest.mark.root]
+
+MIB = 1 << 20
+GROW = "import sys; held = bytearray(64 << 20); print('grown', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup of this test's own."""
+    hierarchies = find_hierarchies()
+    if hierarchies.unified is not None:
+        pytest.skip("the kernel offers these notifications for cgroup v1 alone")
+    directory = hierarchies.by_controller["memory"] / f"bulkhead-test-{os.getpid()}"
+    directory.mkdir()
+    yield directory
+    directory.rmdir()
+
+
+async def test_crossing_a_threshold_notifies_once_each_time_and_a_replaced_one_no_more(cgroup: Path) -> None:
+    notified = asyncio.Event()
+    notifications = MemoryNotifications(asyncio.get_running_loop(), notified.set)
+    notifications.watch_usage(cgroup, {"hard": 32 * MIB})
+    assert not notified.is_set()
+    with growing_in(cgroup) as process:
+        async with asyncio.timeout(60):
+            await notified.wait()
+        notifications.watch_usage(cgroup, {})
+        await asyncio.sleep(0)
+        notified.clear()
+        process.kill()
+        process.wait()
+    assert not notified.is_set()
+    notifications.close()
+
+
+async def test_a_cgroup_that_is_gone_and_a_kernel_without_pressure_files_are_left_alone(tmp_path: Path) -> None:
+    notifications = MemoryNotifications(asyncio.get_running_loop(), lambda: None)
+    notifications.watch_usage(tmp_path / "gone", {"hard": MIB})
+    notifications.watch_stalls(tmp_path / "memory.pressure")
+    notifications.close()
+
+
+@contextlib.contextmanager
+def growing_in(cgroup: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A process in the cgroup that holds 64 MiB."""
+    enter = f"import os, pathlib; pathlib.Path({str(cgroup / 'cgroup.procs')!r}).write_text(str(os.getpid()))"
+    command = [sys.executable, "-c", f"{enter}; {GROW}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
