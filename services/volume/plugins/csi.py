@@ -5,7 +5,6 @@ The record of a volume is written before the driver is called, and removed after
 """
 
 import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
+from services.volume.adapters.mounts import is_mount_point
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
@@ -97,7 +97,7 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
         if not directory.is_dir():
             return
         path = directory / _GLOBAL
-        if load_record(directory) is not None or os.path.ismount(path):
+        if load_record(directory) is not None or is_mount_point(path):
             with self._client(driver, f"{PREFIX}attacher.UnmountDevice failed to create newCsiDriverClient") as client:
                 if client.has("STAGE_UNSTAGE_VOLUME"):
                     client.unstage(handle, str(path))
@@ -241,5 +241,5 @@ def _mount_group(client: CsiClient, volume: CsiVolume) -> str:
 
 def _require_unmounted(path: Path) -> None:
     """A driver that answered and left its mount: nothing is removed below it."""
-    if os.path.ismount(path):
+    if is_mount_point(path):
         raise OSError(errno.EBUSY, f"{PREFIX}{path} is still mounted after the driver answered")

@@ -17,7 +17,7 @@ from services.volume.core.payload import FoundObject, FoundToken, Gathered
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins import local, nfs
+from services.volume.plugins import csi, local, nfs
 from services.volume.plugins.plugin import DeviceMountableVolumePlugin, VolumePlugin
 from services.volume.plugins.registry import PLUGINS, persistent_volume_spec, volume_spec
 from shared.clock import SystemClock
@@ -142,6 +142,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
 
     monkeypatch.setattr(backing_directory, "mount_tmpfs", mount_tmpfs)
     monkeypatch.setattr(local, "bind_with_options", lambda device, path, options: mounts.add(str(path)))
+    monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounts and Path(path).exists())
     monkeypatch.setattr(local, "is_mount_point", lambda path: str(path) in mounts)
     monkeypatch.setattr(nfs, "mount_filesystem", lambda export, path, kind, options: mounts.add(str(path)))
     monkeypatch.setattr(nfs, "is_mount_point", lambda path: str(path) in mounts)
@@ -151,11 +152,7 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str) -> Ite
         driver = CsiDriver(Path(short), Path(short) / "state", CSI_DRIVER, capabilities=())
         if field == "csi":
             driver.start()
-
-        def ismount(path: str | Path) -> bool:
-            return (str(path) in mounts or driver.mounts.is_mounted(Path(path))) and Path(path).exists()
-
-        monkeypatch.setattr(os.path, "ismount", ismount)
+        monkeypatch.setattr(csi, "is_mount_point", driver.mounts.is_mounted)
         socket = str(driver.endpoint)
         yield (Machine(tmp_path / str(number), field, socket) for number in range(3 * STEPS))
         driver.stop()

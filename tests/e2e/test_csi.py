@@ -1,0 +1,194 @@
+"""Volumes of a CSI driver with the real API server, its attach-detach controller and real mounts."""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from shared.kube import paths
+from shared.kube.interface import PatchType
+from shared.model.objects import Object
+from tests.agent import NODE
+from tests.cluster import Cluster
+from tests.fakes.csi_driver import STAGE, BindMounts, CsiDriver
+
+pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+DRIVER = "hostpath.csi.k8s.io"
+WAIT = 180.0
+STORAGE = "/apis/storage.k8s.io/v1"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+WRITE = "echo written >> /v/file; echo begun; trap exit TERM; sleep 100000 & wait"
+
+
+class Driver:
+    """The driver as a process, whose sockets are in the agent's root directory."""
+
+    def __init__(self, root: Path, state: Path) -> None:
+        self.files = CsiDriver(root, state, DRIVER, mounts=BindMounts())  # reads what the process writes
+        self._root, self._state = root, state
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tests.fakes.csi_driver", self._root, self._state, "--name", DRIVER]
+        options = ["--capability", STAGE, "--topology", "topology.hostpath.csi/node=here", "--max-volumes", "7"]
+        self._process = subprocess.Popen([*map(str, command), *options], cwd=Path(__file__).parents[2])
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def mounts(self) -> list[str]:
+        """Mount points of its volumes, staged and published."""
+        return sorted(path for path in BindMounts().table() if "kubernetes.io" in path and "csi" in path)
+
+
+class CsiCluster:
+    """A cluster whose node has the driver."""
+
+    def __init__(self, cluster: Cluster, driver: Driver) -> None:
+        self.cluster, self.driver = cluster, driver
+
+    async def put(self, path: str, kind: str, body: Object) -> Object:
+        version = "v1" if path.startswith("/api/") else "storage.k8s.io/v1"
+        return await self.cluster.plane.admin.create(path, {"apiVersion": version, "kind": kind, **body})
+
+    async def csi_driver(self, **spec: Any) -> None:
+        await self.put(f"{STORAGE}/csidrivers", "CSIDriver", {"metadata": {"name": DRIVER}, "spec": spec})
+
+    async def claim(self, name: str) -> None:
+        """A claim bound to a volume of the driver; both have this name."""
+        self.driver.files.volume(name).mkdir(parents=True)
+        capacity = {"storage": "1Gi"}
+        modes = ["ReadWriteOnce"]
+        source = {"driver": DRIVER, "volumeHandle": name}
+        reference = {"namespace": "default", "name": name}
+        volume = {"capacity": capacity, "accessModes": modes, "csi": source, "claimRef": reference}
+        volume |= {"persistentVolumeReclaimPolicy": "Retain", "storageClassName": ""}
+        await self.put("/api/v1/persistentvolumes", "PersistentVolume", {"metadata": {"name": name}, "spec": volume})
+        request = {"volumeName": name, "accessModes": modes, "resources": {"requests": capacity}}
+        await self.put(
+            CLAIMS, "PersistentVolumeClaim", {"metadata": {"name": name}, "spec": {**request, "storageClassName": ""}}
+        )
+
+    async def run(self, name: str, source: Object) -> None:
+        """A pod that writes into the volume."""
+        pod = self.cluster.pod(name, "sh", "-c", WRITE)
+        pod["spec"]["volumes"] = [{"name": "v", **source}]
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        await self.cluster.create(pod)
+
+    async def attach(self) -> Object:
+        """As the external attacher does it: the VolumeAttachment of the controller is attached."""
+
+        async def made() -> Object | None:
+            found = await self.cluster.items(f"{STORAGE}/volumeattachments")
+            return next(iter(found), None)
+
+        attachment: Object = await self.cluster.wait_for(made, "a VolumeAttachment", WAIT)
+        status = {"status": {"attached": True, "attachmentMetadata": {"device": "x"}}}
+        path = f"{STORAGE}/volumeattachments/{attachment['metadata']['name']}"
+        await self.cluster.plane.admin.patch(f"{path}/status", status, PatchType.MERGE)
+        return attachment
+
+    async def until(self, holds: Any, what: str) -> None:
+        async def look() -> bool:
+            return bool(holds())
+
+        await self.cluster.wait_for(look, what, WAIT)
+
+
+@pytest.fixture(scope="module")
+def state() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="csi-state") as directory:
+        yield Path(directory)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def csi(tmp_path_factory: pytest.TempPathFactory, state: Path) -> AsyncIterator[CsiCluster]:
+    async with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        driver = Driver(cluster.agent.home.path / "kubelet", state)
+        found = CsiCluster(cluster, driver)
+        await found.csi_driver(
+            attachRequired=True, podInfoOnMount=True, volumeLifecycleModes=["Persistent", "Ephemeral"]
+        )
+        driver.start()
+        try:
+            yield found
+        finally:
+            driver.kill()
+
+
+async def test_the_driver_is_in_the_csi_node_and_on_the_node(csi: CsiCluster) -> None:
+    async def written() -> Object | None:
+        found = await csi.cluster.get(paths.csi_node(NODE))
+        return next(iter((found or {}).get("spec", {}).get("drivers") or ()), None)
+
+    driver = await csi.cluster.wait_for(written, "the driver in the CSINode", WAIT)
+    assert driver == {
+        "name": DRIVER,
+        "nodeID": f"id-of-{DRIVER}",
+        "topologyKeys": ["topology.hostpath.csi/node"],
+        "allocatable": {"count": 7},
+    }
+    node = await csi.cluster.node()
+    assert node["metadata"]["labels"]["topology.hostpath.csi/node"] == "here"
+    assert node["metadata"]["annotations"]["csi.volume.kubernetes.io/nodeid"] == f'{{"{DRIVER}":"id-of-{DRIVER}"}}'
+
+
+async def test_a_claim_is_attached_staged_published_and_taken_away_with_its_data_kept(csi: CsiCluster) -> None:
+    await csi.claim("data")
+    await csi.run("web", {"persistentVolumeClaim": {"claimName": "data"}})
+    attachment = await csi.attach()
+    assert attachment["spec"] | {"source": 0} == {"attacher": DRIVER, "nodeName": NODE, "source": 0}
+    await csi.cluster.wait_ready("web", seconds=WAIT)
+    (staged,) = csi.driver.files.calls("NodeStageVolume")
+    assert staged["publish_context"] == {"device": "x"}
+    node = await csi.cluster.node()
+    assert node["status"]["volumesInUse"] == [f"kubernetes.io/csi/{DRIVER}^data"]
+    assert len(csi.driver.mounts()) == 2
+    file = csi.driver.files.volume("data") / "file"
+    await csi.until(file.exists, "the file of the pod")
+
+    # A killed volume finds everything again, and changes nothing.
+    before = csi.driver.mounts()
+    pid = csi.cluster.agent.kill("volume")
+    await csi.cluster.agent.wait_back("volume", pid, seconds=60)
+    await csi.run("second", {"persistentVolumeClaim": {"claimName": "data"}})
+    await csi.cluster.wait_ready("second", seconds=WAIT)
+    assert set(before) < set(csi.driver.mounts())
+    assert len(csi.driver.mounts()) == 3
+
+    # A driver that was killed is registered again before the volume is taken away.
+    csi.driver.kill()
+    await csi.cluster.delete_pod("web")
+    await csi.cluster.delete_pod("second")
+    await asyncio.sleep(0)
+    csi.driver.start()
+    await csi.cluster.wait_gone("web", "second", seconds=WAIT)
+    await csi.until(lambda: not csi.driver.mounts(), "every mount to be gone")
+
+    async def not_in_use() -> bool:
+        return not (await csi.cluster.node())["status"].get("volumesInUse")
+
+    await csi.cluster.wait_for(not_in_use, "the volume to leave volumesInUse", WAIT)
+    assert file.read_text() == "written\n" * 2
+
+
+async def test_an_inline_volume_is_published_for_its_pod(csi: CsiCluster) -> None:
+    await csi.run("inline", {"csi": {"driver": DRIVER}})
+    await csi.cluster.wait_ready("inline", seconds=WAIT)
+    call = csi.driver.files.calls("NodePublishVolume")[-1]
+    assert call["volume_context"]["csi.storage.k8s.io/pod.name"] == "inline"
+    assert call["volume_context"]["csi.storage.k8s.io/ephemeral"] == "true"
+    assert call["target_path"] in csi.driver.mounts()
+    await csi.cluster.delete_pod("inline")
+    await csi.cluster.wait_gone("inline", seconds=WAIT)
+    await csi.until(lambda: not csi.driver.mounts(), "every mount to be gone")
