@@ -18,7 +18,7 @@ from tests.chaos.costs import complaints, late
 from tests.chaos.report import Row, line
 from tests.chaos.runner import Runner
 
-pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
 
 PODS = 12  # that start and stop in the cells in mid-flight
 

@@ -168,7 +168,7 @@ async def test_many_requests_behind_one_that_waits_end_their_connection() -> Non
 
 
 async def test_an_answer_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_limits, "LONGEST", 0.2)
+    monkeypatch.setattr(http_limits, "LONGEST", 1.0)
     async with listening() as listener:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port, limit=1)
         writer.write(REQUEST.replace(b"GET /", b"GET /large"))

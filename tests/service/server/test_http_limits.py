@@ -14,6 +14,7 @@ from tests.service.server.running import CONTAINER, NAMESPACE, POD, Running, con
 from tests.service.server.test_container_logs import _all_served, line
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+TRIES = 20  # an answer is lost where the reset that follows comes before it is read
 
 
 @pytest.fixture
@@ -58,7 +59,9 @@ def test_a_head_has_ten_seconds_and_two_hundred_fields() -> None:
 )
 async def test_a_head_of_one_mebibyte_is_read_and_no_more(server: Running, fields: int, size: int, status: int) -> None:
     heads = b"".join(b"X-%d: %s\r\n" % (number, b"a" * size) for number in range(fields))
-    answer = await ask(server, REQUEST[:-2] + b"Connection: close\r\n" + heads + b"\r\n")
+    for _ in range(TRIES):
+        if answer := await ask(server, REQUEST[:-2] + b"Connection: close\r\n" + heads + b"\r\n"):
+            break
     assert int(answer.split(b" ", 2)[1]) == status
 
 
