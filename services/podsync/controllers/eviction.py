@@ -28,6 +28,7 @@ from services.podsync.core.eviction.thresholds import Configured, Threshold, thr
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressed, PodEvicted
 from services.podsync.core.pod.record import PodRecord
+from shared.metrics.family import counter
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ HARD_GRACE_SECONDS = 1
 WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
 LIMITS_SECONDS = 10.0  # between two readings of the files that limits apply to
 FRESH_SECONDS = 1.0  # how old the readings may be that a pod is chosen by
+
+EVICTIONS = counter("kubelet_evictions", "Evicted pods by the signal or limit that was crossed.", "eviction_signal")
 
 
 class Eviction:
@@ -67,6 +70,7 @@ class Eviction:
         self._longest_grace = config.eviction_max_pod_grace_period
         self._transition_seconds = config.eviction_pressure_transition_period
         self._limits_storage = config.local_storage_capacity_isolation
+        self._evictions = context.metrics.counter(EVICTIONS)
         self._layout: Layout | None = None
         self._thresholds: tuple[Threshold, ...] = ()
         self._memory = cycle.Memory()
@@ -177,6 +181,7 @@ class Eviction:
         disruption: str = "",
     ) -> None:
         log.warning("evicting %s for %s: %s", record.description, signal, message)
+        self._evictions.inc(signal)
         cause = f"evicted for {signal}"
         self._handle(
             PodEvicted(uid=record.uid, message=message, disruption=disruption, grace_seconds=grace_seconds, cause=cause)

@@ -18,9 +18,11 @@ from services.podsync.core.images.image_collection import (
     updated,
 )
 from shared.cri.interface import ImageStatus, Runtime, RuntimeCallError
+from shared.metrics.family import counter
 
 log = logging.getLogger(__name__)
 
+COLLECTED = counter("kubelet_image_garbage_collected_total", "Unused images that were removed: age or space.", "reason")
 COLLECT_SECONDS = 300.0
 FIRST_SECONDS = 60.0  # after the start, whose work on pods goes first
 USAGE_ANSWER_SECONDS = 10.0
@@ -46,6 +48,7 @@ class ImageCollection:
             high_percent=config.image_gc_high_threshold_percent,
             low_percent=config.image_gc_low_threshold_percent,
         )
+        self._collected = context.metrics.counter(COLLECTED)
         self._started_at = self._clock.monotonic()
         self._histories: Histories = {}
         self._failed_before = False
@@ -96,7 +99,7 @@ class ImageCollection:
         unused = self._removable(images, used)
         if 0 < self._policy.maximum_age < now - self._started_at:
             old = too_old(unused, self._histories, now, self._policy.maximum_age)
-            await self._remove(old, None)
+            await self._remove(old, None, "age")
             unused = [image for image in unused if image not in old]
         capacity, available = await self._filesystem()
         wanted = bytes_to_free(capacity, available, self._policy)
@@ -122,7 +125,9 @@ class ImageCollection:
     def _removable(self, images: Iterable[ImageStatus], used: Set[str]) -> list[ImageStatus]:
         return removable(images, self._histories, used, self._clock.monotonic(), self._policy.minimum_age)
 
-    async def _remove(self, images: list[ImageStatus], wanted: int | None) -> tuple[int, list[RuntimeCallError]]:
+    async def _remove(
+        self, images: list[ImageStatus], wanted: int | None, reason: str = "space"
+    ) -> tuple[int, list[RuntimeCallError]]:
         """Remove images until so many bytes are free, None = all; an image that came into use meanwhile is kept."""
         freed, errors = 0, []
         for image in images:
@@ -139,6 +144,7 @@ class ImageCollection:
                 errors.append(error)
             else:
                 freed += image.size
+                self._collected.inc(reason)
         return freed, errors
 
     async def _filesystem(self) -> tuple[int, int]:

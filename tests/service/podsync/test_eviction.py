@@ -143,6 +143,7 @@ async def test_the_pod_with_the_largest_excess_is_evicted_and_ends_as_the_kubele
         }
         thresholds = [event for event in stage.events.state.values() if event.reason == "EvictionThresholdMet"]
         assert [(event.kind, event.message) for event in thresholds] == [("Node", "Attempting to reclaim memory")]
+        assert stage.counted("kubelet_evictions") == {("memory.available",): [1.0]}
         assert running(stage, "small")
 
 
@@ -242,6 +243,7 @@ async def test_a_pod_that_fills_its_empty_dir_beyond_the_limit_is_evicted_at_onc
         await stage.until(lambda: stage.status("limited").get("phase") == "Failed")
         assert stage.status("limited")["message"] == 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '
         assert not [c for c in stage.status("limited")["conditions"] if c["type"] == "DisruptionTarget"]
+        assert stage.counted("kubelet_evictions") == {("emptydirfs.limit",): [1.0]}
 
 
 async def test_a_soft_threshold_leaves_the_pod_its_grace_period_up_to_the_longest(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ async def test_unused_images_are_removed_until_the_use_is_at_the_low_threshold(t
         stage.network.clock.advance(YOUNG)
         stage.disk = 100 * MIB  # of 1000: 90 % used, 100 MiB too many
         assert await collected(stage) == {"busybox:1", "old2:1"}
+        assert stage.counted("kubelet_image_garbage_collected_total") == {("space",): [2.0]}
         assert reasons(stage) == []
 
 
@@ -80,3 +81,4 @@ async def test_an_image_that_was_not_used_for_longer_than_the_maximum_age_goes_f
         assert "old0:1" in await collected(stage)
         stage.network.clock.advance(1001.0)
         assert await collected(stage) == {"busybox:1"}
+        assert stage.counted("kubelet_image_garbage_collected_total") == {("age",): [1.0]}
