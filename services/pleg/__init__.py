@@ -25,7 +25,8 @@ Answers
 Persists
     Nothing that must survive: everything is read again from the runtime and /proc. The counts of a pod's probes
     (results and failures in a row, holds, their moment within the period) are in `<run dir>/probes/<uid>.json`. The
-    file is replaced atomically before a new result is published, and not written while results stay as they are.
+    file is replaced atomically before a new result is published, and not written while results stay as they are. The
+    newest record of the kernel's log about a killed process is in `<run dir>/oom-record`.
 
 On restart
     One full relist restores everything, in a new incarnation; followers keep their replicas until it is complete. The

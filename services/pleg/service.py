@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
+from bus.event_recorder import EventRecorder
 from bus.interface import Change
 from bus.messages.podsync import PodStatus
-from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS
+from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS, events_of
 from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.pleg.adapters.host_reader import read_machine
+from services.pleg.adapters.kernel_log import open_kernel_log
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
 from services.pleg.adapters.usage_source import HostUsage, UsageSource
@@ -17,6 +19,7 @@ from services.pleg.controllers.event_stream import EventReader
 from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.controllers.image_list import ImageReader
 from services.pleg.controllers.node_reader import MachineReader, NodeReader
+from services.pleg.controllers.oom_watcher import OomWatcher
 from services.pleg.controllers.pod_observer import PodObserver
 from services.pleg.controllers.prober import Prober, Try
 from services.pleg.controllers.relists import Relists, RuntimeReport
@@ -28,7 +31,7 @@ from shared.cri.interface import Runtime
 
 def build(context: Context) -> "Pleg":
     """Return the service over the configured runtime."""
-    return Pleg(context, container_runtime(context, pids=True))
+    return Pleg(context, container_runtime(context, pids=True), kernel_log=open_kernel_log)
 
 
 class Pleg:
@@ -42,13 +45,16 @@ class Pleg:
         machine: MachineReader = read_machine,
         attempt: Try | None = None,
         usage: UsageSource | None = None,
+        kernel_log: Callable[[], int] | None = None,
     ) -> None:
         config, bus, clock = context.config, context.bus, context.clock
         self._runtime = runtime
         pods, node = bus.own(RUNTIME_PODS), bus.own(NODE_OBSERVED)
         bus.follow(PODS_STATUS, self._take_status)
         report, self._facts = RuntimeReport(context), NodeObservation()
-        self._prober = Prober(context, attempt or ProbeTrier(runtime, clock, config.runtime_request_timeout))
+        recorder = EventRecorder(bus.own(events_of("pleg")), clock)
+        self._ooms = OomWatcher(context, recorder, kernel_log)
+        self._prober = Prober(context, recorder, attempt or ProbeTrier(runtime, clock, config.runtime_request_timeout))
         self._images = ImageReader(runtime, clock, bus.own(NODE_IMAGES))
         self._events = EventReader(
             runtime,
@@ -67,11 +73,7 @@ class Pleg:
         )
         source = usage or HostUsage(config, clock)
         self._usage = UsageReader(
-            context,
-            source,
-            FileUsage(context, runtime, source),
-            pods,
-            imagefs=lambda: self._node.imagefs,
+            context, source, FileUsage(context, runtime, source), pods, imagefs=lambda: self._node.imagefs
         )
         CgroupRequests(context, source, pods, imagefs=lambda: self._node.imagefs)
         self._relists = Relists(context, runtime, report, self._facts, self._node, self._events)
@@ -89,6 +91,7 @@ class Pleg:
 
     async def run(self) -> None:
         """Observe until cancelled. Nothing in the runtime is changed."""
+        self._ooms.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 self.observer.start(tasks)
@@ -102,6 +105,7 @@ class Pleg:
                 finally:
                     self.observer.stop()
         finally:
+            self._ooms.close()
             self.observer.close()
             self._prober.close()
             self._usage.close()

@@ -11,7 +11,7 @@ from bus.event_recorder import EventRecorder
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.event import KubeEvent
 from bus.messages.podsync import PodProbes, PodStatus
-from bus.messages.streams import PODS_PROBES, PODS_STATUS, PROBES_RESULTS, events_of
+from bus.messages.streams import PODS_PROBES, PODS_STATUS, PROBES_RESULTS
 from services.frame.launch import Context
 from services.pleg.adapters.probe_files import ProbeFiles
 from services.pleg.controllers.probe_metrics import ProbeMetrics
@@ -33,10 +33,12 @@ Try = Callable[[ProbeSpec, str, str], Awaitable[Outcome]]  # (spec, container id
 class Prober:
     """Owner of `probes.results`. Each try is a task of its own, so that none waits for another."""
 
-    def __init__(self, context: Context, attempt: Try, jitter: Iterator[float] | None = None) -> None:
+    def __init__(
+        self, context: Context, events: EventRecorder, attempt: Try, jitter: Iterator[float] | None = None
+    ) -> None:
         self._clock, self._try = context.clock, attempt
         self._results = context.bus.own(PROBES_RESULTS)
-        self._events = EventRecorder(context.bus.own(events_of("pleg")), context.clock)
+        self._events = events
         self._probes = context.bus.follow(PODS_PROBES, self._on_probes)
         self._statuses = context.bus.follow(PODS_STATUS, self._on_status)
         self._metrics = ProbeMetrics(context.metrics)

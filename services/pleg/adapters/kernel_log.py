@@ -1,0 +1,65 @@
+"""The kernel's log as it is written, from /dev/kmsg, and the number of the newest record that was read."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from shared.boot_id import boot_id
+from shared.files import write_atomically
+
+KMSG = "/dev/kmsg"
+_LONGEST = 8192  # bytes of one record; the kernel writes no longer ones
+
+
+def open_kernel_log() -> int:
+    """A descriptor of which each read returns one record. Raises OSError."""
+    return os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+class KernelLog:
+    """`take(number, text)` gets each record that is newer than the one of `mark`, in the event loop.
+
+    `mark`: a file that outlives the process but not the machine. `descriptor`: as `open_kernel_log` returns it.
+    """
+
+    def __init__(self, mark: Path, take: Callable[[int, str], None], descriptor: int) -> None:
+        self._mark, self._take, self._descriptor = mark, take, descriptor
+        self._after = self._read_mark()
+
+    def start(self) -> None:
+        """Take records from now on, those first that are in the kernel's buffer."""
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+
+    def close(self) -> None:
+        """Take no more records."""
+        asyncio.get_running_loop().remove_reader(self._descriptor)
+        os.close(self._descriptor)
+
+    def keep(self, number: int) -> None:
+        """Remember that this record was dealt with."""
+        with contextlib.suppress(OSError):  # a record is taken again at worst
+            write_atomically(self._mark, f"{boot_id()} {number}\n".encode(), 0o600)
+
+    def _read(self) -> None:
+        try:
+            record = os.read(self._descriptor, _LONGEST)
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the kernel has overwritten what comes next; the oldest that is left follows
+            return
+        head, _, text = record.partition(b";")
+        fields = head.split(b",")
+        if len(fields) < 2 or not fields[1].isdigit():
+            return
+        number = int(fields[1])
+        if number > self._after:
+            self._take(number, text.partition(b"\n")[0].decode(errors="replace"))
+
+    def _read_mark(self) -> int:
+        try:
+            boot, _, number = self._mark.read_text().partition(" ")
+            return int(number) if boot == boot_id() else -1
+        except (OSError, ValueError):
+            return -1
