@@ -27,6 +27,7 @@ from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.plugin_sockets import PluginSockets
 from services.volume.adapters.pod_directories import PodDirectories
+from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.plugin_registration import PluginRegistration
@@ -57,12 +58,12 @@ class Volume:
     def __init__(self, context: Context, plugins: Plugins = PLUGINS, calls: PluginCalls | None = None) -> None:
         bus, clock, root = context.bus, context.clock, context.config.root_dir
         self.bus = bus
-        changed, failures = asyncio.Event(), PodFailures()
+        changed, failures = Changes(), PodFailures()
         alone = not context.config.joins_cluster
         content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))
         claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(
-            plugins, host_resources.read(), clock, failures, claims, changed.set,
+            plugins, host_resources.read(), clock, failures, claims, changed,
             node_name=context.config.node_name,
             alone=alone,
         )  # fmt: skip
@@ -77,7 +78,7 @@ class Volume:
         executor = OperationExecutor(
             reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler)
         )
-        subpaths = SubpathRequests(reconciler, executor, changed.set)
+        subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,
             mounted=bus.own(VOLUMES_MOUNTED),

@@ -57,7 +57,8 @@ _COUNT = 100_000  # removed entries are reported in steps of so many, or each re
 
 
 class OperationExecutor:
-    """`on_end` is called after each operation with the events to record."""
+    """`on_end` is called after each operation with the events to record and the UIDs of the pods that it concerns,
+    None = every pod."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class OperationExecutor:
         metrics: VolumeMetrics,
     ) -> None:
         self.calls, self._deadlines, self._metrics = calls, deadlines, metrics
-        self.on_end: Callable[[Iterable[KubeEvent]], None] = lambda _: None
+        self.on_end: Callable[[Iterable[KubeEvent], Iterable[str] | None], None] = lambda _, __: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
         # once.
@@ -138,6 +139,7 @@ class OperationExecutor:
 
     async def _run(self, operation: Operation) -> None:
         events: Iterable[KubeEvent] = ()
+        concerned = self._reconciler.concerned(operation)  # afterwards it may share no device any more
         work = self._deadlines.begin(f"{_what(operation)} of pod {operation.uid}")
         work_on(work)
         try:
@@ -147,7 +149,7 @@ class OperationExecutor:
             self._reconciler.abandoned(operation)
         finally:
             work.ended()
-        self.on_end(events)
+        self.on_end(events, {*concerned, *self._reconciler.concerned(operation)})
 
     async def _attempt(self, operation: Operation) -> Iterable[KubeEvent]:
         gathered: Gathered | None = Gathered()
@@ -242,7 +244,7 @@ class OperationExecutor:
     def _returned(self, operation: Operation) -> None:
         """A call that hung has returned, after its operation had failed."""
         self._reconciler.host_path_returned(_path(operation))
-        self.on_end(())
+        self.on_end((), None)
 
     def _ended(self, operation: Operation, outcome: Outcome) -> Iterable[KubeEvent]:
         if isinstance(operation, UnmountVolume):

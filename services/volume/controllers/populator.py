@@ -2,13 +2,14 @@
 resources and labels."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
 from bus.interface import Change, Deleted, Freshness, Put
 from bus.messages.podsync import NodeResources, PodVolumes
 from bus.messages.sources import NodeObject
+from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld
 from services.volume.core.volume_claims import Found, claim_key, csi_driver, resolve
@@ -23,8 +24,8 @@ log = logging.getLogger(__name__)
 
 
 class DesiredStateOfWorldPopulator:
-    """`on_change` is called after each event. `machine`: resource -> quantity text, a guess at the node's allocatable
-    resources until podsync publishes them; `alone`: there is no API server."""
+    """`changed` receives the pods of each event. `machine`: resource -> quantity text, a guess at the node's
+    allocatable resources until podsync publishes them; `alone`: there is no API server."""
 
     def __init__(
         self,
@@ -33,12 +34,12 @@ class DesiredStateOfWorldPopulator:
         clock: Clock,
         failures: PodFailures,
         claims: ClaimReads,
-        on_change: Callable[[], None],
+        changed: Changes,
         *,
         node_name: str,
         alone: bool,
     ) -> None:
-        self._plugins, self._clock, self._failures, self._on_change = plugins, clock, failures, on_change
+        self._plugins, self._clock, self._failures, self._changed = plugins, clock, failures, changed
         self._node = replace(node_of(machine, provisional=True, alone=alone), name=node_name)
         self._claims = claims
         self.desired = DesiredStateOfWorld(self._spec_of)
@@ -51,12 +52,14 @@ class DesiredStateOfWorldPopulator:
                 if not admitted.volumes:
                     self._claims.forget(admitted.uid)
                 self.desired.admit(admitted)
+                self._changed.of((admitted.uid,))
             case Deleted(uid):
                 self.desired.withdraw(uid)
                 self._claims.forget(uid)
+                self._changed.of((uid,))
             case Freshness(complete, stale):
                 self.desired.set_freshness(complete=complete, stale=stale)
-        self._on_change()
+                self._changed.set()
 
     def on_resources(self, change: Change[NodeResources]) -> None:
         """Follow `node.resources`."""
@@ -67,7 +70,7 @@ class DesiredStateOfWorldPopulator:
                 self.desired.read_again()
             case Freshness(complete=True):
                 self.desired.hold_until = 0.0  # podsync publishes no more than it has by now
-        self._on_change()
+        self._changed.set()
 
     def on_node(self, change: Change[NodeObject]) -> None:
         """Follow `node.object`."""
@@ -76,12 +79,12 @@ class DesiredStateOfWorldPopulator:
             if labels != self._node.labels:
                 self._node = replace(self._node, labels=labels)
                 self.desired.read_again()
-                self._on_change()
+                self._changed.set()
 
     def _on_claim(self, uids: Iterable[str]) -> None:
         """What the volumes of these pods rest on was read."""
         self.desired.read_again(uids)
-        self._on_change()
+        self._changed.of(uids)
 
     def _spec_of(self, pod: Object, name: str) -> VolumeSpec | Refused:
         """A programming error in a plugin refuses the one volume."""

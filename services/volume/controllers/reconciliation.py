@@ -8,7 +8,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from bus.event_recorder import EventRecorder
 from bus.interface import Bus, Change, OwnedStream, Put
@@ -18,6 +18,7 @@ from bus.messages.status import VolumesReported
 from bus.messages.volume import MountedVolumes, VolumesInUse
 from services.volume.adapters import root_dir
 from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
 from services.volume.controllers.operation_executor import OperationExecutor
 from services.volume.controllers.subpath_requests import SubpathRequests
@@ -58,7 +59,7 @@ class Reconciliation:
         events: EventRecorder,
         root_dir: str,
         sync_period: float,
-        changed: asyncio.Event,
+        changed: Changes,
     ) -> None:
         self._bus, self._clock, self._deadlines, self._failures = bus, clock, deadlines, failures
         self._reconciler, self._executor, self._content, self._subpaths = reconciler, executor, content, subpaths
@@ -78,13 +79,13 @@ class Reconciliation:
             due = True
             while True:
                 turns.progressed()
-                self._changed.clear()
                 if self._deadlines.overdue() is None:
                     self._bus.progress(LOOP)
-                due = await self._sweep() or due
-                due = self._refresh() or due
+                if await self._sweep() or self._refresh():
+                    self._changed.set()
+                    due = True
                 if due:
-                    self._reconcile()
+                    self._reconcile(self._changed.take())
                 self._report()
                 due = await self._turn_or_change()
         finally:
@@ -96,8 +97,7 @@ class Reconciliation:
         if isinstance(change, Put):
             self._claims.on_object(change.key, change.value.resource_version)
             self._content.changed(change.key)
-            self._reconciler.object_changed(change.key, change.value.resource_version)
-            self._changed.set()
+            self._changed.of(self._reconciler.object_changed(change.key, change.value.resource_version))
 
     def on_reported(self, change: Change[VolumesReported]) -> None:
         """Follow `volumes.reported`."""
@@ -112,11 +112,14 @@ class Reconciliation:
             self._reconciler.attachments.on_node(change.value.node)
             self._changed.set()
 
-    def on_operation_end(self, events: Iterable[KubeEvent]) -> None:
-        """Record the events of an operation and decide again."""
+    def on_operation_end(self, events: Iterable[KubeEvent], uids: Iterable[str] | None) -> None:
+        """Record the events of an operation and decide again about the pods that it concerns, None = every pod."""
         for event in events:
             self._events.record(event)
-        self._changed.set()
+        if uids is None:
+            self._changed.set()
+        else:
+            self._changed.of(uids)
 
     async def _reconstruct(self) -> None:
         """Prepare the root directory and find what is on disk; only then is what is published complete."""
@@ -185,7 +188,8 @@ class Reconciliation:
             log.warning("the pods below %s cannot be listed: %s", self._root_dir, error_text(error))
         return True
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, changed: Container[str] | None) -> None:
+        """Look at the pods that have changed, None = at every pod; and at the devices, which are few."""
         now = self._clock.monotonic()
         uids = sorted({*self._mounted.keys(), *self._reconciler.pods()})
         self._failures.keep({*uids, *self._not_looked_at, DEVICES})
@@ -195,7 +199,7 @@ class Reconciliation:
         if self._failures.may_try(DEVICES, RECONCILE, now):
             self._reconcile_devices(now)
         for uid in uids:
-            if self._failures.may_try(uid, RECONCILE, now):
+            if (changed is None or uid in changed) and self._failures.may_try(uid, RECONCILE, now):
                 self._reconcile_pod(uid, now)
 
     def _report(self) -> None:
@@ -249,4 +253,6 @@ class Reconciliation:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(attempt, now + TURN) - now):  # wait_for may swallow a cancellation
                 await self._changed.wait()
-        return self._changed.is_set() or self._clock.monotonic() >= attempt
+        if self._clock.monotonic() >= attempt:
+            self._changed.set()  # the moment may be that of any pod
+        return self._changed.is_set()

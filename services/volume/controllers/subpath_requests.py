@@ -5,7 +5,7 @@ The error, which clients of the API can read, names the mount only; the log has 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -24,9 +24,11 @@ TIMEOUT = 4.0
 
 
 class SubpathRequests:
-    """`on_end` is called after each request: the reconciler may have operations that waited for it."""
+    """`on_end` is called after each request with the UID of its pod: the reconciler may have operations that waited."""
 
-    def __init__(self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, reconciler: Reconciler, executor: OperationExecutor, on_end: Callable[[Iterable[str]], None]
+    ) -> None:
         self._reconciler, self._executor, self._on_end = reconciler, executor, on_end
         self._turned = asyncio.Event()
         self._tasks: set[asyncio.Task[PreparedSubpath]] = set()
@@ -60,7 +62,7 @@ class SubpathRequests:
             return PreparedSubpath(error=text)
         finally:
             self._reconciler.end_subpath(request.uid, request.volume)
-            self._on_end()
+            self._on_end((request.uid,))
         return PreparedSubpath(host_path=path)
 
     def _turn(self, request: PrepareSubpath, root: str) -> AbstractAsyncContextManager[Turn]:

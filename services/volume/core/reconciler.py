@@ -105,12 +105,24 @@ class Reconciler:
         pod = self.desired.pods.get(uid)
         return spec_name(pod.key(volume)) if pod is not None else volume
 
-    def object_changed(self, changed: str, version: str) -> None:
-        """An object has this version now; `changed` is its key in `objects.changed`."""
-        for uid, name in self.desired.showing(changed):
+    def object_changed(self, changed: str, version: str) -> list[str]:
+        """An object has this version now; `changed` is its key in `objects.changed`. Return the UIDs of the pods that
+        show it."""
+        showing = self.desired.showing(changed)
+        for uid, name in showing:
             self._backoff.retry_now(uid, name)
             if self.refreshes.used((uid, name), changed) != version:
                 self.refreshes.ask((uid, name))
+        return [uid for uid, _ in showing]
+
+    def concerned(self, operation: Operation) -> list[str]:
+        """Return the UIDs of the pods for which the end of the operation may change something: its own, and for one on
+        a device those that share it."""
+        if isinstance(operation, MountDevice | UnmountDevice):
+            return [uid for uid, _ in self.desired.sharing(operation.volume)]
+        volume = self.actual.get(operation.uid, operation.volume)
+        unique_name = volume.unique_name if volume is not None else ""
+        return [operation.uid, *(uid for uid, _ in self.desired.sharing(unique_name))]
 
     def refresh_all(self) -> None:
         """Request a refresh of every mounted volume whose content may change."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -274,3 +275,26 @@ async def test_fifty_pods_come_and_go(node: Node) -> None:
         await node.mounted.until(lambda state: not state)
         for number in range(50):
             await node.until_gone(f"u{number}")
+
+
+async def test_a_change_of_one_pod_looks_at_no_other_pod(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: Counter[str] = Counter()
+    operations = Reconciler.operations
+
+    def counted(reconciler: Reconciler, uid: str, now: float) -> list[Operation]:
+        looked_at[uid] += 1
+        return operations(reconciler, uid, now)
+
+    for uid in ("a", "b", "c"):
+        node.admit(uid, "cache")
+    node.admitted.mark_complete()
+    async with node.volume():
+        await node.mounted.until(lambda state: state.keys() == {"a", "b", "c"})
+        monkeypatch.setattr(Reconciler, "operations", counted)
+        for _ in range(10):
+            node.admit("c", "cache", "logs")
+            await node.mounted.until(lambda state: set(state["c"].volumes) == {"cache", "logs"})
+            node.admit("c", "cache")
+            await node.mounted.until(lambda state: set(state["c"].volumes) == {"cache"})
+    assert looked_at["c"] >= 10
+    assert looked_at["a"] < looked_at["c"] / 2  # a turn for every pod may be due at any moment
