@@ -109,7 +109,7 @@ def specials() -> Iterator[Cell]:
 
 
 def points() -> Iterator[Cell]:
-    """Each named crash point that a pod's life, a change or a start of bootstrap reaches."""
+    """Each named crash point that a pod, a change or a start of bootstrap reaches."""
     for point, trigger in POINTS:
         yield Cell((point.split(".")[0],), moment=Moment.POINT, point=point, trigger=trigger)
 

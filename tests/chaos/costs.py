@@ -9,7 +9,7 @@ from tests.chaos.cells import API_SERVER, CONTAINERD, SUPERVISORD, Cell, Hit, Mo
 
 NEW_POD_SECONDS = 3.0  # from the kill of any one process to the Ready of a pod created then
 LENIENT_AT_MOST = 4.0  # times that, on a machine that is busy with other tests
-AFTER_API_SERVER_SECONDS = 10.0  # from the API server's return until all is level: what sources promises
+AFTER_API_SERVER_SECONDS = 10.0  # from the API server's return until everything is in sync: what sources promises
 LEASE_INTERVALS = 2.0
 BYSTANDERS = (SUPERVISORD, "bootstrap", "server")  # no new pod waits for them
 DIRECT, PROXIED = "server port", "API server"  # the two ways an exec session is held open
@@ -145,15 +145,15 @@ def differences(
         boxes = [(box.attempt, box.state) for box in pod.sandboxes]
         up = [attempt for attempt, state in boxes if state is SandboxState.READY]
         if len(up) != 1 or (not sandboxes_again and (len(boxes) > 1 or up != [0])):
-            found.append(f"{pod.name}: sandboxes {_told(boxes)}")
+            found.append(f"{pod.name}: sandboxes {_listed(boxes)}")
         live = [(c.name, c.attempt) for c in pod.containers if c.state is ContainerState.RUNNING]
         dead = [(c.name, c.attempt) for c in pod.containers if c.state is not ContainerState.RUNNING]
         if sorted(name for name, _ in live) != sorted(names):
-            found.append(f"{pod.name}: containers {_told(live)}")
+            found.append(f"{pod.name}: containers {_listed(live)}")
         elif not containers_again and any(attempt for _, attempt in live):
-            found.append(f"{pod.name}: attempts {_told(live)}")
+            found.append(f"{pod.name}: attempts {_listed(live)}")
         if dead and not containers_again:
-            found.append(f"{pod.name}: ended containers {_told(dead)}")
+            found.append(f"{pod.name}: ended containers {_listed(dead)}")
     return tuple(sorted(found))
 
 
@@ -162,5 +162,5 @@ def _awaits_collection(pod: RuntimePod) -> bool:
     return not pod.containers and all(box.state is SandboxState.NOTREADY for box in pod.sandboxes)
 
 
-def _told(parts: Sequence[tuple[object, object]]) -> str:
+def _listed(parts: Sequence[tuple[object, object]]) -> str:
     return ", ".join(f"{first} {second}" for first, second in parts) or "none"

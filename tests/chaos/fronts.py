@@ -1,6 +1,6 @@
 """The two front doors of an agent: `supervisord -c supervisord.conf` (World) and the `kubelet` executable.
 
-Only says how the first process is started; everything else of an agent is the same behind both.
+Only defines how the first process is started; everything else of an agent is the same behind both.
 """
 
 import os

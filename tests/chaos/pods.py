@@ -8,7 +8,7 @@ SETTINGS = "settings"  # the ConfigMap all of them may mount
 SESSION_POD = "steady-plain"
 STATIC = "steady-static"
 
-_SLEEP = ("sh", "-c", 'trap "exit 0" TERM; sleep 1000000 & wait')  # ends at once when told to
+_SLEEP = ("sh", "-c", 'trap "exit 0" TERM; sleep 1000000 & wait')  # ends at the first SIGTERM
 _SERVE = ("sh", "-c", 'trap "exit 0" TERM; mkdir -p /www; echo well > /www/index.html; httpd -f -p 8080 -h /www & wait')
 
 

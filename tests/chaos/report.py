@@ -38,9 +38,9 @@ def heading(front: str) -> str:
 
 
 def line(row: Row) -> str:
-    """One line per cell; what it must not have cost stands below it."""
-    told = _line([*_figures(row), "ok" if not row.complaints else "FAILED"])
-    return "\n".join([told, *(f"    ! {complaint}" for complaint in row.complaints)])
+    """One line per cell; what it must not have cost follows below."""
+    line = _line([*_figures(row), "ok" if not row.complaints else "FAILED"])
+    return "\n".join([line, *(f"    ! {complaint}" for complaint in row.complaints)])
 
 
 def markdown(rows: Sequence[Row], title: str) -> str:

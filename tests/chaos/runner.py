@@ -1,4 +1,4 @@
-"""Takes a stage through cells and measures what each one cost; the order of one cell stands in `Runner.take`."""
+"""Takes a stage through cells and measures what each one cost; `Runner.take` has the order of one cell."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from tests.chaos.cells import Cell, Hit, Moment, Trigger
 from tests.chaos.costs import Again, Costs, Limits, differences, made_again, replaced
 from tests.chaos.stage import RENEW_INTERVAL, SETTLED_WITHIN, Stage
 
-_EQUAL_WITHIN = 10.0  # seconds until the runtime has what it should, after the API server says so
+_EQUAL_WITHIN = 10.0  # seconds until the runtime has what it should, after the API server shows it
 _LOG_LINES = 300  # of each process
 _IDLE_RUNS = 3  # undisturbed ones whose median counts
 
@@ -36,7 +36,7 @@ class Runner:
         await self._leave()
 
     async def measure(self, cell: Cell) -> Costs:
-        """Take one cell. Where something was waited for in vain, its costs say so and the next cell begins anew."""
+        """Take one cell. What does not happen in time is in its costs, and the next cell begins again."""
         if cell.hit is Hit.NOTHING:
             return await self._measure_undisturbed(cell)
         return await self._attempt(cell)
@@ -61,7 +61,7 @@ class Runner:
             return Costs(trouble=trouble)
 
     async def take(self, stage: Stage, cell: Cell) -> Costs:
-        """Calm, prepare, hit, create a pod, wait until all is level, compare, tidy up. Raises AssertionError."""
+        """Calm, prepare, hit, create a pod, wait until it is in sync, compare, tidy up. Raises AssertionError."""
         await stage.calm()
         names = _Names(next(self._numbers), self._burst if cell.moment is Moment.MID_FLIGHT else 0, cell)
         await stage.create(*(pods.sleeper(name, files=True) for name in names.old))

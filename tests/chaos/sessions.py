@@ -16,7 +16,7 @@ class Session:
 
     def __init__(self, client: aiohttp.ClientSession, socket: "aiohttp.ClientWebSocketResponse") -> None:
         self._client, self._socket = client, socket
-        self._sent, self._heard, self._text = 0, asyncio.Condition(), b""
+        self._sent, self._received, self._text = 0, asyncio.Condition(), b""
         self._ended = False
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._beat())]
 
@@ -39,8 +39,8 @@ class Session:
         """Whether a line sent now comes back in time; False at once when the session has ended."""
         try:
             line = await self._send()
-            async with asyncio.timeout(seconds), self._heard:
-                await self._heard.wait_for(lambda: self._ended or line in self._text)
+            async with asyncio.timeout(seconds), self._received:
+                await self._received.wait_for(lambda: self._ended or line in self._text)
         except (TimeoutError, ConnectionError, aiohttp.ClientError):
             return False
         return not self._ended
@@ -70,12 +70,12 @@ class Session:
     async def _read(self) -> None:
         async for message in self._socket:
             if message.type is aiohttp.WSMsgType.BINARY and message.data[:1] == bytes([_STDOUT]):
-                async with self._heard:
+                async with self._received:
                     self._text = (self._text + message.data[1:])[-4096:]
-                    self._heard.notify_all()
-        async with self._heard:
+                    self._received.notify_all()
+        async with self._received:
             self._ended = True
-            self._heard.notify_all()
+            self._received.notify_all()
 
 
 def trust_of(pair: tuple[object, object]) -> ssl.SSLContext:

@@ -11,7 +11,7 @@ from tests.cluster import condition_of, is_ready
 
 
 class Sight:
-    """Everything seen since `begin`. Pods are told apart by UID, so that a new one of an old name is no flap."""
+    """Everything seen since `begin`. Pods are distinguished by UID, so that a new one of an old name is no flap."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Object] = {}  # UID -> as last seen

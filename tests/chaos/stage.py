@@ -1,6 +1,6 @@
 """What all cells of a run share: a control plane, an agent on its own containerd, steady pods, a client that watches.
 
-Lays it out, asks it, and makes it calm again between cells; hits nobody and judges nothing.
+Sets it up, queries it, and makes it calm again between cells; kills nothing and decides nothing.
 """
 
 import asyncio
@@ -150,8 +150,8 @@ class Stage:
         for name in names:
             pod = self.sight.named(name)
             if pod is not None:
-                told = pod["metadata"].get("annotations") or {}
-                uid = told.get("kubernetes.io/config.mirror") or pod["metadata"]["uid"]
+                annotations = pod["metadata"].get("annotations") or {}
+                uid = annotations.get("kubernetes.io/config.mirror") or pod["metadata"]["uid"]
                 found[str(uid)] = pods.container_names(pod)
         return found
 

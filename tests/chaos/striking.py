@@ -1,4 +1,4 @@
-"""How the victims of a cell are hit and how they come back; tells when, and judges nothing."""
+"""How the victims of a cell are killed and how they return; reports when, and decides nothing."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from tests.chaos.cells import API_SERVER, CONTAINERD, STOPPED_SECONDS, SUPERVISO
 from tests.chaos.pods import sleeper, without_volumes
 from tests.chaos.stage import Stage
 
-_STARTED_AGAIN = {SUPERVISORD: 1.0, CONTAINERD: 1.0, API_SERVER: 3.0}  # seconds until whoever is in charge does it
+_STARTED_AGAIN = {SUPERVISORD: 1.0, CONTAINERD: 1.0, API_SERVER: 3.0}  # seconds until its supervisor does it
 _REACHED_WITHIN = 20.0
 _BACK_WITHIN = 60.0
 
@@ -66,7 +66,7 @@ async def strike_at_point(stage: Stage, cell: Cell, starting: str, ending: str) 
 
 
 async def bring_back(stage: Stage, cell: Cell, struck: Struck) -> float:
-    """Let the victims return as whoever is in charge of them would; seconds from the hit for which this kept them."""
+    """Let the victims return as their supervisor would do it; seconds from the hit for which this kept them."""
     agent = stage.agent
     if cell.hit is Hit.STOP:
         await asyncio.sleep(struck.at + STOPPED_SECONDS - time.monotonic())
@@ -91,7 +91,7 @@ async def bring_back(stage: Stage, cell: Cell, struck: Struck) -> float:
 
 
 async def wait_back(stage: Stage, cell: Cell, struck: Struck) -> float:
-    """Return once every service was heard since, those that were killed as new processes, and all as new ones where
+    """Return once every service has sent a beat since, the killed ones as new processes, and all as new ones where
     supervisord was killed; seconds from the hit to the first beat of the last of these (of all, where none was killed).
     """
     agent = stage.agent

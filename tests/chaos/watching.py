@@ -1,4 +1,4 @@
-"""One client on the API server's watches: feeds `Sight`, and wakes whoever waits for something to be seen."""
+"""One client on the API server's watches: feeds `Sight`, and wakes the tasks that wait for something."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from shared.model.objects import Object
 from tests.agent import NODE
 from tests.chaos.sight import Sight
 
-_AGAIN = 0.05  # seconds before a broken watch is opened anew
+_AGAIN = 0.05  # seconds before a broken watch is opened again
 
 
 class Watching:
@@ -50,7 +50,7 @@ class Watching:
             with contextlib.suppress(ApiError):
                 listed = await self._admin.get(paths.pods("default"))
                 self.sight.listed(listed.get("items") or (), time.monotonic())
-                await self._tell()
+                await self._notify()
                 await self._read(paths.pods("default"), {}, listed, self._on_pod)
             await asyncio.sleep(_AGAIN)
 
@@ -61,7 +61,7 @@ class Watching:
                 listed = await self._admin.get(path, query)
                 for item in listed.get("items") or ():
                     take("MODIFIED", item)
-                await self._tell()
+                await self._notify()
                 await self._read(path, query, listed, take)
             await asyncio.sleep(_AGAIN)
 
@@ -72,9 +72,9 @@ class Watching:
         async with self._admin.watch(path, {**query, "resourceVersion": version}, timeout=600) as stream:
             async for event in stream:
                 take(event.type, event.object)
-                await self._tell()
+                await self._notify()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._news:
             self._news.notify_all()
 

@@ -48,7 +48,7 @@ async def a_request_for_a_certificate_is_kept_as_sent_and_its_name_is_taken(clus
 
 
 @contract
-async def a_watch_of_one_request_tells_of_its_denial_and_deletion(cluster: Cluster) -> None:
+async def a_watch_of_one_request_shows_its_denial_and_deletion(cluster: Cluster) -> None:
     made = await cluster.node.create(_PATH, _body(cluster, "watched"))
     name = made["metadata"]["name"]
     query = {"fieldSelector": f"metadata.name={name}"}

@@ -195,10 +195,10 @@ async def a_node_gets_tokens_for_its_pods_alone(cluster: Cluster) -> None:
 
 @contract
 async def reviews_are_answered_to_a_node(cluster: Cluster) -> None:
-    review = await cluster.node.create(paths.TOKEN_REVIEWS, {"spec": {"token": "nobody's"}})
+    review = await cluster.node.create(paths.TOKEN_REVIEWS, {"spec": {"token": "unknown"}})
     assert not review["status"].get("authenticated")
     attributes = {"verb": "get", "resource": "nodes", "subresource": "proxy", "name": cluster.node_name}
-    request = {"spec": {"user": "nobody", "resourceAttributes": attributes}}
+    request = {"spec": {"user": "unknown", "resourceAttributes": attributes}}
     assert (await cluster.node.create(paths.SUBJECT_ACCESS_REVIEWS, request))["status"]["allowed"] is False
 
 

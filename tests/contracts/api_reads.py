@@ -13,7 +13,7 @@ def _ours(cluster: Cluster, more: str = "") -> dict[str, str]:
     return {"fieldSelector": f"spec.nodeName={cluster.node_name}{more}"}
 
 
-def _said(event: WatchEvent) -> tuple[str, str]:
+def _summary(event: WatchEvent) -> tuple[str, str]:
     return event.type, event.object["metadata"]["name"].partition("-")[0]
 
 
@@ -56,7 +56,7 @@ async def services_with_an_address_can_be_selected_since_1_22(cluster: Cluster) 
 
 
 @contract
-async def a_watch_tells_what_happens_to_the_nodes_pods(cluster: Cluster) -> None:
+async def a_watch_shows_the_changes_of_the_nodes_pods(cluster: Cluster) -> None:
     before = await make_pod(cluster, "before")
     listed = await cluster.node.get(paths.PODS, _ours(cluster))
     query = {**_ours(cluster), "resourceVersion": version_of(listed)}
@@ -64,21 +64,21 @@ async def a_watch_tells_what_happens_to_the_nodes_pods(cluster: Cluster) -> None
         await make_pod(cluster, "strange", node="another")
         pod = await make_pod(cluster, "ours")
         event = await anext(events)
-        assert _said(event) == ("ADDED", "ours") and version_of(event.object) == version_of(pod)
+        assert _summary(event) == ("ADDED", "ours") and version_of(event.object) == version_of(pod)
         assert (event.object["kind"], event.object["apiVersion"]) == ("Pod", "v1")
         await cluster.node.patch(status_path_of(before), {"status": {"phase": "Running"}})
         event = await anext(events)
-        assert _said(event) == ("MODIFIED", "before") and event.object["status"]["phase"] == "Running"
+        assert _summary(event) == ("MODIFIED", "before") and event.object["status"]["phase"] == "Running"
         await cluster.admin.delete(path_of(pod), {"gracePeriodSeconds": 3})
         event = await anext(events)
-        assert _said(event) == ("MODIFIED", "ours") and event.object["metadata"]["deletionTimestamp"]
+        assert _summary(event) == ("MODIFIED", "ours") and event.object["metadata"]["deletionTimestamp"]
         marked = event.object
         await cluster.node.delete(path_of(pod), {"gracePeriodSeconds": 0})
         event = await anext(events)
-        while event.type == "MODIFIED":  # servers before 1.27 say that the grace is 0 now
+        while event.type == "MODIFIED":  # servers before 1.27 send that the grace is 0 now
             assert event.object["metadata"]["deletionGracePeriodSeconds"] == 0
             event = await anext(events)
-        assert _said(event) == ("DELETED", "ours") and event.object["metadata"]["uid"] == pod["metadata"]["uid"]
+        assert _summary(event) == ("DELETED", "ours") and event.object["metadata"]["uid"] == pod["metadata"]["uid"]
         assert int(version_of(event.object)) > int(version_of(marked))
 
 
@@ -89,10 +89,10 @@ async def an_object_that_leaves_the_selection_is_deleted_for_the_watch(cluster: 
     async with cluster.node.watch(paths.PODS, query, timeout=_SECONDS) as events:
         failed = await cluster.node.patch(status_path_of(pod), {"status": {"phase": "Failed"}})
         event = await anext(events)
-        assert _said(event) == ("DELETED", "leaves") and version_of(event.object) == version_of(failed)
+        assert _summary(event) == ("DELETED", "leaves") and version_of(event.object) == version_of(failed)
         assert event.object["status"]["phase"] == "Pending"
         await cluster.node.patch(status_path_of(pod), {"status": {"phase": "Pending"}})
-        assert _said(await anext(events)) == ("ADDED", "leaves")
+        assert _summary(await anext(events)) == ("ADDED", "leaves")
 
 
 @contract
@@ -102,13 +102,13 @@ async def a_watch_goes_on_where_another_ended(cluster: Cluster) -> None:
     await cluster.admin.patch(path_of(first), {"metadata": {"labels": {"a": "b"}}})
     query = {**_ours(cluster), "resourceVersion": version_of(first)}
     async with cluster.node.watch(paths.PODS, query, timeout=_SECONDS) as events:
-        assert _said(await anext(events)) == ("ADDED", "second")
+        assert _summary(await anext(events)) == ("ADDED", "second")
         last = await anext(events)
-        assert _said(last) == ("MODIFIED", "first")
+        assert _summary(last) == ("MODIFIED", "first")
     query["resourceVersion"] = version_of(last.object)
     async with cluster.node.watch(paths.PODS, query, timeout=_SECONDS) as events:
         await make_pod(cluster, "third")
-        assert _said(await anext(events)) == ("ADDED", "third")
+        assert _summary(await anext(events)) == ("ADDED", "third")
 
 
 @contract
@@ -122,7 +122,7 @@ async def a_list_of_the_node_is_as_new_as_all_that_was_seen_before(cluster: Clus
 async def a_watch_from_nowhere_begins_with_what_there_is(cluster: Cluster) -> None:
     await make_pod(cluster, "present")
     async with cluster.node.watch(paths.PODS, {**_ours(cluster), "resourceVersion": "0"}, timeout=_SECONDS) as events:
-        assert _said(await anext(events)) == ("ADDED", "present")
+        assert _summary(await anext(events)) == ("ADDED", "present")
 
 
 @contract
@@ -131,10 +131,10 @@ async def a_watch_ends_in_time_with_a_bookmark(cluster: Cluster) -> None:
     query = {**_ours(cluster), "resourceVersion": version_of(listed), "allowWatchBookmarks": "true"}
     async with cluster.node.watch(paths.PODS, query, timeout=5) as events:
         elsewhere = await make_pod(cluster, "elsewhere-too", node="another")
-        told = await _rest(events)
-    assert {event.type for event in told} == {"BOOKMARK"}, told
-    assert told[-1].object["kind"] == "Pod"
-    assert int(version_of(told[-1].object)) >= int(version_of(elsewhere))
+        found = await _rest(events)
+    assert {event.type for event in found} == {"BOOKMARK"}, found
+    assert found[-1].object["kind"] == "Pod"
+    assert int(version_of(found[-1].object)) >= int(version_of(elsewhere))
 
 
 @contract

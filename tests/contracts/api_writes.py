@@ -93,8 +93,8 @@ async def a_status_for_another_uid_is_refused(cluster: Cluster) -> None:
     error = await refused(cluster.node.patch(status_path_of(pod), patch))
     assert (error.code, error.reason) == (422, "Invalid")
     assert 'metadata.uid: Invalid value: "00000000-0000-0000-0000-000000000000": field is immutable' in str(error)
-    whole = {**pod, "metadata": {**pod["metadata"], **patch["metadata"]}}
-    error = await refused(cluster.node.update(status_path_of(pod), whole))
+    complete = {**pod, "metadata": {**pod["metadata"], **patch["metadata"]}}
+    error = await refused(cluster.node.update(status_path_of(pod), complete))
     assert error.conflict and "UID in precondition: 00000000-0000-0000-0000-000000000000" in str(error)
     assert version_of(await cluster.node.get(path_of(pod))) == version_of(pod)
     patch["metadata"]["uid"] = pod["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""The matrix is whole: every service alone, in pairs, with supervisord, and every crash point there is."""
+"""The matrix is complete: every service alone, in pairs, with supervisord, and every crash point there is."""
 
 import sys
 from pathlib import Path
@@ -42,8 +42,8 @@ def test_no_two_cells_have_one_name() -> None:
 
 
 def test_each_service_is_killed_idle_and_in_the_middle_and_is_stopped() -> None:
-    told = {cell.name for cell in singles()}
-    assert told == {f"{s}/{how}" for s in SERVICES for how in ("kill/idle", "kill/mid-flight", "stop/idle")}
+    names = {cell.name for cell in singles()}
+    assert names == {f"{s}/{how}" for s in SERVICES for how in ("kill/idle", "kill/mid-flight", "stop/idle")}
 
 
 def test_all_pairs_are_there() -> None:

@@ -28,12 +28,12 @@ def test_a_cell_that_cost_nothing_passes() -> None:
     assert complaints(Cell(("podsync",)), FREE, LIMITS) == []
 
 
-def test_each_cost_is_told() -> None:
+def test_each_cost_is_reported() -> None:
     costs = replace(
         FREE, restarted=("web/main",), pod_flaps=("pod flap",), node_flaps=("node flap",), differences=("left over: x",)
     )
-    told = complaints(Cell(("podsync",)), costs, LIMITS)
-    assert told == ["restarted web/main", "pod flap", "node flap", "left over: x"]
+    found = complaints(Cell(("podsync",)), costs, LIMITS)
+    assert found == ["restarted web/main", "pod flap", "node flap", "left over: x"]
 
 
 def test_a_new_pod_has_three_seconds_after_the_kill_of_one_process() -> None:
@@ -124,7 +124,7 @@ def test_a_sandbox_whose_caller_died_may_be_made_again_and_its_containers_may_no
     assert differences({"u": ("main",)}, {"u": two}, Again.SANDBOXES)
 
 
-def test_who_dies_while_pods_are_made_says_what_may_be_made_again() -> None:
+def test_the_victim_of_a_kill_decides_what_may_be_made_again() -> None:
     assert made_again(Cell(("podsync",))) is Again.NOTHING
     assert made_again(Cell(("podsync",), moment=Moment.MID_FLIGHT)) is Again.SANDBOXES
     assert made_again(Cell(("containerd",), moment=Moment.MID_FLIGHT)) is Again.EVERYTHING

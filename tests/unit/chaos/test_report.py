@@ -34,6 +34,6 @@ def test_the_page_and_the_json_name_every_cell() -> None:
 
 
 def test_the_summary_counts_and_names() -> None:
-    told = report.summary([GOOD, BAD])
-    assert told.startswith("2 cells, 1 failed; one process: new pod Ready after at most 1.23 s")
-    assert "kubelet: podsync/kill/idle" in told
+    text = report.summary([GOOD, BAD])
+    assert text.startswith("2 cells, 1 failed; one process: new pod Ready after at most 1.23 s")
+    assert "kubelet: podsync/kill/idle" in text

@@ -51,7 +51,7 @@ def test_a_flap_across_a_broken_watch_is_seen_in_the_list_after_it() -> None:
     assert sight.pods == {}
 
 
-def test_a_mirror_pod_that_is_made_anew_is_a_flap() -> None:
+def test_a_mirror_pod_that_is_made_again_is_a_flap() -> None:
     sight = Sight()
     sight.pod("MODIFIED", pod(True, mirror=True), 1.0)
     sight.pod("DELETED", pod(True, mirror=True), 2.0)
@@ -82,7 +82,7 @@ def test_the_lease_gap_is_the_longest_time_between_renewals_up_to_now() -> None:
     assert sight.lease_gap(4.1) == 1.0
 
 
-def test_restarts_are_told_by_container() -> None:
+def test_restarts_are_counted_by_container() -> None:
     sight = Sight()
     sight.pod("MODIFIED", pod(True, restarts=2), 1.0)
     assert sight.restarts() == ["web/main 2"]

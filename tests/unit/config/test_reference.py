@@ -108,7 +108,7 @@ def test_the_tables_have_the_same_keys_and_flags() -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["key"]) for row in REFERENCE_FIELDS])
-def test_a_key_is_as_the_reference_says(row: dict[str, str]) -> None:
+def test_a_key_is_as_in_the_reference(row: dict[str, str]) -> None:
     field = _FIELD[row["key"]]
     if row["type"] in TYPES:
         assert field.schema == TYPES[row["type"]]
@@ -119,7 +119,7 @@ def test_a_key_is_as_the_reference_says(row: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["flag"]) for row in REFERENCE_FLAGS])
-def test_a_flag_is_as_the_reference_says(row: dict[str, str]) -> None:
+def test_a_flag_is_as_in_the_reference(row: dict[str, str]) -> None:
     flag = FLAGS[row["flag"]]
     shown = value_text(flag.kind, flag.default)
     found = {"type": flag.kind.word, "default": shown, "deprecated": bool(flag.deprecated), "key": flag.key}
@@ -133,4 +133,4 @@ def test_every_difference_is_one() -> None:
     for (name, column), (own, why) in DIFFERS.items():
         assert why
         if not name.startswith("--"):
-            assert rows[name][column] != own, f"{name} {column} is as the reference says"
+            assert rows[name][column] != own, f"{name} {column} is as in the reference"

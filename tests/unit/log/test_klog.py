@@ -1,4 +1,4 @@
-"""A record is one record: golden lines of both forms, and nothing that a value says can make two of them."""
+"""A record is one record: golden lines of both forms, and no value can make two of them."""
 
 import json
 import re
@@ -77,7 +77,7 @@ def test_what_a_class_hides_stays_hidden(value: object) -> None:
     assert "hidden" not in json_line(0.0, "a/b.py:1", made, 0)
 
 
-def test_a_field_says_what_it_said_when_it_was_logged() -> None:
+def test_a_field_has_its_value_from_the_moment_of_logging() -> None:
     pods = ["a"]
     made = structured("x", pods=pods)
     pods.append("b")

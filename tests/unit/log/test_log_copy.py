@@ -11,7 +11,7 @@ import pytest
 
 from shared.log_copy import _WAITING, Outlet, StreamCopy, adopt_stream
 
-PATIENCE = 60.0
+DEADLINE = 60.0
 
 
 def lost(count: int) -> bytes:
@@ -43,13 +43,13 @@ def test_lines_reach_a_pipe_and_its_flags_stay(pipe: tuple[int, int]) -> None:
     copy = StreamCopy(Outlet(pipe[1]), lost)
     copy.put([b"one\n"])
     copy.put([b"two\n", b"\tand more\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert os.read(pipe[0], 100) == b"one\ntwo\n\tand more\n"
     assert is_blocking(pipe[1])
     assert not os.get_inheritable(pipe[1])
 
 
-def test_a_reader_that_stands_still_costs_lines_and_is_told_how_many(pipe: tuple[int, int]) -> None:
+def test_a_reader_that_does_not_read_loses_lines_and_gets_their_number(pipe: tuple[int, int]) -> None:
     copy = StreamCopy(Outlet(pipe[1]), lost)
     line = b"x" * 999 + b"\n"
     for _ in range(1000):
@@ -60,7 +60,7 @@ def test_a_reader_that_stands_still_costs_lines_and_is_told_how_many(pipe: tuple
     copy.put([b"again\n"])
     assert read_all(pipe[0], len(b"%d lost\nagain\n" % missing)) == b"%d lost\nagain\n" % missing
     assert written == line * (1000 - missing)
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
 
 
 def test_dropping_goes_on_until_half_of_what_waits_is_read(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_dropping_goes_on_until_half_of_what_waits_is_read(tmp_path: Path) -> No
     for size in (_WAITING + 2, 10, 1):
         copy.put([b"y" * size])
     assert copy.dropped == 3
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert (tmp_path / "out").read_bytes() == kept
     os.close(fd)
 
@@ -90,7 +90,7 @@ def test_pieces_are_written_together_or_not_at_all(pipe: tuple[int, int], size: 
         more = os.read(pipe[0], 1 << 20)
         assert more.endswith(b"\n") and len(more) % size == 0
         found += more
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert found == b"".join(bytes([65 + number]) * (size - 1) + b"\n" for number in range(20))
 
 
@@ -99,7 +99,7 @@ def test_a_reader_that_has_gone_is_given_up() -> None:
     os.close(reader)
     copy = StreamCopy(Outlet(writer), lost)
     copy.put([b"x\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert copy.given_up
     copy.put([b"y\n"])
     os.close(writer)
@@ -110,7 +110,7 @@ def test_a_descriptor_that_is_closed_later_is_given_up(tmp_path: Path) -> None:
     copy = StreamCopy(Outlet(fd), lost)
     os.close(fd)
     copy.put([b"x\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert copy.given_up
 
 
@@ -120,13 +120,13 @@ def test_a_number_that_names_no_descriptor_is_no_copy(number: str) -> None:
 
 
 def test_a_file_is_shared_with_its_other_writers(tmp_path: Path) -> None:
-    """Opened anew it would have a place of its own to write at, over what others wrote."""
+    """Opened again it would have a place of its own to write at, over what others wrote."""
     fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
     os.write(fd, b"before\n")
     copy = adopt_stream(str(fd), lost)
     assert copy and copy.limit > 10**6
     copy.put([b"x" * 9999 + b"\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     os.write(fd, b"after\n")
     assert (tmp_path / "out").read_bytes() == b"before\n" + b"x" * 9999 + b"\nafter\n"
     os.close(fd)
@@ -136,7 +136,7 @@ def test_a_full_device_costs_lines_only() -> None:
     fd = os.open("/dev/full", os.O_WRONLY)
     copy = StreamCopy(Outlet(fd), lost)
     copy.put([b"x\n", b"\ty\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert copy.dropped == 2 and not copy.given_up
     os.close(fd)
 
@@ -169,13 +169,13 @@ def test_a_socket_as_of_the_journal_never_waits(kind: int) -> None:
     with ours, theirs:
         copy = StreamCopy(Outlet(ours.fileno()), lost)
         line = b"x" * 999 + b"\n"
-        while not copy.dropped:  # soon, for nobody reads
+        while not copy.dropped:  # soon: no process reads
             copy.put([line])
         assert is_blocking(ours.fileno())
-        theirs.settimeout(PATIENCE)
+        theirs.settimeout(DEADLINE)
         assert theirs.recv(1000) == line
         theirs.close()
-        copy.finish(PATIENCE)
+        copy.finish(DEADLINE)
         assert copy.given_up
 
 
@@ -190,7 +190,7 @@ def test_a_stopped_terminal_costs_lines_and_keeps_its_flags() -> None:
     termios.tcflow(slave, termios.TCOON)
     assert read_all(master, 1001)[:1001] == b"x" * 999 + b"\r\n"
     os.close(master)
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert copy.given_up
     os.close(slave)
 
@@ -206,19 +206,19 @@ def test_held_lines_wait_for_the_buffer_or_the_end(pipe: tuple[int, int]) -> Non
     copy.put([b"6789\n"])
     assert read_all(pipe[0], 10) == b"1234\n6789\n"
     copy.put([b"end\n"])
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
     assert os.read(pipe[0], 100) == b"end\n"
 
 
-def test_held_lines_wait_no_longer_than_told(pipe: tuple[int, int]) -> None:
+def test_held_lines_wait_no_longer_than_requested(pipe: tuple[int, int]) -> None:
     copy = StreamCopy(Outlet(pipe[1]), lost)
     copy.hold(1 << 20, 0.01)
     copy.put([b"soon\n"])
     assert read_all(pipe[0], 5) == b"soon\n"
-    copy.finish(PATIENCE)
+    copy.finish(DEADLINE)
 
 
-def test_an_outlet_that_cannot_be_opened_anew_asks_before_it_writes(
+def test_an_outlet_that_cannot_be_opened_again_polls_before_it_writes(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:

@@ -27,7 +27,7 @@ def test_a_complete_cache_is_taken_and_an_incomplete_one_is_not(tmp_path: Path) 
     assert _run("--existing", XDG_CACHE_HOME=str(tmp_path)).stdout == f"{cache}\n"
 
 
-def test_a_machine_without_apt_is_told_the_remedy(tmp_path: Path) -> None:
+def test_a_machine_without_apt_gets_the_remedy(tmp_path: Path) -> None:
     done = subprocess.run(
         ["/bin/bash", _TOOL], env={"PATH": "", "HOME": str(tmp_path)}, capture_output=True, text=True, check=False
     )

@@ -5,7 +5,7 @@ import pytest
 from tests import lacking
 from tools.prerequisites import Prerequisite
 
-SAYS = "no-such-command is missing on this machine: apt-get install some-package"
+MESSAGE = "no-such-command is missing on this machine: apt-get install some-package"
 
 
 @pytest.fixture(autouse=True)
@@ -16,13 +16,13 @@ def one_prerequisite(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_command_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match=SAYS):
+    with pytest.raises(pytest.fail.Exception, match=MESSAGE):
         lacking.require_command("no-such-command")
 
 
 def test_a_missing_command_skips_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "")
-    with pytest.raises(pytest.skip.Exception, match=SAYS):
+    with pytest.raises(pytest.skip.Exception, match=MESSAGE):
         lacking.require_command("no-such-command")
 
 

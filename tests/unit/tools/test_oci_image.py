@@ -23,7 +23,7 @@ def members(tar: bytes) -> dict[str, bytes]:
 
 
 def follow(blobs: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
-    """The blob a descriptor speaks of, after checking what it says of it."""
+    """The blob of a descriptor, after checking its digest and size."""
     blob = blobs["blobs/sha256/" + descriptor["digest"].removeprefix("sha256:")]
     assert (hashlib.sha256(blob).hexdigest(), len(blob)) == (descriptor["digest"][7:], descriptor["size"])
     return blob
@@ -53,7 +53,7 @@ def test_the_same_busybox_gives_the_same_image() -> None:
     assert archive(IMAGE, BINARY, ["sh"]) == archive(IMAGE, BINARY, ["sh"])
 
 
-def test_a_missing_busybox_is_said_with_its_remedy(tmp_path: Path) -> None:
+def test_a_missing_busybox_is_reported_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="install the Debian package busybox-static"):
         read_busybox(tmp_path / "busybox")
 

@@ -1,4 +1,4 @@
-"""What is missing on a machine is named as packages; who may not install is told what to install."""
+"""What is missing on a machine is named as packages; a user who may not install gets the list."""
 
 import os
 import shutil
@@ -45,10 +45,10 @@ def run(installer: Path, *lanes: str, ci: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_who_may_not_install_is_told_what_to_install(installer: Path) -> None:
-    code, said = run(installer, "run", ci="")
+def test_a_user_who_may_not_install_gets_the_list(installer: Path) -> None:
+    code, output = run(installer, "run", ci="")
     assert code == 1
-    assert said == "bulkhead: missing on this machine: runc (install the packages as root: apt-get install runc)\n"
+    assert output == "bulkhead: missing on this machine: runc (install the packages as root: apt-get install runc)\n"
 
 
 @pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
