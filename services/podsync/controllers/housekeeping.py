@@ -1,33 +1,36 @@
-"""What podsync keeps up beside single pods: the cgroups of node and QoS classes, the rotation of logs, what is left of
-pods and images that are gone.
+"""The periodic work of podsync that is about no single pod: the cgroups of node and QoS classes, the rotation of logs,
+the removal of what deleted pods and images left.
 
-Wires these tasks to what the core knows; "not known" counts only once sources and runtime have told all and are fresh.
+Connects this work to the core's state; "not known" counts only once sources and runtime are complete and fresh.
 """
 
 import asyncio
 import logging
-from collections.abc import KeysView, Set
+from collections.abc import Awaitable, Callable, KeysView, Set
 from pathlib import Path
 
 from bus.event_recorder import EventRecorder
 from bus.messages.podsync import PodState
 from services.frame.launch import Context
 from services.podsync.adapters.calls.runtime_calls import RuntimeCalls
-from services.podsync.adapters.cgroups.node_cgroups import NodeCgroups
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp, is_ours_alone
-from services.podsync.adapters.logs.log_rotation import LogRotation
 from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.image_collection import ImageCollection
+from services.podsync.controllers.log_rotation import LogRotation
+from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from services.podsync.core.machine import PodSync
-from shared.cri.interface import Runtime
+from shared.cri.interface import Runtime, RuntimeCallError
 from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
+PRUNE_SECONDS = 300.0  # as the kubelet's image garbage collection
+CLEAN_UP_SECONDS = 60.0
+
 
 class Housekeeping:
-    """`all_known` is set once everything was told in this life."""
+    """`all_known` is set once the streams of sources and runtime were complete in this process."""
 
     def __init__(
         self,
@@ -67,12 +70,13 @@ class Housekeeping:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._cgroups.keep())
-            tasks.create_task(self._rotation.keep(self._log_interval))
-            tasks.create_task(self._images.keep())
+            tasks.create_task(self._cgroups.run())
+            tasks.create_task(self._rotation.run(self._log_interval))
             tasks.create_task(self.image_collection.run())
+            if self._images.is_kept:
+                tasks.create_task(_each(PRUNE_SECONDS, self._images.prune, "the removal of records of images"))
             if self.cleans_logs:
-                tasks.create_task(self._clean_up.keep())
+                tasks.create_task(_each(CLEAN_UP_SECONDS, self._clean_up.sweep, "the removal of old container logs"))
             else:
                 log.info("logs of unknown pods are left alone: set podLogsDir, and they are removed")
 
@@ -80,10 +84,10 @@ class Housekeeping:
         return self._core.records.keys() if self.all_known else None
 
     def _fresh(self) -> Set[str] | None:
-        """Pods of which something stays; None until everything was told, and while what is told may be old."""
+        """UIDs of pods whose files stay; None until sources and runtime are complete, and while they are stale."""
         known = self._core.node_state
-        told = self.all_known and known.admissions.sources_complete and known.runtime_listed
-        return self._core.records.keys() if told else None
+        fresh = self.all_known and known.admissions.sources_complete and known.runtime_listed
+        return self._core.records.keys() if fresh else None
 
     def _used_images(self) -> Set[str] | None:
         """Ids and names of images that containers, volumes and starts in progress refer to; None as for `_fresh`."""
@@ -109,3 +113,15 @@ class Housekeeping:
             return None
         everything = (c for record in self._core.records.values() for c in record.instances)
         return {c.id for c in everything if c.state is not ContainerState.EXITED}
+
+
+async def _each(seconds: float, turn: Callable[[], Awaitable[None]], what: str) -> None:
+    """Run the turn every `seconds` until cancelled; one that fails is logged, and the next one follows."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await turn()
+        except (RuntimeCallError, OSError) as error:
+            log.warning("%s failed and is repeated in %d s: %s", what, seconds, error)
+        except Exception:
+            log.exception("%s failed unexpectedly", what)

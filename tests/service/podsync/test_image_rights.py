@@ -297,7 +297,7 @@ async def test_no_record_is_dropped_while_the_runtime_does_not_answer(stage: Pul
 async def test_podsync_drops_the_records_of_vanished_images_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.podsync.adapters.images.image_access.PRUNE_SECONDS", 0.01)
+    monkeypatch.setattr("services.podsync.controllers.housekeeping.PRUNE_SECONDS", 0.01)
     records = tmp_path / "root/image_manager/pulled"
     async with on_stage(tmp_path, FakeRuntime(pullable=[IMAGE]), cgroups_per_qos=False) as node:
         container = {"name": "c", "image": IMAGE}

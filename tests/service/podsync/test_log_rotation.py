@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.podsync.adapters.logs import log_rotation
+from services.podsync.adapters.logs import log_files
 from services.podsync.adapters.logs.log_clean_up import LogCleanUp
-from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from shared.clock import SystemClock
 from shared.config.effective import EmbeddedContainerd
@@ -162,13 +162,13 @@ async def test_a_container_that_ends_keeps_its_log_where_readers_look(
 ) -> None:
     path = await writer.start()
     writer.write(path)
-    make_room = log_rotation._make_room
+    make_room = log_files.make_room
 
     def and_it_ends(log: Path, limits: LogLimits) -> None:
         make_room(log, limits)
         writer.end(path)
 
-    monkeypatch.setattr(log_rotation, "_make_room", and_it_ends)
+    monkeypatch.setattr(log_files, "make_room", and_it_ends)
     await writer.rotate()
     assert (beside(path), path.stat().st_size) == (["0.log"], LIMIT)
 
@@ -262,7 +262,7 @@ async def test_a_rotation_under_way_is_not_begun_twice(writer: Writer) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from services.podsync.adapters.logs.log_rotation import LogRotation
+from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.core.logs.log_rotation import LogLimits
 from shared.clock import SystemClock
 
@@ -381,20 +381,20 @@ async def test_directories_that_are_not_there_are_no_error(tmp_path: Path, caplo
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(
-    ("embedded", "place", "ours"),
-    [(False, "/var/log/pods", True), (True, "/var/log/pods", False), (True, "/home/k/log/pods", True)],
-)
+GUESTS = [(False, "/var/log/pods", True), (True, "/var/log/pods", False), (True, "/home/k/log/pods", True)]
+
+
+@pytest.mark.parametrize(("embedded", "place", "ours"), GUESTS)
 async def test_a_guest_beside_a_kubelet_leaves_the_logs_of_that_ones_pods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool, place: str, ours: bool
 ) -> None:
     swept: list[Path] = []
 
-    async def keep(self: LogCleanUp) -> None:
+    async def sweep(self: LogCleanUp) -> None:
         swept.append(self._logs)
 
-    monkeypatch.setattr(LogCleanUp, "keep", keep)
+    monkeypatch.setattr(LogCleanUp, "sweep", sweep)
+    monkeypatch.setattr("services.podsync.controllers.housekeeping.CLEAN_UP_SECONDS", 0.001)
     own = EmbeddedContainerd(root="r", state="s", socket="c.sock", config_file="f", cni_conf_dir="d")
-    async with on_stage(tmp_path, pod_logs_dir=place, embedded_containerd=own if embedded else None):
-        pass
-    assert swept == ([Path(place)] if ours else [])
+    async with on_stage(tmp_path, pod_logs_dir=place, embedded_containerd=own if embedded else None) as on:
+        await on.until(lambda: set(swept) == ({Path(place)} if ours else set()))

@@ -18,12 +18,10 @@ from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
 from shared.config.effective import EffectiveConfig
 from shared.crash import crash_point
-from shared.cri.interface import ImageStatus, Runtime, RuntimeCallError
+from shared.cri.interface import ImageStatus, Runtime
 from shared.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
-
-PRUNE_SECONDS = 300.0  # as the kubelet's image garbage collection
 
 
 class ImageAccess:
@@ -104,15 +102,6 @@ class ImageAccess:
         """It was not pulled; or nobody knows, and then the note of the pull stays, as it would over a kill."""
         if self._policy:
             await _to_the_end(self._end(image, keep=unheard))
-
-    async def keep(self) -> None:
-        """Drop the records of vanished images every PRUNE_SECONDS, until cancelled."""
-        while self._policy:
-            await asyncio.sleep(PRUNE_SECONDS)
-            try:
-                await self.prune()
-            except (RuntimeCallError, OSError) as error:
-                log.warning("the records of images that are gone are not removed, next try in 5 min: %s", error)
 
     async def prune(self) -> None:
         """Drop the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""

@@ -16,7 +16,6 @@ from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
 
-SECONDS = 60.0
 _OF_EVERY_KUBELET = "/var/log/pods"
 
 
@@ -38,15 +37,6 @@ class LogCleanUp:
     ) -> None:
         self._logs, self._links = pod_logs_dir, pod_logs_dir.parent / "containers"
         self._known, self._existing = known, existing
-
-    async def keep(self) -> None:
-        """Once a minute, until cancelled."""
-        while True:
-            await asyncio.sleep(SECONDS)
-            try:
-                await self.sweep()
-            except Exception:  # the next sweep must come
-                log.exception("clearing the container logs failed in a way nobody thought of")
 
     async def sweep(self) -> None:
         """One look at both directories."""

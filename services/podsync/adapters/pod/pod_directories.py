@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.pod_directory import CONTAINERS, ETC_HOSTS, make_pod_directory, pod_directory
+from shared.pod_directory import CONTAINERS, ETC_HOSTS, SUBPATHS, VOLUMES, make_pod_directory, pod_directory
 from shared.tree_removal import remove_tree
 
 log = logging.getLogger(__name__)
@@ -141,3 +141,11 @@ def _mkdir(path: Path, mode: int) -> None:
             raise
         return
     path.chmod(mode)
+
+
+def has_volumes(pod_dir: Path) -> bool:
+    """Whether a volume of the pod has a directory, or a subpath of one has; True where that cannot be read."""
+    try:
+        return any(pod_dir.glob(f"{VOLUMES}/*/*")) or any(pod_dir.glob(f"{SUBPATHS}/*/*/*"))
+    except OSError:
+        return True

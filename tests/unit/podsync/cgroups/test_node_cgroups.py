@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bus.messages.event import KubeEvent
-from services.podsync.adapters.cgroups.node_cgroups import NodeCgroups
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
+from services.podsync.controllers.node_cgroups import NodeCgroups
 from services.podsync.core.cgroups.node_cgroup import NodeCapacity, kubepods_values
 from services.podsync.core.cgroups.pod_cgroup import UNLIMITED_HUGEPAGES, CgroupValues
 from services.podsync.core.node.node_facts import NodeFacts
@@ -335,7 +335,7 @@ async def test_without_qos_cgroups_nobody_is_asked_and_nothing_made(tmp_path: Pa
     assert await stage.pods.prepare(a_pod("1"), lambda: (), runs=True)
     assert not stage.pods.is_missing(a_pod("1"))
     await stage.pods.release("u", a_pod("1"))
-    await stage.node.keep()
+    await stage.node.run()
     assert (stage.driver.written, stage.driver.destroyed, stage.runtime.asked) == ([], [], 0)
 
 

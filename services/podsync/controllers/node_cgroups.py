@@ -12,12 +12,13 @@ from pathlib import Path
 from bus.messages.event import KubeEvent
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.node.node_facts_reader import read_node_capacity
+from services.podsync.adapters.pod.pod_directories import has_volumes
 from services.podsync.core.cgroups.node_cgroup import kubepods_values
 from shared.cgroup_name import SYSTEMD
 from shared.config.effective import EffectiveConfig
 from shared.cri.interface import RuntimeCallError
 from shared.model.objects import Object
-from shared.pod_directory import SUBPATHS, VOLUMES, pod_directory
+from shared.pod_directory import pod_directory
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class NodeCgroups:
         self._slowed: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}  # cgroup -> its removal
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Until cancelled."""
         if not self._cgroups.facts.cgroups_per_qos:
             return
@@ -131,7 +132,7 @@ class NodeCgroups:
 
     async def _take_away(self, uid: str, name: str) -> None:
         try:
-            if await asyncio.to_thread(_has_volumes, pod_directory(self._root_dir, uid)):
+            if await asyncio.to_thread(has_volumes, pod_directory(self._root_dir, uid)):
                 if name not in self._slowed:
                     log.info("cgroup %s is of no pod that is known, and its volumes are still there", name)
                     await self._cgroups.slow_down(name)
@@ -146,11 +147,3 @@ class NodeCgroups:
             log.warning("cgroup %s of no known pod stays for now: %s", name, error)
         finally:
             self._under_way.pop(name, None)
-
-
-def _has_volumes(pod_dir: Path) -> bool:
-    """Whether a volume of the pod has a directory, or a subpath of one has."""
-    try:
-        return any(pod_dir.glob(f"{VOLUMES}/*/*")) or any(pod_dir.glob(f"{SUBPATHS}/*/*/*"))
-    except OSError:
-        return True
