@@ -10,6 +10,7 @@ from collections import Counter
 
 import aiohttp
 
+from bench.agents import BULKHEAD
 from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
 from bench.scenarios.pods import (
@@ -23,6 +24,9 @@ from bench.scenarios.pods import (
 )
 from bench.site import Node
 from bench.statistics import Goal
+from services.pleg.adapters.usage_reading import UsageReading
+from shared.cgroup_layout import find_hierarchies
+from shared.clock import SystemClock
 
 REQUESTS = Figure("idle.requests", "API requests, idle with 30 pods", "1/min")
 CPU = Figure("idle.cpu", "CPU idle with 30 pods", "s/min", (Goal("p50", "ratio", 0.50),), "1.74")
@@ -30,11 +34,25 @@ LARGE_CPU = Figure("idle.large_cpu", "CPU idle with 100 pods", "s/min", (Goal("p
 PSS_EMPTY = Figure("memory.empty", "PSS without pods", "MiB")
 PSS = Figure("memory.burst", "PSS with 30 pods", "MiB", (Goal("p50", "ratio", 2.0),), "104")
 PSS_LARGE = Figure("memory.large", "PSS with 100 pods", "MiB")
-_PATHS = {"healthz": False, "pods": False, "metrics": True, "metrics/cadvisor": True, "stats/summary": True}
+_PATHS = {
+    "healthz": False,
+    "pods": False,
+    "metrics": True,
+    "metrics/cadvisor": True,
+    "metrics/resource": True,
+    "stats/summary": True,
+}
 SCRAPES = {
     path: Figure(f"scrape.{path.replace('/', '_')}", f"GET /{path}, 30 pods", "ms", optional=optional)
     for path, optional in _PATHS.items()
 }
+USAGE = Figure(
+    "usage.container",
+    "CPU of reading the usage of a container, 30 pods",
+    "ms",
+    (Goal("p50", "value", 0.3),),
+    optional=True,
+)
 
 
 async def empty(node: Node, samples: Samples, plan: Plan) -> None:
@@ -50,6 +68,7 @@ async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
     await _idle(node, samples, plan, CPU, REQUESTS)
     _memory(node, samples, PSS)
     await _scrapes(node, samples, plan)
+    await _usage(node, samples, plan)
     await burst_gone(node, samples, BURST_GONE)
 
 
@@ -105,12 +124,27 @@ async def _scrapes(node: Node, samples: Samples, plan: Plan) -> None:
                     samples.sample(figure.key, (time.monotonic() - began) * 1000)
 
 
+async def _usage(node: Node, samples: Samples, plan: Plan) -> None:
+    """As pleg reads it, in this process: the cgroups and the network of each pod, the first reading not counted."""
+    if node.agent.name != BULKHEAD:
+        samples.is_absent(USAGE.key, "the kubelet reads it inside of its process")
+        return
+    pods = list((await node.site.runtime.observe()).values())
+    reading = UsageReading(find_hierarchies(), SystemClock(), "/", ("kubepods",))
+    for number in range(plan.scrapes + 1):
+        began = time.thread_time()
+        usages = reading.read_pods(pods)
+        took = time.thread_time() - began
+        if number:
+            samples.sample(USAGE.key, took * 1000 / sum(len(usage.containers) for usage in usages))
+
+
 SCENARIOS = (
     Scenario("empty", empty, (PSS_EMPTY,)),
     Scenario(
         "burst",
         burst_and_idle,
-        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS, *SCRAPES.values()),
+        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS, *SCRAPES.values(), USAGE),
     ),
     Scenario("large", large, (LARGE_READY, LARGE_GONE, LARGE_CPU, PSS_LARGE), large=True),
 )
