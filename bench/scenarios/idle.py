@@ -130,7 +130,7 @@ async def _usage(node: Node, samples: Samples, plan: Plan) -> None:
         samples.is_absent(USAGE.key, "the kubelet reads it inside of its process")
         return
     pods = list((await node.site.runtime.observe()).values())
-    reading = UsageReading(find_hierarchies(), SystemClock(), "/", ("kubepods",))
+    reading = UsageReading(find_hierarchies(), SystemClock(), ("kubepods",))
     for number in range(plan.scrapes + 1):
         began = time.thread_time()
         usages = reading.read_pods(pods)

@@ -5,14 +5,12 @@ Blocks for some tenths of a millisecond for each cgroup. What vanishes meanwhile
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
-from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups, HostFilesystem
-from services.pleg.adapters.block_devices import device_name, device_of
+from bus.messages.cgroup_details import CgroupDetails, DeviceIo, FoundCgroups
+from services.pleg.adapters.block_devices import device_name
 from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_file, read_usage
-from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.adapters.machine_info import read_machine_info
-from services.pleg.adapters.usage_reading import parent_of_pod, read_network
+from services.pleg.adapters.usage_reading import directory_of, made_at, parent_of_pod, read_network
 from services.pleg.core.cgroup_details import DeviceNumbers, Numbers, v1_details, v1_io, v2_details, v2_io
 from services.pleg.core.cgroup_values import key_numbers
 from services.pleg.core.pod_usage import running_containers
@@ -29,20 +27,15 @@ SANDBOX_IMAGE = "pause"  # stands for the image of a sandbox, which CRI does not
 class CgroupDetailsReader:
     """`pods_cgroup`: the components of the path of kubepods. For one thread at a time."""
 
-    def __init__(self, hierarchies: Hierarchies, clock: Clock, root_dir: str, pods_cgroup: tuple[str, ...]) -> None:
-        self._hierarchies, self._clock, self._root_dir, self._pods_cgroup = hierarchies, clock, root_dir, pods_cgroup
+    def __init__(self, hierarchies: Hierarchies, clock: Clock, pods_cgroup: tuple[str, ...]) -> None:
+        self._hierarchies, self._clock, self._pods_cgroup = hierarchies, clock, pods_cgroup
         self._machine = read_machine_info()
 
-    def read(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
-        """Read all; `imagefs`: mount point of the images, "" = on the filesystem of the root directory."""
+    def read(self, pods: Sequence[RuntimePod]) -> FoundCgroups:
+        """Read all; without the filesystems of the node."""
         wall = self._clock.wall()
-        paths = list(dict.fromkeys(filter(None, (self._root_dir, imagefs))))
-        by_device = {device_of(path): usage for path in paths if (usage := read_filesystem(path, wall)) is not None}
-        return FoundCgroups(
-            machine=self._machine,
-            cgroups=(*self._above_pods(wall), *(row for pod in pods for row in self._of_pod(pod, wall))),
-            filesystems=tuple(HostFilesystem(device=device, usage=usage) for device, usage in by_device.items()),
-        )
+        of_pods = (row for pod in pods for row in self._of_pod(pod, wall))
+        return FoundCgroups(machine=self._machine, cgroups=(*self._above_pods(wall), *of_pods))
 
     def _above_pods(self, wall: float) -> Iterator[CgroupDetails]:
         """The root, kubepods, and those of the QoS classes."""
@@ -101,9 +94,8 @@ class CgroupDetailsReader:
         found = self._read(place, wall) if place else None
         if place is None or found is None:
             return None
-        path, directory = self._path(place)
-        more.setdefault("created_at", _made_at(directory))
-        return CgroupDetails(id=path, **found, **more)  # type: ignore[arg-type]
+        more.setdefault("created_at", made_at(directory_of(place)))
+        return CgroupDetails(id=self._path(place), **found, **more)  # type: ignore[arg-type]
 
     def _read(self, place: CgroupPlace, wall: float) -> dict[str, object] | None:
         usage = read_usage(place, wall)
@@ -124,12 +116,10 @@ class CgroupDetailsReader:
         )
         return {"usage": usage, "io": tuple(named), **numbers}
 
-    def _path(self, place: CgroupPlace) -> tuple[str, str]:
-        """The path in the hierarchy, and one of the directories."""
-        if place.unified is not None:
-            return place.unified.removeprefix(str(self._hierarchies.unified)) or "/", place.unified
-        controller, directory = next(iter(place.by_controller.items()))
-        return directory.removeprefix(str(self._hierarchies.by_controller[controller])) or "/", directory
+    def _path(self, place: CgroupPlace) -> str:
+        """The path in the hierarchy."""
+        root = self._hierarchies.unified or self._hierarchies.by_controller[next(iter(place.by_controller))]
+        return directory_of(place).removeprefix(str(root)) or "/"
 
 
 def _v1(place: CgroupPlace) -> tuple[Numbers, tuple[DeviceNumbers, ...]]:
@@ -157,10 +147,3 @@ def _open_files_limit(pid: int) -> int | None:
             soft = line.split()[3]
             return int(soft) if soft.isdigit() else None
     return None
-
-
-def _made_at(directory: str) -> float:
-    try:
-        return Path(directory).stat().st_ctime
-    except OSError:
-        return 0.0

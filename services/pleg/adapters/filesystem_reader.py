@@ -1,12 +1,49 @@
-"""Reads how full a filesystem is. Blocks while its server does not answer."""
+"""Reads how full filesystems are. One that does not answer costs its own figures, and one thread, alone."""
 
+import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 
+from bus.messages.cgroup_details import HostFilesystem
 from bus.messages.usage import FilesystemUsage
+from services.pleg.adapters.block_devices import device_of
+
+TIMEOUT = 2.0  # seconds that a filesystem has to answer
+PLACES = 4  # filesystems that are read at the same time
+
+
+class FilesystemReader:
+    """A path whose last reading has not ended is not read again, so that hung ones do not take all threads."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(PLACES, thread_name_prefix="filesystem")
+        self._reading: dict[str, asyncio.Future[HostFilesystem | None]] = {}
+
+    async def read(self, path: str, wall: float) -> HostFilesystem | None:
+        """Read the filesystem at the path; None where it cannot be read, or does not answer within 2 s."""
+        if path in self._reading:
+            return None
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, _read, path, wall)
+        self._reading[path] = reading
+        reading.add_done_callback(lambda _: self._reading.pop(path, None))
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return await asyncio.shield(reading)
+        except TimeoutError:
+            return None
+
+    def close(self) -> None:
+        """Begin no more readings; those that hang are left alone."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _read(path: str, wall: float) -> HostFilesystem | None:
+    usage = read_filesystem(path, wall)
+    return None if usage is None else HostFilesystem(device=device_of(path), usage=usage)
 
 
 def read_filesystem(path: str, wall: float) -> FilesystemUsage | None:
-    """The filesystem at the path; None where it cannot be read."""
+    """Read the filesystem at the path; None where it cannot be read. Blocks while its server does not answer."""
     try:
         status = os.statvfs(path)
     except OSError:

@@ -1,5 +1,6 @@
 """One reading of what the node and its pods use: cgroups, filesystems, tasks. Computes no rate and keeps no figure."""
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ from bus.messages.usage import (
     SystemContainerUsage,
 )
 from services.pleg.adapters.cgroup_reader import CgroupPlace, place_of, place_of_process, read_file, read_usage
-from services.pleg.adapters.filesystem_reader import read_filesystem
 from services.pleg.adapters.host_reader import read_pids
 from services.pleg.core.network_counters import interfaces
 from services.pleg.core.pod_usage import is_cgroup_of_pod, running_containers, sum_of
@@ -29,19 +29,17 @@ _PROC = Path("/proc")
 class UsageReading:
     """`pods_cgroup`: the components of the path of kubepods. Every call blocks; it is for one thread at a time."""
 
-    def __init__(self, hierarchies: Hierarchies, clock: Clock, root_dir: str, pods_cgroup: tuple[str, ...]) -> None:
-        self._hierarchies, self._clock, self._root_dir = hierarchies, clock, root_dir
+    def __init__(self, hierarchies: Hierarchies, clock: Clock, pods_cgroup: tuple[str, ...]) -> None:
+        self._hierarchies, self._clock = hierarchies, clock
         self._pods_cgroups = [cgroup_name(pods_cgroup, driver) for driver in ("cgroupfs", "systemd")]
         self._places: dict[str, CgroupPlace] = {}  # container id ->
         self._booted_at = clock.wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
-    def read_node(self, imagefs: str) -> NodeUsage:
-        """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory."""
+    def read_node(self) -> NodeUsage:
+        """Read the node, without its filesystems."""
         read_at, wall = self._clock.monotonic(), self._clock.wall()
         root = read_usage(place_of(self._hierarchies, "/"), wall) or CgroupUsage(time=wall)
         pids_max, pids_current = read_pids(_PROC)
-        nodefs = read_filesystem(self._root_dir, wall)
-        images = read_filesystem(imagefs, wall) if imagefs else nodefs
         return NodeUsage(
             read_at=read_at,
             started_at=self._booted_at,
@@ -50,9 +48,6 @@ class UsageReading:
             pids_max=None if pids_max < 0 else pids_max,
             pids_current=None if pids_current < 0 else pids_current,
             network=read_network(1, wall),
-            nodefs=nodefs,
-            imagefs=images,
-            containerfs=images,
             system_containers=self._system_containers(wall),
         )
 
@@ -100,11 +95,25 @@ class UsageReading:
         return place
 
     def _system_containers(self, wall: float) -> tuple[SystemContainerUsage, ...]:
-        for name in self._pods_cgroups:
-            place = place_of(self._hierarchies, name)
-            if (usage := read_usage(place, wall)) is not None:
-                return (SystemContainerUsage(name="pods", created_at=_created_at(place), cgroup=usage),)
-        return ()
+        """kubepods, and the cgroup of this agent where it has one of its own."""
+        places = [("pods", place_of(self._hierarchies, name), "") for name in self._pods_cgroups]
+        if (own := self._own_cgroup()) is not None:
+            places.append(("kubelet", own, f"{_PROC}/{os.getppid()}"))  # as old as supervisord
+        found: dict[str, SystemContainerUsage] = {}
+        for name, place, made in places:
+            if name not in found and (usage := read_usage(place, wall)) is not None:
+                created_at = made_at(made or directory_of(place))
+                found[name] = SystemContainerUsage(name=name, created_at=created_at, cgroup=usage)
+        return tuple(found.values())
+
+    def _own_cgroup(self) -> CgroupPlace | None:
+        """None where the agent is in the root cgroup of a controller, whose numbers are those of the machine."""
+        place = place_of_process(self._hierarchies, os.getpid())
+        if place is None or place.is_root:
+            return None
+        roots = self._hierarchies.by_controller
+        in_root = any(place.by_controller.get(name) == str(roots.get(name)) for name in ("cpuacct", "memory"))
+        return None if in_root else place
 
 
 def parent_of_pod(place: CgroupPlace, uid: str) -> CgroupPlace | None:
@@ -135,9 +144,14 @@ def read_network(pid: int, wall: float) -> NetworkUsage | None:
     return None if text is None else NetworkUsage(time=wall, interfaces=interfaces(text))
 
 
-def _created_at(place: CgroupPlace) -> float:
-    directory = place.unified or next(iter(place.by_controller.values()), "")
+def directory_of(place: CgroupPlace) -> str:
+    """One of the directories of the cgroup, "" of none."""
+    return place.unified or next(iter(place.by_controller.values()), "")
+
+
+def made_at(path: str) -> float:
+    """When a directory was made, wall clock seconds; 0 where it cannot be read."""
     try:
-        return Path(directory).stat().st_mtime
+        return Path(path).stat().st_ctime
     except OSError:
         return 0.0

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bus.messages.cgroup_details import FoundCgroups
+from bus.messages.cgroup_details import FoundCgroups, HostFilesystem
 from bus.messages.usage import NodeUsage, PodUsage
 from services.pleg.adapters.cgroup_details_reader import CgroupDetailsReader
 from services.pleg.adapters.disk_usage import measure_pod
+from services.pleg.adapters.filesystem_reader import FilesystemReader
 from services.pleg.adapters.memory_notifications import MemoryNotifications
 from services.pleg.adapters.usage_reading import UsageReading
 from services.pleg.core.memory_thresholds import MEMORY, PODS, ROOT, usage_thresholds
@@ -62,15 +64,19 @@ class HostUsage:
         self._amounts = tuple(amount for amount in thresholds if amount is not None)
         self._limits_pods = "pods" in config.enforce_node_allocatable
         self._notifications: MemoryNotifications | None = None
-        self._reading = UsageReading(hierarchies, clock, config.root_dir, pods_cgroup)
-        self._details = CgroupDetailsReader(hierarchies, clock, config.root_dir, pods_cgroup)
+        self._reading = UsageReading(hierarchies, clock, pods_cgroup)
+        self._details = CgroupDetailsReader(hierarchies, clock, pods_cgroup)
         self._clock, self._root_dir, self._logs = clock, config.root_dir, Path(config.pod_logs_dir)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="usage")
+        self._filesystem = FilesystemReader()
         self._files_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
     async def read_node(self, imagefs: str) -> NodeUsage:
         """See UsageSource."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node, imagefs)
+        nodefs, images = await self._filesystems(imagefs)
+        node = await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node)
+        of_images = images.usage if images else None
+        return replace(node, nodefs=nodefs.usage if nodefs else None, imagefs=of_images, containerfs=of_images)
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         """See UsageSource."""
@@ -99,7 +105,9 @@ class HostUsage:
 
     async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
         """See UsageSource."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods, imagefs)
+        by_device = {found.device: found for found in await self._filesystems(imagefs) if found is not None}
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
+        return replace(found, filesystems=tuple(by_device.values()))
 
     async def measure(self, pod: PodUsage, *, volumes: bool) -> PodFiles:
         """See UsageSource."""
@@ -113,3 +121,14 @@ class HostUsage:
             self._notifications.close()
         for thread in (self._thread, self._files_thread):
             thread.shutdown(wait=False, cancel_futures=True)
+        self._filesystem.close()
+
+    async def _filesystems(self, imagefs: str) -> tuple[HostFilesystem | None, HostFilesystem | None]:
+        """Of the root directory, and of the images."""
+        wall = self._clock.wall()
+        if not imagefs:
+            nodefs = await self._filesystem.read(self._root_dir, wall)
+            return nodefs, nodefs
+        paths = (self._root_dir, imagefs)
+        nodefs, images = await asyncio.gather(*(self._filesystem.read(path, wall) for path in paths))
+        return nodefs, images

@@ -51,7 +51,7 @@ def read(
         return place_of(hierarchies, path) if pid == CONTAINER_PID else None
 
     monkeypatch.setattr("services.pleg.adapters.cgroup_details_reader.place_of_process", place_of_process)
-    return CgroupDetailsReader(hierarchies, ManualClock(), str(tmp_path), ("kubepods",)).read([POD], "")
+    return CgroupDetailsReader(hierarchies, ManualClock(), ("kubepods",)).read([POD])
 
 
 def row(found: FoundCgroups, path: str) -> CgroupDetails:
@@ -82,7 +82,7 @@ def test_a_container_and_its_pod_have_their_numbers_and_labels(
     assert (main.memory_mapped_file, main.memory_inactive_file, main.memory_active_file) == (1000000, 4 * MIB, 2 * MIB)
     (io,) = main.io
     assert (io.read_bytes, io.written_bytes, io.reads, io.writes) == (8192, 4096, 2, 1)
-    assert own.created_at > 0 and found.filesystems[0].usage.capacity
+    assert own.created_at > 0
 
 
 def test_a_sandbox_has_its_id_and_the_root_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +91,8 @@ def test_a_sandbox_has_its_id_and_the_root_the_network(tmp_path: Path, monkeypat
     place = place_of(hierarchies, V2_CONTAINER)
     monkeypatch.setattr("services.pleg.adapters.cgroup_details_reader.place_of_process", lambda *_: place)
     sandbox = replace(POD.sandboxes[0], pid=os.getpid())
-    reader = CgroupDetailsReader(hierarchies, ManualClock(), str(tmp_path), ("kubepods",))
-    found = reader.read([replace(POD, sandboxes=(sandbox,), containers=())], "")
+    reader = CgroupDetailsReader(hierarchies, ManualClock(), ("kubepods",))
+    found = reader.read([replace(POD, sandboxes=(sandbox,), containers=())])
     shown = next(cgroup for cgroup in found.cgroups if cgroup.name == "s")
     assert (shown.image, shown.container, shown.pod) == (SANDBOX_IMAGE, "", "web")
     assert shown.network is not None and (shown.open_files_limit or 0) > 0

@@ -1,5 +1,8 @@
 """The usage of pods and their containers, and of the node, from a recorded machine; rates between two readings."""
 
+import asyncio
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +11,9 @@ import pytest
 
 from bus.memory import ManualClock
 from bus.messages.usage import CgroupUsage, NodeUsage
+from services.pleg.adapters import filesystem_reader
 from services.pleg.adapters.cgroup_reader import place_of
-from services.pleg.adapters.filesystem_reader import read_filesystem
+from services.pleg.adapters.filesystem_reader import FilesystemReader, read_filesystem
 from services.pleg.adapters.usage_reading import UsageReading, parent_of_pod
 from services.pleg.core.cpu_rates import CpuRates
 from services.pleg.core.pod_usage import running_containers, sum_of
@@ -51,16 +55,16 @@ def test_without_a_cgroup_of_its_own_a_pod_uses_what_its_containers_use() -> Non
 
 
 def test_a_pod_whose_processes_have_ended_has_containers_without_numbers(tmp_path: Path) -> None:
-    reading = UsageReading(lay_out_v1(tmp_path), ManualClock(), str(tmp_path), ("kubepods",))
+    reading = UsageReading(lay_out_v1(tmp_path), ManualClock(), ("kubepods",))
     (usage,) = reading.read_pods([pod(replace(container(1), pid=2**30)), pod(container(2, "x", ContainerState.EXITED))])
     assert (usage.cgroup, usage.processes, usage.containers[0].cgroup) == (None, None, None)
 
 
-def test_a_node_without_any_readable_cgroup_still_has_its_filesystem(tmp_path: Path) -> None:
+def test_a_node_without_any_readable_cgroup_still_has_its_tasks() -> None:
     nowhere = Hierarchies(unified=None, by_controller={})
-    node = UsageReading(nowhere, ManualClock(), str(tmp_path), ("kubepods",)).read_node("")
+    node = UsageReading(nowhere, ManualClock(), ("kubepods",)).read_node()
     assert node.cgroup.cpu_nanoseconds is None and node.system_containers == ()
-    assert node.nodefs is not None and node.nodefs.capacity == node.imagefs.capacity  # type: ignore[union-attr]
+    assert (node.pids_current or 0) > 0 and (node.memory_capacity or 0) > 0
 
 
 def test_kubepods_is_a_system_container(tmp_path: Path) -> None:
@@ -69,8 +73,48 @@ def test_kubepods_is_a_system_container(tmp_path: Path) -> None:
         for file in (tree / V1_POD).iterdir():
             if file.is_file():
                 (tree / "kubepods" / file.name).write_text(file.read_text())
-    node = UsageReading(hierarchies, ManualClock(), str(tmp_path), ("kubepods",)).read_node("")
+    node = UsageReading(hierarchies, ManualClock(), ("kubepods",)).read_node()
     assert [(system.name, system.cgroup.processes) for system in node.system_containers] == [("pods", 3)]
+
+
+def test_the_cgroup_of_the_agent_is_a_system_container_unless_it_is_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hierarchies = lay_out_v1(tmp_path)
+    own = [place_of(hierarchies, V1_POD)]
+    monkeypatch.setattr("services.pleg.adapters.usage_reading.place_of_process", lambda *_: own[0])
+    reading = UsageReading(hierarchies, ManualClock(), ("kubepods",))
+    assert [system.name for system in reading.read_node().system_containers] == ["kubelet"]
+    own[0] = replace(own[0], by_controller={**own[0].by_controller, "cpuacct": f"{tmp_path}/cpuacct"})
+    assert reading.read_node().system_containers == ()
+
+
+async def test_a_filesystem_that_hangs_costs_its_own_figures_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, calls = threading.Event(), []
+
+    def statvfs(path: str) -> os.statvfs_result:
+        calls.append(path)
+        if path == "/hangs":
+            answers.wait(60)
+        return real(path if path != "/hangs" else "/")
+
+    real = os.statvfs
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    monkeypatch.setattr(filesystem_reader, "TIMEOUT", 0.05)
+    reader = FilesystemReader()
+    assert await reader.read("/hangs", 1.0) is None
+    assert await reader.read("/hangs", 1.0) is None
+    assert calls == ["/hangs"]
+    monkeypatch.setattr(filesystem_reader, "TIMEOUT", 60.0)
+    found = await reader.read(str(tmp_path), 1.0)
+    assert found is not None and found.device and (found.usage.capacity or 0) > 0
+    answers.set()
+    async with asyncio.timeout(60):
+        while await reader.read("/hangs", 1.0) is None:
+            await asyncio.sleep(0.01)
+    reader.close()
 
 
 def test_a_filesystem_that_cannot_be_read_is_none(tmp_path: Path) -> None:
