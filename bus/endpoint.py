@@ -67,7 +67,7 @@ class Endpoint(ABC):
         if stream.name in self._ledgers:
             raise ValueError(f"{stream.name} is owned already")
         ledger = self._ledgers[stream.name] = Ledger(stream.name, self.incarnation)
-        return Owned(stream, ledger, self._publish_update, self._is_followed)
+        return Owned(stream, ledger, self._publish_update)
 
     def follow(self, stream: Stream[T], on_change: Callable[[Change[T]], None] | None = None) -> Following[T]:
         """Follow a stream. The parts of a process share one `Following` of it; each `on_change` is called in turn."""
@@ -254,10 +254,6 @@ class Endpoint(ABC):
     @abstractmethod
     def _publish(self, published: Frames) -> None:
         """Put the frames on the wire before returning."""
-
-    @abstractmethod
-    def _is_followed(self, stream: str) -> bool:
-        """Whether a process is subscribed to this stream now."""
 
     @abstractmethod
     async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:

@@ -53,11 +53,6 @@ class OwnedStream(Protocol[T]):
     def keys(self) -> tuple[str, ...]: ...
     def mark_complete(self) -> None: ...
 
-    @property
-    def followed(self) -> bool:
-        """Whether a process is subscribed to the stream now."""
-        ...
-
 
 class FollowedStream(Protocol[T_co]):
     """The follower's side of one stream: the owner's state as far as it is known here."""

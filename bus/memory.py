@@ -144,11 +144,6 @@ class MemoryNetwork:
                     case Fate.DROP:
                         pass
 
-    def is_followed(self, service: str, stream: str) -> bool:
-        """Called by a bus."""
-        topic = frames.topic_of(stream)
-        return any(bus.started and bus.receives(service, topic) for bus in self._buses.values())
-
     def joined(self, joined: "MemoryBus") -> None:
         """Called by a bus that started: the subscriptions of both sides are greeted, requests held for it arrive."""
         for bus in list(self._buses.values()):
@@ -248,9 +243,6 @@ class MemoryBus(Endpoint):
 
     def _publish(self, published: Frames) -> None:
         self._network.publish(self, published)
-
-    def _is_followed(self, stream: str) -> bool:
-        return self._network.is_followed(self.service, stream)
 
     async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
         if self._dead:

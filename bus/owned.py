@@ -17,11 +17,9 @@ log = logging.getLogger(__name__)
 class Owned(Generic[T]):
     """Implements `bus.interface.OwnedStream`."""
 
-    def __init__(
-        self, stream: Stream[T], ledger: Ledger, publish: Callable[[Update], None], is_followed: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, stream: Stream[T], ledger: Ledger, publish: Callable[[Update], None]) -> None:
         self.stream, self.ledger = stream, ledger
-        self._publish, self._is_followed = publish, is_followed
+        self._publish = publish
         self._values: dict[str, T] = {}
 
     def put(self, key: str, value: T, cause: str = "") -> None:
@@ -59,11 +57,6 @@ class Owned(Generic[T]):
     def mark_complete(self) -> None:
         """Everything there is has been put: from now on an absent key is a deleted one."""
         self._send(self.ledger.mark_complete())
-
-    @property
-    def followed(self) -> bool:
-        """Whether a process is subscribed to the stream now."""
-        return self._is_followed(self.stream.name)
 
     def _encode(self, key: str, value: T) -> bytes:
         try:

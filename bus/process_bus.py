@@ -16,7 +16,7 @@ from bus.beat import next_beat_in
 from bus.caller import Caller
 from bus.context import Context, close_context, new_context
 from bus.endpoint import Endpoint
-from bus.frames import AnswerHead, Frames, topic_of
+from bus.frames import AnswerHead, Frames
 from bus.interface import NoAnswerError
 from bus.lock import ServiceLock
 from bus.messages.bootstrap import Manifest
@@ -124,9 +124,6 @@ class ProcessBus(Endpoint):
     def _publish(self, published: Frames) -> None:
         if self._publisher:
             self._publisher.send(published)
-
-    def _is_followed(self, stream: str) -> bool:
-        return self._publisher is not None and topic_of(stream) in self._publisher.topics
 
     async def _exchange(self, service: str, type_name: str, body: bytes, timeout: float) -> tuple[AnswerHead, bytes]:
         if self._caller is None:

@@ -9,7 +9,7 @@ from bus.drops import Drops
 from bus.frames import Frames
 from bus.inlet import Inlet
 
-SUBSCRIBE, UNSUBSCRIBE = b"\1", b"\0"  # first byte of a subscription message
+SUBSCRIBE = b"\1"  # first byte of a subscription message
 
 
 class Publisher:
@@ -21,7 +21,6 @@ class Publisher:
         self._socket.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._on_subscribed = on_subscribed
         self._drops = drops
-        self.topics: set[bytes] = set()  # that a process is subscribed to
         self._inlet = Inlet(self._socket, self._take_subscription)
 
     def bind(self, address: str) -> None:
@@ -42,9 +41,5 @@ class Publisher:
         self._socket.close()
 
     def _take_subscription(self, message: list[bytes]) -> None:
-        kind, topic = message[0][:1], message[0][1:]
-        if kind == SUBSCRIBE:
-            self.topics.add(topic)
+        if message[0][:1] == SUBSCRIBE:
             self._on_subscribed()
-        elif kind == UNSUBSCRIBE:  # the last subscriber of the topic has left
-            self.topics.discard(topic)

@@ -9,7 +9,7 @@ from bus.messages.pleg import NodeImages, NodeObserved, ProbeResults
 from bus.messages.podsync import AdmittedPod, NodePressure, NodeResources, PodProbes, PodStatus, PodVolumes
 from bus.messages.sources import ApiPodStatus, ChangedObject, DesiredPod, MirrorPod, NodeObject
 from bus.messages.status import VolumesReported
-from bus.messages.usage import NodeUsage, PodUsage
+from bus.messages.usage import NodeUsage
 from bus.messages.volume import MountedVolumes, RegisteredPlugin, VolumesInUse
 from shared.model.runtime import RuntimePod
 
@@ -47,7 +47,6 @@ NODE_OBSERVED = Stream("node.observed", "pleg", NodeObserved)
 NODE_IMAGES = Stream("node.images", "pleg", NodeImages)
 PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
 NODE_USAGE = Stream("node.usage", "pleg", NodeUsage)
-PODS_USAGE = Stream("pods.usage", "pleg", PodUsage)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
 
 
@@ -77,7 +76,6 @@ STREAMS: tuple[Stream[Any], ...] = (
     NODE_IMAGES,
     PROBES_RESULTS,
     NODE_USAGE,
-    PODS_USAGE,
     CERTIFICATES,
     *(events_of(service) for service in SERVICES),
 )

@@ -1,4 +1,4 @@
-"""What pods and the node use: streams `pods.usage` and `node.usage` of pleg, and the request for a fresh reading.
+"""What the node and its pods use: stream `node.usage` of pleg, and the request for a fresh reading, also of pods.
 
 Sizes are bytes, `time` is wall clock seconds since the epoch; None = the host does not offer it, or it cannot be read.
 """
@@ -105,7 +105,7 @@ class VolumeUsage:
 
 @dataclass(frozen=True, kw_only=True)
 class PodUsage:
-    """Stream `pods.usage`, key: pod UID: a pod with a running container."""
+    """A pod with a running container."""
 
     uid: str
     name: str

@@ -7,8 +7,8 @@ Purpose
 
 Owns
     `runtime.pods` (complete once the first full relist succeeded), `node.observed`, `node.images`, `probes.results`
-    (complete once whatever ran before us was probed, at the latest 15 s after the first relist), `node.usage`,
-    `pods.usage` (complete once read after the first full relist) and `events/pleg`.
+    (complete once whatever ran before us was probed, at the latest 15 s after the first relist), `node.usage`
+    and `events/pleg`.
 
 Follows
     `pods.probes`: the probes in the spec, and whether the pod terminates. `pods.status`: which instance to probe and
@@ -18,9 +18,9 @@ Follows
     costs one look.
 
 Answers
-    GetUsage: what node and pods use, read again where the last reading is older than the request permits. Without a
-    request for 5 minutes and without a follower of the stream, usage is not read. GetCgroups: every number of every
-    cgroup of pods.
+    GetUsage: what node and pods use, read again where the last reading is older than the request permits. Pods are
+    read every 10 s for 5 minutes after a request for them, else not at all. GetCgroups: every number of every cgroup of
+    pods.
 
 Persists
     Nothing that must survive: everything is read again from the runtime and /proc. The counts of a pod's probes

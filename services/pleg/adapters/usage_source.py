@@ -27,8 +27,9 @@ from shared.model.runtime import RuntimePod
 class UsageSource(Protocol):
     """What is read; without rates."""
 
-    async def read_node(self, imagefs: str) -> NodeUsage:
-        """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory."""
+    async def read_node(self, imagefs: str | None) -> NodeUsage:
+        """Read the node; `imagefs`: mount point of the images, "" = on the filesystem of the root directory,
+        None = not known yet."""
         ...
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
@@ -39,7 +40,7 @@ class UsageSource(Protocol):
         """Read all pods; one without a running container has no usage."""
         ...
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
         """Read every number of every cgroup of the pods, and of those above them."""
         ...
 
@@ -71,7 +72,7 @@ class HostUsage:
         self._filesystem = FilesystemReader()
         self._files_thread = ThreadPoolExecutor(1, thread_name_prefix="files")
 
-    async def read_node(self, imagefs: str) -> NodeUsage:
+    async def read_node(self, imagefs: str | None) -> NodeUsage:
         """See UsageSource."""
         nodefs, images = await self._filesystems(imagefs)
         node = await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node)
@@ -103,7 +104,7 @@ class HostUsage:
         """See UsageSource."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_pods, pods)
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
         """See UsageSource."""
         by_device = {found.device: found for found in await self._filesystems(imagefs) if found is not None}
         found = await asyncio.get_running_loop().run_in_executor(self._thread, self._details.read, pods)
@@ -123,12 +124,12 @@ class HostUsage:
             thread.shutdown(wait=False, cancel_futures=True)
         self._filesystem.close()
 
-    async def _filesystems(self, imagefs: str) -> tuple[HostFilesystem | None, HostFilesystem | None]:
+    async def _filesystems(self, imagefs: str | None) -> tuple[HostFilesystem | None, HostFilesystem | None]:
         """Of the root directory, and of the images."""
         wall = self._clock.wall()
         if not imagefs:
             nodefs = await self._filesystem.read(self._root_dir, wall)
-            return nodefs, nodefs
+            return nodefs, None if imagefs is None else nodefs
         paths = (self._root_dir, imagefs)
         nodefs, images = await asyncio.gather(*(self._filesystem.read(path, wall) for path in paths))
         return nodefs, images

@@ -15,7 +15,7 @@ class CgroupRequests:
     """`pods`: what the runtime has; `imagefs`: the mount point of the images."""
 
     def __init__(
-        self, context: Context, source: UsageSource, pods: OwnedStream[RuntimePod], *, imagefs: Callable[[], str]
+        self, context: Context, source: UsageSource, pods: OwnedStream[RuntimePod], *, imagefs: Callable[[], str | None]
     ) -> None:
         self._clock, self._source, self._pods, self._imagefs = context.clock, source, pods, imagefs
         self._last: tuple[float, FoundCgroups | None] = (-inf, None)

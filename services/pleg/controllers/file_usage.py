@@ -47,7 +47,7 @@ class FileUsage:
         """Return the usage with what its images use."""
         return with_images(node, self._images)
 
-    def of_pod(self, pod: PodUsage, node: NodeUsage, imagefs: str) -> PodUsage:
+    def of_pod(self, pod: PodUsage, node: NodeUsage, imagefs: str | None) -> PodUsage:
         """Return the usage with that of its files, as far as it was measured; `imagefs`: mount point of the images."""
         measured = self._measured.get(pod.uid)
         return with_files(pod, measured.files if measured else None, self._layers, node, imagefs)

@@ -1,4 +1,7 @@
-"""Publishes `node.usage` and `pods.usage` every 10 s while they are of use; answers requests for a newer reading."""
+"""Publishes `node.usage` every 10 s; answers requests for a newer reading, and for pods.
+
+Pods are read every 10 s only while they are requested, so that a rate of CPU use is known: an idle node reads none.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 
 from bus.interface import OwnedStream
-from bus.messages.streams import NODE_USAGE, PODS_USAGE
+from bus.messages.streams import NODE_USAGE
 from bus.messages.usage import FoundUsage, GetUsage, NodeUsage, PodUsage
 from services.frame.launch import Context
 from services.frame.pod_errors import PodErrors
@@ -19,13 +22,13 @@ from shared.model.runtime import RuntimePod
 log = logging.getLogger(__name__)
 
 READ_SECONDS = 10.0  # between two readings, as in the kubelet (node.md 7.2)
-INTEREST_SECONDS = 300.0  # that readings go on after a request
+INTEREST_SECONDS = 300.0  # that pods are read after a request
 LOOP = "usage"
 
 
 class UsageReader:
-    """The owner of both streams. `pods`: what the runtime has; `imagefs`: the mount point of the images, "" = on the
-    filesystem of the root directory."""
+    """The owner of `node.usage`. `pods`: what the runtime has; `imagefs`: the mount point of the images, "" = on the
+    filesystem of the root directory, None = not known yet."""
 
     def __init__(
         self,
@@ -34,12 +37,12 @@ class UsageReader:
         files: FileUsage,
         pods: OwnedStream[RuntimePod],
         *,
-        imagefs: Callable[[], str],
+        imagefs: Callable[[], str | None],
     ) -> None:
         self._bus, self._clock, self._source, self._files = context.bus, context.clock, source, files
         self._runtime_pods, self._imagefs = pods, imagefs
-        self._node, self._pods = self._bus.own(NODE_USAGE), self._bus.own(PODS_USAGE)
-        self._last: list[PodUsage] = []  # without files
+        self._node = self._bus.own(NODE_USAGE)
+        self._pods: list[PodUsage] = []  # without files
         self._pods_read_at = self._asked_at = -inf
         self._all_listed = self._complete = False
         self._read_now = asyncio.Event()
@@ -51,22 +54,19 @@ class UsageReader:
     async def run(self) -> None:
         """Read until cancelled."""
         while True:
-            asked = self._clock.monotonic() - self._asked_at < INTEREST_SECONDS
             with self._errors.contained("", "the reading of usage"):
                 async with self._reading:
-                    if asked or self._node.followed or self._pods.followed:
-                        node = await self._read_node()
-                        await self._source.watch_memory(node, self._read_now.set)
-                    if asked or self._pods.followed:
+                    node = await self._read_node()
+                    await self._source.watch_memory(node, self._read_now.set)
+                    if self._clock.monotonic() - self._asked_at < INTEREST_SECONDS:
                         await self._read_pods()
-                        self._files.begin(self._last)
+                        self._files.begin(self._pods)
             self._bus.progress(LOOP)
             await wait_for(self._read_now, READ_SECONDS)
 
     def listed(self) -> None:
         """All pods of the runtime are known now."""
         self._all_listed = True
-        self._read_now.set()
 
     async def answer(self, request: GetUsage) -> FoundUsage:
         """Answer GetUsage; read first where the last reading is too old."""
@@ -78,14 +78,15 @@ class UsageReader:
             if not request.pods:
                 return FoundUsage(node=node)
             self._asked_at = self._clock.monotonic()
-            if self._pods_read_at < oldest:
+            if self._pods_read_at < oldest or not self._complete:
                 await self._read_pods()
         if request.max_age_files_seconds is None:
-            self._files.begin(self._last)
+            self._files.begin(self._pods)
         else:
-            await self._files.refresh(self._last, request.max_age_files_seconds)
-        node = self._files.of_node(self._node.get("node") or node)
-        return FoundUsage(node=node, pods=tuple(self._with_files(node)), complete=self._complete)
+            await self._files.refresh(self._pods, request.max_age_files_seconds)
+        node, imagefs = self._files.of_node(node), self._imagefs()
+        pods = tuple(self._files.of_pod(pod, node, imagefs) for pod in self._pods)
+        return FoundUsage(node=node, pods=pods, complete=self._complete)
 
     def close(self) -> None:
         """Begin no more readings."""
@@ -99,20 +100,7 @@ class UsageReader:
         return node
 
     async def _read_pods(self) -> None:
-        """Read all pods and publish them, with the newest figures of their files. The node was read before."""
         read_at, complete = self._clock.monotonic(), self._all_listed
         present = map(self._runtime_pods.get, self._runtime_pods.keys())
-        self._last = self._rates.of_pods(await self._source.read_pods([pod for pod in present if pod is not None]))
-        node = self._node.get("node")
-        assert node is not None
-        for pod in self._with_files(node):
-            self._pods.put(pod.uid, pod, "read")
-        for uid in set(self._pods.keys()) - {pod.uid for pod in self._last}:
-            self._pods.delete(uid, "no container runs")
-        if complete:
-            self._pods.mark_complete()
+        self._pods = self._rates.of_pods(await self._source.read_pods([pod for pod in present if pod is not None]))
         self._pods_read_at, self._complete = read_at, complete
-
-    def _with_files(self, node: NodeUsage) -> list[PodUsage]:
-        imagefs = self._imagefs()
-        return [self._files.of_pod(pod, node, imagefs) for pod in self._last]

@@ -35,7 +35,7 @@ def with_use(filesystem: FilesystemUsage, use: DiskUse) -> FilesystemUsage:
 
 
 def with_files(
-    pod: PodUsage, files: PodFiles | None, layers: Mapping[str, FilesystemFiles], node: NodeUsage, imagefs: str
+    pod: PodUsage, files: PodFiles | None, layers: Mapping[str, FilesystemFiles], node: NodeUsage, imagefs: str | None
 ) -> PodUsage:
     """Return the usage with what is known of its files; `layers`: writable layers by container id; `imagefs`: mount
     point of the node's filesystem of images."""
@@ -66,7 +66,7 @@ def with_images(node: NodeUsage, images: FilesystemFiles | None) -> NodeUsage:
 
 
 def _rootfs(
-    container: ContainerUsage, layer: FilesystemFiles | None, node: NodeUsage, imagefs: str
+    container: ContainerUsage, layer: FilesystemFiles | None, node: NodeUsage, imagefs: str | None
 ) -> FilesystemUsage | None:
     if layer is None:
         return None

@@ -3,7 +3,7 @@
 import asyncio
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -220,23 +220,3 @@ async def test_questions_under_way_end_with_the_bus(manifest: Manifest) -> None:
 async def test_a_service_that_is_not_in_the_manifest_cannot_be_asked(manifest: Manifest) -> None:
     with pytest.raises(NoAnswerError, match="unknown is not in the manifest of addresses"):
         await ask_once(manifest, "unknown", DESIRED, Snapshot)
-
-
-async def test_an_owner_knows_whether_a_process_follows_its_stream(manifest: Manifest) -> None:
-    sources, podsync = ProcessBus("sources", manifest), ProcessBus("podsync", manifest)
-    owned = sources.own(PODS_DESIRED)
-    podsync.follow(PODS_DESIRED)
-    assert not owned.followed
-    await sources.start()
-    await podsync.start()
-    await until(lambda: owned.followed)
-    await podsync.stop()
-    await until(lambda: not owned.followed)
-    await sources.stop()
-
-
-async def until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)

@@ -25,61 +25,70 @@ def usage_of(uid: str, container_id: str, cpu_nanoseconds: int) -> PodUsage:
     )
 
 
-async def ask(world: PlegWorld, request: GetUsage) -> FoundUsage:
-    return await world.podsync.ask("pleg", request, FoundUsage)
+async def ask(world: PlegWorld, request: GetUsage | None = None) -> FoundUsage:
+    return await world.podsync.ask("pleg", request or GetUsage(), FoundUsage)
+
+
+async def with_pod(**runtime: object) -> tuple[PlegWorld, str]:
+    """A world, not started yet, with the running pod `a` and its usage; and the id of its container."""
+    world = PlegWorld(**runtime)
+    _, container = await world.run_pod("a")
+    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    return world, container
 
 
 @on_virtual_time
-async def test_followers_get_node_and_pods_as_soon_as_the_runtime_was_listed() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
-    async with world:
-        assert await world.until(lambda: world.pods_usage.complete) < 1.0
-        assert world.node_usage.state["node"].read_at > 0
-        assert world.pods_usage.state["a"].containers[0].id == container
+async def test_followers_get_the_node_every_ten_seconds() -> None:
+    async with PlegWorld() as world:
+        assert await world.until(lambda: world.node_usage.complete) < 1.0
+        first = world.node_usage.state["node"].read_at
+        await world.pass_time(READ_SECONDS)
+        assert world.node_usage.state["node"].read_at == pytest.approx(first + READ_SECONDS)
 
 
 @on_virtual_time
 async def test_a_second_reading_has_the_cpu_use_between_the_two() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world, container = await with_pod()
     async with world:
-        await world.until(lambda: "a" in world.pods_usage.state)
-        first = world.pods_usage.state["a"]
+        await world.until(lambda: "a" in world.pods.state)
+        first = (await ask(world)).pods[0]
         assert first.cgroup is not None and first.cgroup.cpu_nanocores is None
         world.usage.pods["a"] = usage_of("a", container, 3 * SECOND)
         await world.pass_time(READ_SECONDS)
-        pod = world.pods_usage.state["a"]
+        pod = (await ask(world)).pods[0]
         assert pod.cgroup is not None and pod.containers[0].cgroup is not None
         assert pod.cgroup.cpu_nanocores == pod.containers[0].cgroup.cpu_nanocores
         assert (pod.cgroup.cpu_nanocores or 0) * (pod.read_at - first.read_at) == pytest.approx(2 * SECOND)
 
 
 @on_virtual_time
-async def test_a_pod_without_a_usage_leaves_the_stream() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+async def test_an_answer_is_complete_once_the_runtime_was_listed() -> None:
+    world, _ = await with_pod()
+    hang = world.runtime.hang("Observe")
     async with world:
-        await world.until(lambda: "a" in world.pods_usage.state)
+        found = await ask(world)
+        assert not found.complete and not found.pods
+        hang.release.set()
+        await world.until(lambda: "a" in world.pods.state)
+        found = await ask(world)
+        assert found.complete and [pod.uid for pod in found.pods] == ["a"]
         del world.usage.pods["a"]
-        await world.until(lambda: "a" not in world.pods_usage.state, within=2 * READ_SECONDS)
+        await world.pass_time(1.0)
+        found = await ask(world, GetUsage(max_age_seconds=0.0))
+        assert found.complete and not found.pods
 
 
 @on_virtual_time
 async def test_a_request_is_answered_by_the_last_reading_unless_that_is_too_old() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world, container = await with_pod()
     async with world:
-        await world.until(lambda: "a" in world.pods_usage.state)
+        await world.until(lambda: "a" in world.pods.state)
+        await ask(world)
         await world.pass_time(2.0)
         readings = world.usage.readings
         found = await ask(world, GetUsage(max_age_seconds=READ_SECONDS))
         assert world.usage.readings == readings
-        assert found.complete and [pod.uid for pod in found.pods] == ["a"]
+        assert [pod.uid for pod in found.pods] == ["a"]
         world.usage.pods["a"] = usage_of("a", container, 2 * SECOND)
         found = await ask(world, GetUsage(max_age_seconds=1.0))
         assert world.usage.readings == readings + 1
@@ -91,21 +100,35 @@ async def test_a_request_is_answered_by_the_last_reading_unless_that_is_too_old(
 async def test_a_request_for_the_node_alone_reads_no_pod() -> None:
     async with PlegWorld() as world:
         await world.pass_time(5.0)
-        readings = world.usage.readings
         found = await ask(world, GetUsage(max_age_seconds=0.0, pods=False))
-        assert world.usage.readings == readings and not found.pods
+        assert world.usage.readings == 0 and not found.pods
         assert found.node.read_at == world.clock.monotonic()
 
 
 @on_virtual_time
+async def test_pods_are_read_for_five_minutes_after_a_request() -> None:
+    world, _ = await with_pod()
+    async with world:
+        await world.pass_time(10 * READ_SECONDS)
+        assert world.usage.readings == 0
+        await ask(world)
+        await world.pass_time(INTEREST_SECONDS - READ_SECONDS)
+        assert world.usage.readings >= INTEREST_SECONDS / READ_SECONDS - 2
+        await world.pass_time(3 * READ_SECONDS)
+        readings = world.usage.readings
+        await world.pass_time(10 * READ_SECONDS)
+        assert world.usage.readings == readings
+
+
+@on_virtual_time
 async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world, container = await with_pod()
     world.runtime.layers[container] = FilesystemFiles(mountpoint="/", used=4096)
     async with world:
-        await world.until(lambda: bool(world.pods_usage.state["a"].volumes), within=2 * READ_SECONDS)
-        pod = world.pods_usage.state["a"]
+        await world.until(lambda: "a" in world.pods.state)
+        await ask(world)
+        await world.until(lambda: world.usage.measured == ["a"])
+        pod = (await ask(world)).pods[0]
         assert [volume.name for volume in pod.volumes] == ["v"]
         assert pod.containers[0].rootfs is not None and pod.containers[0].rootfs.used == 4096
         await world.pass_time(40.0)
@@ -115,11 +138,11 @@ async def test_the_files_of_a_pod_are_measured_once_in_a_period() -> None:
 
 @on_virtual_time
 async def test_a_request_can_have_the_files_measured_again() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world, _ = await with_pod()
     async with world:
-        await world.until(lambda: world.usage.measured == ["a"], within=2 * READ_SECONDS)
+        await world.until(lambda: "a" in world.pods.state)
+        await ask(world)
+        await world.until(lambda: world.usage.measured == ["a"])
         await world.pass_time(5.0)
         await ask(world, GetUsage(max_age_files_seconds=60.0))
         assert world.usage.measured == ["a"]
@@ -130,32 +153,12 @@ async def test_a_request_can_have_the_files_measured_again() -> None:
 
 @on_virtual_time
 async def test_a_runtime_without_figures_of_layers_costs_those_alone() -> None:
-    world = PlegWorld()
-    _, container = await world.run_pod("a")
-    world.usage.pods["a"] = usage_of("a", container, SECOND)
+    world, _ = await with_pod()
     world.runtime.fail("ListContainerStats", "Unimplemented", times=1000)
     async with world:
-        await world.until(lambda: bool(world.pods_usage.state["a"].volumes), within=2 * READ_SECONDS)
-        assert world.pods_usage.state["a"].containers[0].rootfs is None
-
-
-@on_virtual_time
-async def test_nothing_is_read_unless_a_service_follows_or_has_asked_within_five_minutes() -> None:
-    async with PlegWorld() as world:
-        await world.podsync.stop()
-        server = world.network.bus("server")
-        await server.start()
-        await world.pass_time(READ_SECONDS)
-        readings = world.usage.readings
-        await world.pass_time(10 * READ_SECONDS)
-        assert world.usage.readings == readings
-        await server.ask("pleg", GetUsage(), FoundUsage)
-        await world.pass_time(INTEREST_SECONDS - READ_SECONDS)
-        assert world.usage.readings >= readings + INTEREST_SECONDS / READ_SECONDS - 2
-        await world.pass_time(3 * READ_SECONDS)
-        readings = world.usage.readings
-        await world.pass_time(10 * READ_SECONDS)
-        assert world.usage.readings == readings
+        await world.until(lambda: "a" in world.pods.state)
+        pod = (await ask(world, GetUsage(max_age_files_seconds=0.0))).pods[0]
+        assert pod.volumes and pod.containers[0].rootfs is None
 
 
 @on_virtual_time

@@ -18,7 +18,6 @@ from bus.messages.streams import (
     NODE_USAGE,
     PODS_PROBES,
     PODS_STATUS,
-    PODS_USAGE,
     PROBES_RESULTS,
     RUNTIME_PODS,
     events_of,
@@ -73,7 +72,7 @@ class StillUsage:
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         self.notify = notify
 
-    async def read_node(self, imagefs: str) -> NodeUsage:
+    async def read_node(self, imagefs: str | None) -> NodeUsage:
         return replace(self.node, read_at=self._clock.monotonic())
 
     async def read_pods(self, pods: Sequence[RuntimePod]) -> list[PodUsage]:
@@ -81,7 +80,7 @@ class StillUsage:
         known = (self.pods.get(pod.uid) for pod in pods)
         return [replace(usage, read_at=self._clock.monotonic()) for usage in known if usage is not None]
 
-    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str) -> FoundCgroups:
+    async def read_cgroups(self, pods: Sequence[RuntimePod], imagefs: str | None) -> FoundCgroups:
         self.cgroup_readings.append([pod.uid for pod in pods])
         return FoundCgroups(machine=MACHINE, cgroups=())
 
@@ -146,7 +145,7 @@ class PlegWorld:
         self.probed = self.podsync.own(PODS_PROBES)
         self.probes = self.podsync.follow(PROBES_RESULTS)
         self.images = self.podsync.follow(NODE_IMAGES)
-        self.node_usage, self.pods_usage = self.podsync.follow(NODE_USAGE), self.podsync.follow(PODS_USAGE)
+        self.node_usage = self.podsync.follow(NODE_USAGE)
         self.events = self.podsync.follow(events_of("pleg"))
         self.pods_seen: list[Change[RuntimePod]] = []
         self.nodes_seen: list[NodeObserved] = []
