@@ -42,6 +42,7 @@ FAULTS: list[tuple[str, Callable[[FakeApiServer], None], int]] = [
 ]
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("what", "strike", "seconds"), FAULTS, ids=[what for what, *_ in FAULTS])
 @on_virtual_time
 async def test_a_busy_server_is_not_asked_more_and_gets_every_status_in_time(
