@@ -391,10 +391,10 @@ async def test_a_guest_beside_a_kubelet_leaves_the_logs_of_that_ones_pods(
     swept: list[Path] = []
 
     async def sweep(self: LogCleanUp) -> None:
-        swept.append(self._logs)
+        swept.extend({self._logs} & {Path(place)})
 
     monkeypatch.setattr(LogCleanUp, "sweep", sweep)
     monkeypatch.setattr("services.podsync.controllers.housekeeping.CLEAN_UP_SECONDS", 0.001)
     own = EmbeddedContainerd(root="r", state="s", socket="c.sock", config_file="f", cni_conf_dir="d")
     async with on_stage(tmp_path, pod_logs_dir=place, embedded_containerd=own if embedded else None) as on:
-        await on.until(lambda: set(swept) == ({Path(place)} if ours else set()))
+        await on.until(lambda: on.service and on.service.housekeeping.cleans_logs is ours and bool(swept) is ours)
