@@ -42,7 +42,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
     created = Users._create
     monkeypatch.setattr(Users, "_create", create)
-    _run(PodPlan("p", 10.0, "Always", ((Run(),),), volumes=("empty",)), WAY, found, until=WAY[-1])
+    # Between two readings of the node, every 10 s, which pass some of the functions as well.
+    _run(PodPlan("p", 13.0, "Always", ((Run(),),), volumes=("empty",)), WAY, found, until=WAY[-1])
     return found
 
 
