@@ -143,6 +143,8 @@ class NodeUsage:
     nodefs: FilesystemUsage | None = None  # of the root directory
     imagefs: FilesystemUsage | None = None  # `used`: the images
     containerfs: FilesystemUsage | None = None  # of writable layers
+    nodefs_device: str = ""  # "" = not known
+    imagefs_device: str = ""  # of images and of writable layers
     system_containers: tuple[SystemContainerUsage, ...] = ()
 
 

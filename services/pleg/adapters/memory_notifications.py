@@ -23,6 +23,7 @@ class MemoryNotifications:
     def __init__(self, loop: asyncio.AbstractEventLoop, notify: Callable[[], None]) -> None:
         self._loop, self._notify = loop, notify
         self._started = False
+        self._lock = threading.Lock()  # a descriptor is not closed while the thread reads it
         self._poll = select.epoll()
         self._armed: dict[tuple[Path, str], tuple[int, int]] = {}  # directory, name -> threshold, descriptor
         self._stalls: dict[Path, int | None] = {}  # file -> descriptor; None = the kernel refuses
@@ -40,8 +41,9 @@ class MemoryNotifications:
                 continue
             self._disarm(key)
             if (descriptor := _register(directory, threshold)) is not None:
-                self._armed[key] = threshold, descriptor
-                self._poll.register(descriptor, select.EPOLLIN)
+                with self._lock:
+                    self._armed[key] = threshold, descriptor
+                    self._poll.register(descriptor, select.EPOLLIN)
                 self._start()
 
     def watch_stalls(self, file: Path) -> None:
@@ -50,6 +52,8 @@ class MemoryNotifications:
             return
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:  # it may be made later
+            return
         except OSError as error:
             log.debug("no notifications of %s: %s", file, error)
             self._stalls[file] = None
@@ -61,8 +65,9 @@ class MemoryNotifications:
             os.close(descriptor)
             self._stalls[file] = None
             return
-        self._stalls[file] = descriptor
-        self._poll.register(descriptor, select.EPOLLPRI)
+        with self._lock:
+            self._stalls[file] = descriptor
+            self._poll.register(descriptor, select.EPOLLPRI)
         self._start()
 
     def close(self) -> None:
@@ -79,22 +84,30 @@ class MemoryNotifications:
             ready = self._poll.poll()
             if any(descriptor == self._close for descriptor, _ in ready):
                 return
-            for descriptor, events in ready:
-                if events & (select.EPOLLERR | select.EPOLLHUP):  # its cgroup was removed
-                    with contextlib.suppress(OSError):
-                        self._poll.unregister(descriptor)
-                elif events & select.EPOLLIN:
-                    with contextlib.suppress(OSError):
-                        os.read(descriptor, _EVENT_BYTES)
+            with self._lock:
+                for descriptor, events in ready:
+                    self._take(descriptor, events)
             with contextlib.suppress(RuntimeError):  # the loop was closed
                 self._loop.call_soon_threadsafe(self._notify)
 
-    def _disarm(self, key: tuple[Path, str]) -> None:
-        if key in self._armed:
-            _, descriptor = self._armed.pop(key)
+    def _take(self, descriptor: int, events: int) -> None:
+        if descriptor in (armed for _, armed in self._armed.values()):
             with contextlib.suppress(OSError):
-                self._poll.unregister(descriptor)
-            os.close(descriptor)
+                os.read(descriptor, _EVENT_BYTES)
+        elif events & (select.EPOLLERR | select.EPOLLHUP):  # the cgroup was removed, and may be made again
+            for file in [file for file, open_ in self._stalls.items() if open_ == descriptor]:
+                del self._stalls[file]
+                with contextlib.suppress(OSError):
+                    self._poll.unregister(descriptor)
+                os.close(descriptor)
+
+    def _disarm(self, key: tuple[Path, str]) -> None:
+        with self._lock:
+            if key in self._armed:
+                _, descriptor = self._armed.pop(key)
+                with contextlib.suppress(OSError):
+                    self._poll.unregister(descriptor)
+                os.close(descriptor)
 
 
 def _register(directory: Path, threshold: int) -> int | None:

@@ -77,7 +77,14 @@ class HostUsage:
         nodefs, images = await self._filesystems(imagefs)
         node = await asyncio.get_running_loop().run_in_executor(self._thread, self._reading.read_node)
         of_images = images.usage if images else None
-        return replace(node, nodefs=nodefs.usage if nodefs else None, imagefs=of_images, containerfs=of_images)
+        return replace(
+            node,
+            nodefs=nodefs.usage if nodefs else None,
+            imagefs=of_images,
+            containerfs=of_images,
+            nodefs_device=nodefs.device if nodefs else "",
+            imagefs_device=images.device if images else "",
+        )
 
     async def watch_memory(self, node: NodeUsage, notify: Callable[[], None]) -> None:
         """See UsageSource."""

@@ -7,8 +7,9 @@ ended or 30 s later. What was decided is in the records of the pods: after a kil
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any
 
 from bus.event_recorder import EventRecorder
@@ -24,7 +25,7 @@ from services.podsync.core.eviction.message import EVICTED, eviction_text, node_
 from services.podsync.core.eviction.pressure_conditions import node_pressure, read_transitions, transitions_of
 from services.podsync.core.eviction.ranking import Candidate, rank
 from services.podsync.core.eviction.signals import Layout, layout_of, readings
-from services.podsync.core.eviction.thresholds import Configured, Threshold, thresholds_of
+from services.podsync.core.eviction.thresholds import Configured, Threshold, may_reclaim_images, thresholds_of
 from services.podsync.core.machine import PodSync
 from services.podsync.core.pod.events import Event, NodePressed, PodEvicted
 from services.podsync.core.pod.record import PodRecord
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 HARD_GRACE_SECONDS = 1
 WAIT_SECONDS = 30.0  # for an evicted pod to end, before the next one is evicted
-LIMITS_SECONDS = 10.0  # between two readings of the files that limits apply to
+REST_SECONDS = 10.0  # after a threshold on which nothing could be done
 FRESH_SECONDS = 1.0  # how old the readings may be that a pod is chosen by
 
 EVICTIONS = counter("kubelet_evictions", "Evicted pods by the signal or limit that was crossed.", "eviction_signal")
@@ -74,7 +75,8 @@ class Eviction:
         self._layout: Layout | None = None
         self._thresholds: tuple[Threshold, ...] = ()
         self._memory = cycle.Memory()
-        self._finding = cycle.Finding(memory=self._memory)
+        self._act_on: tuple[Threshold, ...] = ()  # of the newest reading, not yet acted on
+        self._read_at = self._rest_until = float("-inf")
         self._readings: Mapping[str, Any] = {}
         self._transitions = read_transitions(saved)
         self._conditions = bus.own(NODE_PRESSURE)
@@ -96,47 +98,74 @@ class Eviction:
         while True:
             await self._act_now.wait()
             self._act_now.clear()
-            await self._enforce_storage_limits()
+            if self._clock.monotonic() < self._rest_until:
+                continue
+            while await self._cycle():
+                pass
+
+    async def _cycle(self) -> bool:
+        """Enforce limits, then act on the first threshold; whether to do so again at once, with a newer reading."""
+        evicted = await self._enforce_storage_limits()
+        if await self._wait_for_evicted() or evicted:  # the last reading is from before they ended
+            await self._read_again()
+        act_on, self._act_on = self._act_on, ()
+        if not act_on:
+            return False
+        if await self._act(act_on[0]):
             await self._wait_for_evicted()
-            if self._finding.act_on and await self._act(self._finding.act_on):
-                await self._wait_for_evicted()
-                await self._read_again()
+            return await self._read_again()
+        self._rest_until = self._clock.monotonic() + REST_SECONDS
+        return False
 
     def _on_node(self, change: Change[NodeUsage]) -> None:
         if isinstance(change, Put):
             self._evaluate(change.value)
 
-    async def _enforce_storage_limits(self) -> None:
-        """Evict the pods that exceed a limit of local storage (node.md 5.8)."""
-        limited = [record for record in self._running() if has_limit(record.saved.pod)]
+    async def _enforce_storage_limits(self) -> bool:
+        """Evict the pods that exceed a limit of local storage (node.md 5.8); whether there were any."""
+        limited = [record.uid for record in self._running() if has_limit(record.saved.pod)]
         if not limited or not self._limits_storage or self._layout is None:
-            return
-        if (usages := await self._usages(GetUsage(max_age_files_seconds=LIMITS_SECONDS))) is None:
-            return
-        for record in limited:
-            candidate = Candidate(uid=record.uid, pod=record.saved.pod, usage=usages.get(record.uid))
-            exceeded = limit_exceeded(candidate, self._layout)
-            if exceeded is not None and record.saved.state is PodState.SYNC:
-                self._evict(record, exceeded[0], exceeded[1], HARD_GRACE_SECONDS)
+            return False
+        if (usages := await self._usages(GetUsage())) is None:
+            return False
+        evicted = False
+        for record in self._running():
+            if record.uid in limited:
+                candidate = Candidate(uid=record.uid, pod=record.saved.pod, usage=usages.get(record.uid))
+                if (exceeded := limit_exceeded(candidate, self._layout)) is not None:
+                    self._evict(record, exceeded[0], exceeded[1], HARD_GRACE_SECONDS)
+                    evicted = True
+        return evicted
 
     def _running(self) -> list[PodRecord]:
         active = self._core.node_state.admissions.active()
         return [record for record in active if record.saved.state is PodState.SYNC]
 
     def _evaluate(self, usage: NodeUsage) -> None:
+        """Take in a reading. One that comes twice, by the stream and as an answer, counts once."""
+        if usage.read_at <= self._read_at:
+            return
+        self._read_at = usage.read_at
         if self._layout is None and (layout := layout_of(usage)) is not None:
             self._layout = layout
             self._thresholds = thresholds_of(self._configured, layout)
         self._readings = readings(usage)
         now = self._clock.monotonic()
-        self._finding = cycle.evaluate(self._memory, self._thresholds, self._readings, now, self._transition_seconds)
-        self._memory = self._finding.memory
-        self._publish()
+        found = cycle.evaluate(self._memory, self._thresholds_now(), self._readings, now, self._transition_seconds)
+        self._memory, self._act_on = found.memory, found.act_on
+        self._publish(found.conditions)
         self._act_now.set()
 
-    def _publish(self) -> None:
+    def _thresholds_now(self) -> tuple[Threshold, ...]:
+        """All thresholds; until the filesystems are known those of other resources."""
+        if self._layout is not None:
+            return self._thresholds
+        found = thresholds_of(self._configured, Layout.SINGLE)
+        return tuple(threshold for threshold in found if not cycle.is_of_filesystem(threshold))
+
+    def _publish(self, conditions: Set[str]) -> None:
         before = self._transitions
-        self._transitions = transitions_of(before, self._finding.conditions, self._clock.wall())
+        self._transitions = transitions_of(before, conditions, self._clock.wall())
         if self._transitions != before:
             self._save({kind: list(entry) for kind, entry in self._transitions.items()})
         pressed = tuple(kind for kind, (status, _) in self._transitions.items() if status == "True")
@@ -144,20 +173,22 @@ class Eviction:
         self._conditions.put("node", node_pressure(self._transitions), "the node was read")
         self._conditions.mark_complete()
 
-    async def _act(self, act_on: tuple[Threshold, ...]) -> bool:
-        """Act on the first threshold; whether a pod was evicted."""
-        first = act_on[0]
+    async def _act(self, first: Threshold) -> bool:
+        """Relieve the node of this threshold; whether a pod was evicted."""
         log.warning("the node is low on %s: %s", first.signal, node_event(first))
         self._warn("EvictionThresholdMet", node_event(first), kind="Node", name=self._node_name)
         files = cycle.is_of_filesystem(first)
-        if files:
+        if files and may_reclaim_images(first, self._layout or Layout.SINGLE):
             await self._reclaim()
-            await self._read_again()
-            if not self._finding.memory.acted_on:
-                return False
-        fresh = GetUsage(max_age_seconds=FRESH_SECONDS, max_age_files_seconds=0.0 if files else None)
-        if (usages := await self._usages(fresh)) is None:
+        fresh = GetUsage(max_age_seconds=0.0 if files else FRESH_SECONDS, max_age_files_seconds=0.0 if files else None)
+        found = await self._ask(fresh)
+        if found is None or not found.complete:
             return False
+        self._evaluate(found.node)
+        act_on, self._act_on = self._act_on, ()
+        if first not in self._memory.acted_on:
+            return False
+        usages = {usage.uid: usage for usage in found.pods}
         by_uid = {record.uid: record for record in self._running()}
         candidates = [Candidate(uid=uid, pod=r.saved.pod, usage=usages.get(uid)) for uid, r in by_uid.items()]
         for candidate in rank(first.signal, candidates, self._layout or Layout.SINGLE):
@@ -165,7 +196,8 @@ class Eviction:
             if candidate.critical:
                 log.error("cannot evict the critical pod %s", record.description)
                 continue
-            message, annotations = eviction_text(candidate, first, act_on, self._readings)
+            met = (first, *act_on)
+            message, annotations = eviction_text(candidate, first, met, self._readings)
             self._evict(record, message, first.signal, self._grace(first, record), annotations, message)
             return True
         log.error("no pod can be evicted to relieve %s", first.signal)
@@ -211,9 +243,12 @@ class Eviction:
         found = await self._ask(request)
         return {usage.uid: usage for usage in found.pods} if found is not None and found.complete else None
 
-    async def _read_again(self) -> None:
-        if (found := await self._ask(GetUsage(max_age_seconds=0.0, pods=False))) is not None:
+    async def _read_again(self) -> bool:
+        """Evaluate a new reading; False = there is none."""
+        found = await self._ask(GetUsage(max_age_seconds=0.0, pods=False))
+        if found is not None:
             self._evaluate(found.node)
+        return found is not None
 
     async def _ask(self, request: GetUsage) -> FoundUsage | None:
         try:
@@ -222,15 +257,16 @@ class Eviction:
             log.warning("no fresh reading of the node: %s", error)
             return None
 
-    async def _wait_for_evicted(self) -> None:
-        """Until no evicted pod is ending, at most 30 s after its end began."""
+    async def _wait_for_evicted(self) -> bool:
+        """Wait until no evicted pod is ending, at most 30 s after its end began; whether one was."""
+        waited = False
         while (left := self._longest_wait()) > 0:
+            waited = True
             self._pod_changed.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._pod_changed.wait()
-            except TimeoutError:
-                return
+        return waited
 
     def _longest_wait(self) -> float:
         now = self._now()

@@ -18,6 +18,7 @@ from services.podsync.controllers.core_reads import CoreReads
 from services.podsync.controllers.image_collection import ImageCollection
 from services.podsync.controllers.log_rotation import LogRotation
 from services.podsync.controllers.node_cgroups import NodeCgroups
+from services.podsync.core.images.image_collection import names_of
 from services.podsync.core.logs.log_rotation import LogLimits, written_logs
 from services.podsync.core.machine import PodSync
 from shared.cri.interface import Runtime, RuntimeCallError
@@ -101,7 +102,8 @@ class Housekeeping:
             found = (*record.starts.values(), *record.volume_images.values())
             used |= {progress.image.id for progress in found if progress.image is not None}
             if record.saved.state is not PodState.FINISHED:
-                used |= {str(v["image"].get("reference")) for v in record.spec.get("volumes") or () if v.get("image")}
+                volumes = [volume["image"] for volume in record.spec.get("volumes") or () if volume.get("image")]
+                used = used.union(*(names_of(str(image["reference"])) for image in volumes if image.get("reference")))
         return used
 
     def _written_logs(self) -> dict[str, str]:

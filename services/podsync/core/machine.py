@@ -92,10 +92,11 @@ class PodSync:
         finished."""
         out: list[Instruction] = []
         self.node_state.admissions.reopen_rejected(now, self.node_state.skew)
-        for record in list(self.records.values()):
+        for uid in list(self.records):
+            record = self.records[uid]  # as it is now: the pods before may have changed it
             # The clock may have been set back meanwhile.
             self.node_state.pods.put(replace(record, saved=not_after(record.saved, now)))
-            out += self._advance_alone(record.uid, "podsync started", now)
+            out += self._advance_alone(uid, "podsync started", now)
         return out
 
     def handle(self, event: Event, now: float) -> list[Instruction]:

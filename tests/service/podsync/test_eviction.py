@@ -54,6 +54,8 @@ class PressedStage(Stage):
             nodefs=files,
             imagefs=files,
             containerfs=files,
+            nodefs_device="8:1",
+            imagefs_device="8:1",
         )
 
     async def answer(self, request: GetUsage) -> FoundUsage:
@@ -94,6 +96,9 @@ class PressedStage(Stage):
     def pressed(self) -> list[str]:
         value = self.pressure.state.get("node")
         return [c["type"] for c in value.conditions if c["status"] == "True"] if value else []
+
+    def thresholds_met(self) -> list[str]:
+        return [event.message for event in self.events.state.values() if event.reason == "EvictionThresholdMet"]
 
     def evicted(self) -> list[str]:
         return [event.name for event in self.events.state.values() if event.reason == "Evicted"]
@@ -283,3 +288,28 @@ async def test_a_lost_reading_of_a_signal_costs_no_pod(tmp_path: Path) -> None:
         stage.usage.put("node", replace(usage, cgroup=CgroupUsage(time=0.0), nodefs=None, imagefs=None))
         await stage.network.settle()
         assert stage.pressed() == [] and running(stage, "one")
+
+
+async def test_a_disk_that_stays_full_without_a_pod_to_evict_is_acted_on_once_in_ten_seconds(tmp_path: Path) -> None:
+    async with pressed_stage(tmp_path, **HARD) as stage:
+        await stage.until(lambda: stage.service is not None and stage.service.core.node_state.runtime_listed)
+        stage.disk = 50 * MIB
+        for _ in range(3):
+            stage.usage.put("node", stage.node_usage())  # as after a notification of the kernel
+            await stage.network.settle()
+        assert len(stage.thresholds_met()) == 1
+        await stage.read()
+        await stage.read()
+        assert len(stage.thresholds_met()) == 3
+
+
+async def test_a_pod_that_ended_for_its_limit_relieves_the_node_and_no_other_pod_is_evicted(tmp_path: Path) -> None:
+    async with pressed_stage(tmp_path, **HARD) as stage:
+        limited = {"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]}
+        await stage.pods_that_run("other")
+        await stage.pods_that_run("limited", **limited)
+        stage.scratch, stage.enough, stage.memory = 2 * MIB, 1, 50 * MIB
+        await stage.read()
+        await stage.until(lambda: stage.status("limited").get("reason") == "Evicted")
+        await stage.read()
+        assert stage.evicted() == ["limited"] and running(stage, "other")

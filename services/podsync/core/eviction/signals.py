@@ -43,13 +43,10 @@ def readings(usage: NodeUsage) -> dict[str, Reading]:
 
 
 def layout_of(usage: NodeUsage) -> Layout | None:
-    """Which filesystems are one, by their sizes; None = not known yet."""
-    node, images, layers = usage.nodefs, usage.imagefs, usage.containerfs
-    if node is None or images is None:
+    """Whether images and writable layers are on the filesystem of the root directory; None = not known yet."""
+    if not usage.nodefs_device or not usage.imagefs_device:
         return None
-    if _same(node, images):
-        return Layout.SINGLE
-    return Layout.SPLIT if layers is not None and _same(node, layers) else Layout.DEDICATED_IMAGES
+    return Layout.SINGLE if usage.nodefs_device == usage.imagefs_device else Layout.DEDICATED_IMAGES
 
 
 def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mapping[str, Reading]:
@@ -59,7 +56,3 @@ def _of_filesystem(name: str, usage: FilesystemUsage | None, at: float) -> Mappi
     if usage is not None and usage.inodes_free is not None and usage.inodes:  # some filesystems count none
         found[f"{name}.inodesFree"] = Reading(usage.inodes_free, usage.inodes, at)
     return found
-
-
-def _same(one: FilesystemUsage, other: FilesystemUsage) -> bool:
-    return (one.capacity, one.inodes) == (other.capacity, other.inodes)

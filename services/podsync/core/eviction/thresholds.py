@@ -73,6 +73,15 @@ def not_reclaimed(thresholds: Iterable[Threshold], readings: Mapping[str, Readin
     return frozenset(one for one in thresholds if _below(one, readings.get(one.signal), reclaim=True))
 
 
+def may_reclaim_images(threshold: Threshold, layout: Layout) -> bool:
+    """Whether removing images frees the filesystem of this signal (node.md 5.4)."""
+    return (
+        layout is Layout.SINGLE
+        or threshold.signal.startswith("imagefs.")
+        or (layout is Layout.DEDICATED_IMAGES and threshold.signal.startswith("containerfs."))
+    )
+
+
 def _below(threshold: Threshold, reading: Reading | None, *, reclaim: bool) -> bool:
     if reading is None:
         return False

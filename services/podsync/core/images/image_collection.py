@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
+from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import ImageStatus
 
 
@@ -45,6 +46,16 @@ def updated(before: Histories, images: Iterable[ImageStatus], used: Set[str], no
 def is_used(image: ImageStatus, used: Set[str]) -> bool:
     """Whether one of its names, or its id, is used."""
     return not used.isdisjoint((image.id, *image.repo_tags, *image.repo_digests))
+
+
+def names_of(reference: str) -> set[str]:
+    """The reference as it is written, and in full, as the runtime lists it."""
+    name, at, digest = reference.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return {
+        reference,
+        f"{repository(reference)}{at}{digest}" if digest else f"{repository(reference)}:{tag or 'latest'}",
+    }
 
 
 def removable(

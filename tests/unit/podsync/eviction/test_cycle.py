@@ -1,5 +1,6 @@
 """Thresholds over time: when one is met, which conditions follow, and when it is acted on (node.md 5.2, 5.3)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,6 +46,8 @@ def node(at: float = 0.0, **facts: int) -> NodeUsage:
         nodefs=disk,
         imagefs=images,
         containerfs=images,
+        nodefs_device="8:1",
+        imagefs_device="8:2" if "images" in facts else "8:1",
         system_containers=(
             SystemContainerUsage(
                 name="pods",
@@ -161,9 +164,10 @@ def test_memory_goes_before_disk_and_pids() -> None:
     assert [one.signal for one in found.act_on] == ["memory.available", "nodefs.available", "pid.available"]
 
 
-def test_images_are_on_a_filesystem_of_their_own_where_its_size_differs() -> None:
+def test_images_are_on_a_filesystem_of_their_own_where_its_device_differs() -> None:
     assert layout_of(node()) is Layout.SINGLE
     assert layout_of(node(images=100)) is Layout.DEDICATED_IMAGES
+    assert layout_of(replace(node(), imagefs_device="")) is None
 
 
 def test_a_threshold_is_hard_without_a_grace_period() -> None:

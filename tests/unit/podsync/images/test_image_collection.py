@@ -8,6 +8,7 @@ from services.podsync.core.images.image_collection import (
     bytes_to_free,
     human_size,
     is_used,
+    names_of,
     not_freed,
     removable,
     too_old,
@@ -92,3 +93,16 @@ def test_the_message_of_a_filesystem_that_stays_full() -> None:
         "images, logs, volumes, or other data."
     )
     assert [human_size(size) for size in (0, 999, 1500, 107374182400)] == ["0B", "999B", "1.5kB", "107.4GB"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "full"),
+    [
+        ("nginx", "docker.io/library/nginx:latest"),
+        ("nginx:1", "docker.io/library/nginx:1"),
+        ("team/app@sha256:ab", "docker.io/team/app@sha256:ab"),
+        ("registry:5000/app:2", "registry:5000/app:2"),
+    ],
+)
+def test_a_volumes_image_is_in_use_by_its_reference_and_by_its_full_name(reference: str, full: str) -> None:
+    assert names_of(reference) == {reference, full}
