@@ -45,8 +45,9 @@ def format_and_mount(device: str, target: Path, filesystem: str, options: Iterab
 
 def mount_filesystem(source: str, target: Path, filesystem: str, options: list[str], found: str = "") -> None:
     """Mount by the program mount, which knows the options and helpers of every file system. `found`: the type of the
-    file system on a device. Raises OSError with the kubelet's text."""
-    arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), source, str(target)]
+    file system on a device. The source and the target are never read as options. Raises OSError with the kubelet's
+    text."""
+    arguments = ["-t", filesystem, *(["-o", ",".join(options)] if options else []), "--", source, str(target)]
     mounted = run("mount", *arguments)
     if mounted.code != 0:
         differs = f" (the device has a file system of type {found})" if found not in ("", filesystem) else ""

@@ -61,6 +61,10 @@ class NfsPlugin(VolumePlugin[Nfs]):
         server, path = text(source.get("server")), text(source.get("path"))
         if not server or not path:
             return Refused("an nfs volume needs a server and a path")
+        if server.startswith("-"):  # mount and mount.nfs would read it as an option
+            return Refused("the server of an nfs volume must not begin with -")
+        if any(option.startswith("-") for option in options):
+            return Refused("a mount option of an nfs volume must not begin with -")
         export = f"[{server}]:{path}" if ":" in server and not server.startswith("[") else f"{server}:{path}"
         listed = tuple(sorted({*options, *(("ro",) if read_only else ())}))
         return VolumeSpec(

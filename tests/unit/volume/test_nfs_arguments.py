@@ -1,0 +1,41 @@
+"""What the program mount receives for an nfs volume: no value of a pod is an option of the program."""
+
+from pathlib import Path
+
+import pytest
+
+from services.volume.adapters import block_devices
+from services.volume.adapters.programs import Finished
+from services.volume.core.persistent_volume import PersistentVolume
+from services.volume.core.volume_spec import Node, Refused
+from services.volume.plugins.nfs import NfsPlugin
+from services.volume.plugins.registry import volume_spec
+
+FSTAB = "-T/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/cache/a"
+
+
+@pytest.mark.parametrize("server", ["-", "-T", "--bind", FSTAB, "-a::1"])
+def test_an_nfs_server_that_begins_with_a_dash_is_refused(server: str) -> None:
+    pod = {"spec": {"volumes": [{"name": "v", "nfs": {"server": server, "path": "/fstab"}}]}}
+    assert volume_spec(pod, "v", Node()) == Refused("the server of an nfs volume must not begin with -")
+
+
+def test_an_nfs_mount_option_that_begins_with_a_dash_is_refused() -> None:
+    source = {"server": "storage", "path": "/export"}
+    persistent = PersistentVolume(
+        name="pv", spec={"nfs": source, "mountOptions": ["hard", "-T/fstab"]}, annotations={}, claim={}
+    )
+    refused = NfsPlugin.read_persistent({}, persistent, source)
+    assert refused == Refused("a mount option of an nfs volume must not begin with -")
+
+
+def test_the_source_of_a_mount_is_no_option_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = list[tuple[str, ...]]()
+
+    def run(*command: str) -> Finished:
+        commands.append(command)
+        return Finished(0, "")
+
+    monkeypatch.setattr(block_devices, "run", run)
+    block_devices.mount_filesystem("--bind", Path("/target"), "nfs", ["ro"])
+    assert commands == [("mount", "-t", "nfs", "-o", "ro", "--", "--bind", "/target")]
