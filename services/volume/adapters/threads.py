@@ -23,10 +23,12 @@ Result = TypeVar("Result")
 
 
 class HungError(OSError):
-    """A call does not return, or could not begin because others do not return; `str()` names the path."""
+    """A call does not return, or could not begin because others do not return; `str()` names the path. `under_way`: the
+    call goes on in its thread, and its `late` is called when it returns."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, under_way: bool = False) -> None:
         super().__init__(errno.ETIMEDOUT, text)
+        self.under_way = under_way
 
     def __str__(self) -> str:
         return str(self.strerror)
@@ -173,5 +175,7 @@ class Turn:
         except TimeoutError:
             if not limit.expired():
                 raise  # the call's own
+            if running.done():
+                return running.result()  # it returned at the moment of the timeout
             threads._use_spare(place)
-            raise HungError(threads._why(place)) from None
+            raise HungError(threads._why(place), under_way=True) from None

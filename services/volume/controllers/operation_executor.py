@@ -164,7 +164,7 @@ class OperationExecutor:
                 return ()
             outcome = done
         except HungError as hung:
-            outcome = Outcome(error=f"{_check(operation)}{hung}")
+            outcome = Outcome(error=f"{_check(operation)}{hung}", under_way=hung.under_way)
         except ContentError as failure:
             outcome = Outcome(error=str(failure), kind=failure.kind)
         except OSError as failure:
@@ -243,7 +243,7 @@ class OperationExecutor:
 
     def _returned(self, operation: Operation) -> None:
         """A call that hung has returned, after its operation had failed."""
-        self._reconciler.host_path_returned(_path(operation))
+        self._reconciler.returned(operation)
         self.on_end((), None)
 
     def _ended(self, operation: Operation, outcome: Outcome) -> Iterable[KubeEvent]:

@@ -6,7 +6,7 @@ reconciler compares desired and actual state again, and this only shows which op
 
 from dataclasses import dataclass, field
 
-from services.volume.core.operations import Operation
+from services.volume.core.operations import Kind, Operation, kind_of
 from shared.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)
@@ -28,6 +28,7 @@ class OperationBackoff:
         default_factory=dict
     )  # pod UID -> volume -> operation; none empty
     _attempts: dict[tuple[str, str], _Attempts] = field(default_factory=dict)
+    _hung: set[Operation] = field(default_factory=set)  # removals that failed, and run until `returned`
 
     def may_start(self, operation: Operation, now: float) -> bool:
         """Return whether no operation runs on this volume and the wait is over; pod-wide operations exclude all
@@ -59,10 +60,15 @@ class OperationBackoff:
         self._ended(operation)
         self._attempts.pop((operation.uid, operation.volume), None)
 
-    def failed(self, operation: Operation, now: float, *, growing: bool = True) -> float:
-        """The operation failed; return the seconds until it may run again. `growing` False: the wait does not grow."""
+    def failed(self, operation: Operation, now: float, *, growing: bool = True, under_way: bool = False) -> float:
+        """The operation failed; return the seconds until it may run again. `growing` False: the wait does not grow.
+        `under_way`: its call goes on. A removal then runs until `returned`: it may still take away what another
+        operation would mount."""
         key = (operation.uid, operation.volume)
-        self._ended(operation)
+        if under_way and kind_of(operation) is Kind.REMOVAL:
+            self._hung.add(operation)
+        else:
+            self._ended(operation)
         kind = type(operation).__name__
         before = self._attempts.get(key)
         failures = before.failures + 1 if before is not None and before.kind == kind and growing else 1
@@ -70,7 +76,13 @@ class OperationBackoff:
         self._attempts[key] = _Attempts(kind, failures, now + wait)
         return wait
 
+    def returned(self, operation: Operation) -> None:
+        """The call of an operation that failed while it was under way has returned."""
+        if operation in self._hung:
+            self._ended(operation)
+
     def _ended(self, operation: Operation) -> None:
+        self._hung.discard(operation)
         running = self._running.get(operation.uid, {})
         running.pop(operation.volume, None)
         if not running:

@@ -36,7 +36,8 @@ class FoundDevice:
 @dataclass(frozen=True)
 class Outcome:
     """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions` and `refresh_at`
-    (monotonic) of a volume of files: the objects used, and when it falls due by age."""
+    (monotonic) of a volume of files: the objects used, and when it falls due by age. `under_way`: it failed because its
+    call does not return; the call goes on."""
 
     host_path: str = ""
     error: str = ""
@@ -44,6 +45,7 @@ class Outcome:
     step: str = ""  # the kubelet's name of what failed, "" = that of the operation
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
+    under_way: bool = False
 
 
 @dataclass(frozen=True)

@@ -190,11 +190,13 @@ class Reconciler:
         missing for long."""
         return self._events.due(uid, self.desired.pods.get(uid), self.view(uid), self.attachments, now)
 
-    def host_path_returned(self, path: str) -> None:
-        """A check of this path that had hung has returned: the volumes that wait for their retry need not."""
+    def returned(self, operation: Operation) -> None:
+        """Its call, which had hung, has returned: volumes with the same path on the node need not wait."""
+        self._backoff.returned(operation)
+        path = operation.spec.node_path if isinstance(operation, MountVolume) else ""
         for uid, pod in self.desired.pods.items():
             for name, spec in pod.mounts.items():
-                if spec.node_path == path:
+                if path and spec.node_path == path:
                     self._backoff.retry_now(uid, name)
 
     def drivers_changed(self, plugin: str) -> None:
@@ -207,7 +209,8 @@ class Reconciler:
         error = outcome.error
         wait = 0.0
         if error:
-            wait = self._backoff.failed(operation, now, growing=outcome.kind is not FailureKind.UNANSWERED)
+            growing = outcome.kind is not FailureKind.UNANSWERED
+            wait = self._backoff.failed(operation, now, growing=growing, under_way=outcome.under_way)
         else:
             self._backoff.succeeded(operation)
         quiet = self._is_quiet(operation, now, outcome)

@@ -23,7 +23,7 @@ from shared import tree_removal
 from shared.model.objects import Object
 from shared.tree_removal import RemovalPausedError, Removed
 from tests.fakes.followed import DEADLINE
-from tests.service.volume.node import Node, started_node
+from tests.service.volume.node import TIMEOUT, Node, started_node
 
 
 @pytest.fixture
@@ -127,6 +127,37 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         for uid in hung:
             await node.until_gone(uid)
         await node.until_troubles()
+
+
+async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmount_has_returned(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers, performed, perform = threading.Event(), list[str](), PluginCalls.perform
+
+    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+        if operation.uid == "u" and isinstance(operation, UnmountVolume):
+            assert answers.wait(DEADLINE)
+        path = perform(calls, operation, gathered, removed)
+        if operation.uid == "u":
+            performed.append(type(operation).__name__)
+        return path
+
+    monkeypatch.setattr(PluginCalls, "perform", hanging)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
+    node.admit("u", "cache")
+    async with node.volume():
+        await node.mounted.until(lambda _: mounted(node, "u"))
+        node.admit("u", state=PodState.FINISHED)
+        async with asyncio.timeout(TIMEOUT):
+            while "Operation for UnmountVolume u/cache failed." not in caplog.text:
+                await asyncio.sleep(0.01)
+        node.admit("u", "cache")
+        node.admit("v", "cache")
+        await node.mounted.until(lambda _: mounted(node, "v"))
+        assert performed == ["MountVolume"]
+        answers.set()
+        await node.mounted.until(lambda _: performed[1:] == ["UnmountVolume", "MountVolume"] and mounted(node, "u"))
+        assert node.empty_dir("u", "cache").is_dir()
 
 
 async def test_a_removal_that_pauses_ends_before_its_volume_is_mounted_again(

@@ -5,6 +5,7 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.core.operations import MakePodDirectories, MountVolume, RemovePodDirectory, UnmountVolume
+from services.volume.core.outcome import Outcome
 from tests.unit.volume.reconciling import World
 
 
@@ -94,6 +95,31 @@ def test_a_failed_unmount_is_published_and_tried_again(world: World) -> None:
     assert view.volumes["cache"].error == 'UnmountVolume.TearDown failed for volume "cache" : busy'
     world.now += 0.5
     assert world.started() == ["UnmountVolume cache"]
+
+
+def test_a_volume_is_not_mounted_while_the_unmount_that_hung_is_under_way(world: World) -> None:
+    world.admit("cache")
+    world.finish_all()
+    world.admit(state=PodState.TERMINATED)
+    (unmount,) = world.operations()
+    world.reconciler.done(unmount, world.now, Outcome(error="it does not answer", under_way=True))
+    world.admit("cache")
+    world.now += 1000
+    assert world.started() == []
+    assert world.view() == {"cache": ("pending", "")}
+    world.reconciler.returned(unmount)
+    assert world.started() == ["MountVolume cache"]
+    world.reconciler.returned(unmount)
+    assert world.started() == [], "the mount runs"
+
+
+def test_an_unmount_that_has_returned_ends_no_wait_of_another_volume(world: World) -> None:
+    world.admit("cache", "shm")
+    (cache, shm) = world.operations()
+    world.finish(cache)
+    world.finish(shm, "no space left on device")
+    world.reconciler.returned(UnmountVolume("v", "cache"))
+    assert world.started() == []
 
 
 def test_the_directory_of_a_finished_pod_is_removed_after_its_volumes(world: World) -> None:
