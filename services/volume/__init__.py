@@ -58,8 +58,9 @@ Limits per pod
     Subpaths of hostPaths have the same limits, with 4 s. Calls for one device take one thread, and those of one CSI
     driver 4 of 16, each for at most 2 minutes. A removal has one thread for each pod and takes turns of 2 s, so that
     four long ones delay others by seconds. One that does not return (an unmount) is a trouble and an error of its
-    volume after 10 s; 16 such threads take no place of other removals. Until it returns, nothing else is done with that
-    volume, so that it cannot unmount what was mounted after it. An unexpected exception in the decision or in an
+    volume after 10 s; 16 such threads take no place of other removals. Unmounts of one CSI driver have at most 2 of
+    these threads, and so have those of nfs and of local volumes. Until an unmount returns, nothing else is done with
+    that volume, so that it cannot unmount what was mounted after it. An unexpected exception in the decision or in an
     operation for one pod is logged once, is a trouble that names the pod, and is tried again with a back-off.
 
 When a UID is used again

@@ -14,6 +14,7 @@ from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
 from services.volume.controllers.volume_metrics import VolumeMetrics
+from services.volume.core.csi_volume import driver_of
 from services.volume.core.mount_shares import Share
 from services.volume.core.operations import (
     ExpandVolume,
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 # (core/mount_shares.py), so as many mounts may hang as have shares together.
 PLACES = {Kind.LOCAL: 8, Kind.HOST_PATH: 64, Kind.DEVICE: 16, Kind.REMOVAL: 4}
 CALLS_PER_DRIVER = 4  # of the places for devices
+UNMOUNTS_PER_DRIVER = 2  # of the threads for removals; of a plugin whose volumes have no driver, in all
 HOST_PATH_TIMEOUT = 10.0  # seconds for the look at a hostPath; a network file system that answers does so sooner
 REMOVAL_TURN = 2.0  # seconds after which a removal gives its place to one that waits, and waits itself
 REMOVAL_TIMEOUT = 10.0  # seconds for a removal to pause; an unmount of a file system that answers returns sooner
@@ -206,7 +208,16 @@ class OperationExecutor:
             case Kind.DEVICE:
                 return threads.turn(_unique_name(operation), _share(operation))
             case Kind.REMOVAL:
-                return threads.turn(self.calls.directory(operation.uid))
+                return threads.turn(self.calls.directory(operation.uid), self._share_of_removal(operation))
+
+    def _share_of_removal(self, operation: Operation) -> Share | None:
+        """What the unmounts of one driver, or of one type of volume with a server, may occupy."""
+        plugin = operation.volume.rpartition("/")[0]
+        volume = self._reconciler.actual.get(operation.uid, operation.volume)
+        if volume is None or not plugin:
+            return None
+        driver = volume.spec.served_by if volume.spec is not None else driver_of(volume.unique_name)
+        return Share(driver or plugin, UNMOUNTS_PER_DRIVER)
 
     async def _gather(self, operation: MountVolume | MountDevice, spec: VolumeSpec) -> Gathered | None:
         """The content from other processes, requested without a turn: it may take long. None = cancelled."""
@@ -288,7 +299,7 @@ def _unique_name(operation: Operation) -> str:
 def _share(operation: Operation) -> Share | None:
     """What calls of one driver may occupy: one that hangs leaves places for the others."""
     if isinstance(operation, UnmountDevice):
-        return Share(operation.plugin, CALLS_PER_DRIVER)
+        return Share(driver_of(operation.volume_name) or operation.plugin, CALLS_PER_DRIVER)
     server = operation.spec.served_by if isinstance(operation, MountVolume | MountDevice | ExpandVolume) else ""
     return Share(server, CALLS_PER_DRIVER) if server else None
 

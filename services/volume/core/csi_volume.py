@@ -221,3 +221,9 @@ def _secret(source: Object, field_name: str) -> ObjectKey | None:
 
 def _pairs(value: object) -> Pairs:
     return tuple(sorted((str(key), str(each)) for key, each in dictionary(value).items()))
+
+
+def driver_of(name: str) -> str:
+    """Return the driver in the volume name, or the unique name, of a CSI volume; "" = it is of no driver."""
+    before, mark, _ = name.partition("^")
+    return before.rpartition("/")[2] if mark else ""

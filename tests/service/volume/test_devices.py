@@ -1,6 +1,7 @@
 """Volumes that pods share, on the in-memory bus: one device for two pods, and a process that is killed on its way."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.volume.controllers import operation_executor
-from tests.fakes.disk_plugin import WITH_DISKS
+from tests.fakes.disk_plugin import WITH_DISKS, DiskPlugin
 from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 
@@ -67,6 +68,37 @@ async def test_a_device_that_cannot_be_mounted_is_an_event_of_its_pod(node: Node
         await node.events.until(lambda events: any(event.message == error for event in events.values()))
         (node.root / "disks" / "data").mkdir()
         await node.mounted.until(lambda _: mounted(node, "a"))
+
+
+async def test_devices_of_a_driver_that_hangs_stop_no_device_of_another(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, begun, unmount = threading.Event(), list[str](), DiskPlugin.unmount_device
+
+    def hanging(plugin: DiskPlugin, volume_name: str) -> None:
+        if volume_name.startswith("slow^"):
+            begun.append(volume_name)
+            assert answers.wait(DEADLINE)
+        unmount(plugin, volume_name)
+
+    monkeypatch.setattr(DiskPlugin, "unmount_device", hanging)
+    disks = ["fine^0", *(f"slow^{number}" for number in range(operation_executor.CALLS_PER_DRIVER + 1))]
+    for disk in disks:
+        (node.root / "disks" / disk).mkdir()
+        node.volumes.append({"name": disk, "disk": {"name": disk}})
+        node.admit(disk, disk)
+    async with node.volume():
+        await node.mounted.until(lambda _: all(mounted(node, disk) for disk in disks))
+        for disk in disks[1:]:
+            node.admit(disk, state=PodState.FINISHED)
+        async with asyncio.timeout(DEADLINE):
+            while len(begun) < operation_executor.CALLS_PER_DRIVER:
+                await asyncio.sleep(0.01)
+        node.admit(disks[0], state=PodState.FINISHED)
+        await until_logged(node, "unmount device fine^0")
+        answers.set()
+        for disk in disks:
+            await until_logged(node, f"unmount device {disk}")
 
 
 @pytest.mark.parametrize(

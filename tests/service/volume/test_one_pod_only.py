@@ -129,6 +129,40 @@ async def test_removals_that_hang_are_named_and_stop_no_other(node: Node, monkey
         await node.until_troubles()
 
 
+async def test_unmounts_of_one_server_that_hang_stop_no_other_removal(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, begun, perform = threading.Event(), list[str](), PluginCalls.perform
+
+    def hanging(calls: PluginCalls, operation: Operation, gathered: Gathered, removed: Removed) -> str:
+        if not operation.volume.endswith("/share"):
+            return perform(calls, operation, gathered, removed)
+        if isinstance(operation, UnmountVolume):
+            begun.append(operation.uid)
+            assert answers.wait(DEADLINE)
+        return "/share"
+
+    monkeypatch.setattr(PluginCalls, "perform", hanging)
+    monkeypatch.setattr(operation_executor, "REMOVAL_TIMEOUT", 0.05)
+    node.volumes.append({"name": "share", "nfs": {"server": "storage", "path": "/share"}})
+    hung = [f"hung-{number}" for number in range(operation_executor.SPARE_REMOVALS + 2 * LONG)]
+    async with node.volume():
+        for uid in hung:
+            node.admit(uid, "share")
+        node.admit("fine", "cache")
+        await node.mounted.until(lambda _: all(mounted(node, uid) for uid in (*hung, "fine")))
+        for uid in hung:
+            node.admit(uid, state=PodState.FINISHED)
+        async with asyncio.timeout(DEADLINE):
+            while len(begun) < operation_executor.UNMOUNTS_PER_DRIVER:
+                await asyncio.sleep(0.01)
+        node.admit("fine", state=PodState.FINISHED)
+        await node.until_gone("fine")
+        assert len(begun) == operation_executor.UNMOUNTS_PER_DRIVER
+        answers.set()
+        await node.mounted.until(lambda state: not state)
+
+
 async def test_a_volume_whose_unmount_hangs_is_mounted_again_only_after_the_unmount_has_returned(
     node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
