@@ -44,9 +44,9 @@ On restart
     all be read is left as it is. A subpath that was bound and not released is found below `volume-subpaths`. It is
     unmounted before its volume, and a repeated request uses it. Killed while it removes `pods/<uid>`: the directory was
     first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
-    `plugins.registered` is complete once each socket found has registered its plugin or was refused; a plugin that does
-    not answer is not called gone. A CSI call that was cut short is repeated, as CSI permits: a volume with a record is
-    published again where a pod needs it, else unpublished.
+    `plugins.registered` is complete once each socket found has registered its plugin, was refused, or has failed for
+    about 4 minutes; until then a plugin that does not answer is not called gone. A CSI call that was cut short is
+    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

@@ -11,6 +11,9 @@ from bus.messages.volume import RegisteredPlugin
 from shared.backoff import Backoff
 
 RETRIES = Backoff(initial=0.5, cap=122.0)
+# Failures after which a socket counts as one without a plugin, about 4 minutes after the first attempt. A driver that
+# runs as a pod leaves its socket behind at a reboot, and listens again once its pod has started.
+MOST_FAILURES = 10
 # What a socket is: device, inode, and when it was made (ns). Another one at the same path is another plugin process.
 Identity = tuple[int, int, int]
 
@@ -92,8 +95,10 @@ class PluginRegistry:
 
     @property
     def complete(self) -> bool:
-        """Return whether the list of plugins is everything there is: each socket has had its outcome."""
-        return self._looked and all(socket.settled for socket in self._sockets.values())
+        """Return whether the list of plugins is everything there is: each socket has had its outcome, or has failed so
+        often that it is not waited for any longer. Such a socket is still tried."""
+        sockets = self._sockets.values()
+        return self._looked and all(socket.settled or socket.failures >= MOST_FAILURES for socket in sockets)
 
     def next_attempt(self, now: float) -> float | None:
         """Return when the next wait ends; None = none waits."""

@@ -1,7 +1,7 @@
 """Which sockets are tried and which plugins are registered, as sockets come, go, fail and are replaced."""
 
 from bus.messages.volume import RegisteredPlugin
-from services.volume.core.plugin_registry import PluginRegistry
+from services.volume.core.plugin_registry import MOST_FAILURES, PluginRegistry
 
 ONE, TWO = (1, 10, 100), (1, 11, 200)
 
@@ -38,6 +38,31 @@ def test_a_failure_is_tried_again_later_and_later() -> None:
         assert registry.due(now) == [] and registry.next_attempt(now) == now + waits[-1]
         now += waits[-1]
     assert waits[:3] == [0.5, 1.0, 2.0] and waits[-1] == 122.0
+
+
+def test_a_socket_that_always_fails_keeps_the_list_incomplete_for_minutes_and_is_still_tried() -> None:
+    registry = PluginRegistry()
+    registry.found({"/a": ONE, "/b": TWO})
+    registry.due(0.0)
+    registry.registered("/b", TWO, plugin("b"))
+    now, waits = 0.0, list[float]()
+    while not registry.complete and now < 3600:
+        waits.append(registry.failed("/a", ONE, now))
+        now += waits[-1]
+        assert registry.due(now) == [("/a", ONE)]
+    assert 120 < sum(waits[:-1]) < 600
+    assert registry.registered("/a", ONE, plugin())
+    assert registry.plugins().keys() == {"CSIPlugin/a", "CSIPlugin/b"}
+
+
+def test_a_socket_that_replaces_one_that_always_failed_is_waited_for() -> None:
+    registry = PluginRegistry()
+    registry.found({"/a": ONE})
+    for _ in range(MOST_FAILURES):
+        registry.due(1e9)
+        registry.failed("/a", ONE, 0.0)
+    assert registry.complete
+    registry.found({"/a": TWO})
     assert not registry.complete
 
 
