@@ -64,6 +64,11 @@ class ActualStateOfWorld:
         """Return one volume of one pod; None = nothing of it is there."""
         return self._volumes.get(uid, {}).get(name)
 
+    def is_mounted(self, uid: str, name: str) -> bool:
+        """Return whether one volume of one pod is certainly mounted."""
+        volume = self.get(uid, name)
+        return volume is not None and volume.state is MountState.MOUNTED
+
     def put(self, uid: str, name: str, volume: ActualVolume) -> None:
         """Replace the state of a volume."""
         self.drop(uid, name)

@@ -33,16 +33,19 @@ class DesiredVolumes:
         return spec.key or name if isinstance(spec, VolumeSpec) else name
 
     @property
-    def has_unprocessed(self) -> bool:
-        """Return whether a claim is not resolved: a mount of a PersistentVolume may belong to it."""
-        return any(isinstance(spec, Unprocessed) for spec in self.volumes.values())
+    def has_refused(self) -> bool:
+        """Return whether a volume cannot be read as its claim or its driver is now: what is mounted by a plugin with a
+        key of its own may belong to it."""
+        return any(isinstance(spec, Refused) for spec in self.volumes.values())
 
 
 @dataclass
 class DesiredStateOfWorld:
-    """All admitted pods. `spec_of` reads the volume of this name of a pod."""
+    """All admitted pods. `spec_of` reads the volume of this name of a pod; `is_mounted`: whether the volume with this
+    key of the pod with this UID is mounted."""
 
     spec_of: Callable[[Object, str], VolumeSpec | Refused]
+    is_mounted: Callable[[str, str], bool] = lambda uid, key: False
     pods: dict[str, DesiredVolumes] = field(default_factory=dict)
     # Pods that podsync has deleted from its list. Not those that a new incarnation does not list: it may have lost its
     # records and find these pods again in the runtime.
@@ -71,7 +74,7 @@ class DesiredStateOfWorld:
             namespace=admitted.namespace,
             mounting=admitted.state is PodState.SYNC,
             finished=admitted.finished,
-            volumes={name: _kept(spec, before, name) for name, spec in specs.items()},
+            volumes={name: self._kept(spec, before, name) for name, spec in specs.items()},
         )
         self._drop(admitted.uid)
         self.pods[admitted.uid] = pod
@@ -79,6 +82,21 @@ class DesiredStateOfWorld:
             self._showing.setdefault(changed, {})[volume] = None
         for unique_name, volume in _shared(pod):
             self._sharing.setdefault(unique_name, {})[volume] = None
+
+    def _kept(self, spec: VolumeSpec | Refused, before: DesiredVolumes | None, name: str) -> VolumeSpec | Refused:
+        """A claim that was resolved once stays so for its pod: one that is deleted, or made again, takes no mount away.
+        What is mounted stays as it is while it is refused, and a volume of a driver also when what describes it is
+        edited, unless the driver requires repeated calls: these take what is new."""
+        earlier = before.volumes.get(name) if before is not None else None
+        if before is None or not isinstance(earlier, VolumeSpec):
+            return spec
+        if isinstance(spec, Refused):
+            unresolved = isinstance(spec, Unprocessed) and bool(earlier.claim)
+            return earlier if unresolved or self.is_mounted(before.uid, before.key(name)) else spec
+        if earlier.claim and spec.claim and spec.key != earlier.key:
+            return earlier
+        edited = bool(earlier.served_by) and not spec.requires_remount
+        return earlier if edited and self.is_mounted(before.uid, before.key(name)) else spec
 
     def showing(self, changed: str) -> list[tuple[str, str]]:
         """Return the volumes, by pod UID and key, that show the object with this key in `objects.changed`."""
@@ -122,15 +140,6 @@ class DesiredStateOfWorld:
         self.complete, self.stale = complete, stale
         if not complete:
             self.withdrawn.clear()
-
-
-def _kept(spec: VolumeSpec | Refused, before: DesiredVolumes | None, name: str) -> VolumeSpec | Refused:
-    """A claim that was resolved once stays so for its pod: one that is deleted, or made again, takes no mount away."""
-    earlier = before.volumes.get(name) if before is not None else None
-    if not isinstance(earlier, VolumeSpec) or not earlier.claim:
-        return spec
-    changed = isinstance(spec, VolumeSpec) and spec.claim and spec.key != earlier.key
-    return earlier if changed or isinstance(spec, Unprocessed) else spec
 
 
 def _shown(pod: DesiredVolumes) -> Iterator[tuple[str, tuple[str, str]]]:

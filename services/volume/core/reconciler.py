@@ -29,7 +29,7 @@ from services.volume.core.outcome import Done, FoundDevice, FoundVolume, Outcome
 from services.volume.core.payload import FailureKind
 from services.volume.core.pod_events import PodEvents
 from services.volume.core.refreshes import Key, Refreshes
-from services.volume.core.view import message, mount_step, settling, usable, view
+from services.volume.core.view import may_belong, message, mount_step, settling, usable, view
 from services.volume.core.volume_spec import Refused, spec_name
 
 # LAGGING and UNANSWERED failures are not reported for this long (seconds).
@@ -54,6 +54,9 @@ class Reconciler:
     found_all: bool = True  # False: some pod's directory could not be read yet, so its volumes are not known
     # Subpaths that are being bound: pod UID, name of the volume in the pod -> its key, for each of them.
     _preparing: dict[Key, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.desired.is_mounted = self.actual.is_mounted
 
     def found(self, uid: str, volumes: Iterable[FoundVolume]) -> None:
         """At start `pods/<uid>` was found on disk, with these volumes."""
@@ -372,7 +375,7 @@ class Reconciler:
             return []
         operations: list[Operation] = []
         for name, volume in self.actual.of(uid):
-            if self._is_preparing(uid, name) or (desired is not None and _may_belong(name, volume, desired)):
+            if self._is_preparing(uid, name) or (desired is not None and may_belong(name, volume, desired)):
                 continue
             if volume.to_tear_down:
                 operations.append(UnmountVolume(uid, name))
@@ -389,10 +392,3 @@ class Reconciler:
 
 def _is_attachable(operation: Operation) -> bool:
     return isinstance(operation, MountDevice) and operation.spec.attachable
-
-
-def _may_belong(key: str, volume: ActualVolume, desired: DesiredVolumes) -> bool:
-    """Whether the pod needs what is mounted: it has that volume, or one whose claim is not resolved yet."""
-    if key in desired.mounts or (desired.has_unprocessed and volume.is_persistent):
-        return True
-    return not volume.plugin and any(spec_name(wanted) == key for wanted in desired.mounts)  # its subpaths

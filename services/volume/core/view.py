@@ -33,6 +33,14 @@ def usable(volume: ActualVolume | None, spec: VolumeSpec) -> bool:
     )
 
 
+def may_belong(key: str, volume: ActualVolume, desired: DesiredVolumes) -> bool:
+    """Return whether the pod needs what is mounted: it has that volume, or one that is refused now, as before its
+    claim or its CSIDriver is read."""
+    if key in desired.mounts or (desired.has_refused and volume.is_persistent):
+        return True
+    return not volume.plugin and any(spec_name(wanted) == key for wanted in desired.mounts)  # its subpaths
+
+
 def view(
     uid: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld, running: OperationBackoff
 ) -> MountedVolumes | None:
@@ -51,7 +59,7 @@ def view(
     for name, volume in actual.of(uid):
         if name not in mounts:
             undecided = pod is None and uid not in desired.withdrawn  # podsync may still admit it
-            undecided = undecided or (pod is not None and pod.has_unprocessed and volume.is_persistent)
+            undecided = undecided or (pod is not None and pod.has_refused and volume.is_persistent)
             state = VolumeState.PENDING if undecided else VolumeState.UNMOUNTING
             volumes[name] = MountedVolume(state=state, host_path=volume.host_path, error=volume.error)
     return MountedVolumes(uid=uid, volumes=volumes) if volumes else None

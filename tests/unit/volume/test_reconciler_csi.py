@@ -1,0 +1,73 @@
+"""What is mounted by a CSI driver, while its CSIDriver is missing or edited."""
+
+from typing import Any
+
+import pytest
+
+from bus.messages.podsync import PodState
+from services.volume.core.outcome import FoundVolume
+from services.volume.core.volume_spec import Node
+from services.volume.plugins.registry import volume_spec
+from tests.unit.volume.reconciling import World
+
+DRIVER, KEY = "hostpath.csi.k8s.io", "kubernetes.io/csi/v"
+SPEC = [{"name": "v", "csi": {"driver": DRIVER}}]
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    csi_driver(world, volumeLifecycleModes=["Ephemeral"])
+    return world
+
+
+def csi_driver(world: World, **spec: Any) -> None:
+    """The CSIDriver is this from now on; without a spec it is deleted."""
+    node = Node(name="n", csi_driver={"spec": spec} if spec else None)
+    world.reconciler.desired.spec_of = lambda pod, name: volume_spec(pod, name, node)
+    world.reconciler.desired.read_again()
+
+
+def test_a_mounted_volume_stays_while_its_csi_driver_is_deleted(world: World) -> None:
+    world.admit("v", spec=SPEC)
+    world.finish_all()
+    csi_driver(world)
+    assert world.started() == []
+    assert world.view() == {"v": ("mounted", f"/p/{KEY}")}
+    world.admit(spec=SPEC, state=PodState.FINISHED)
+    assert world.started() == [f"UnmountVolume {KEY}"]
+
+
+def test_a_volume_found_on_disk_stays_while_its_csi_driver_is_deleted(world: World) -> None:
+    csi_driver(world)
+    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY)])
+    world.admit("v", spec=SPEC)
+    assert world.started() == []
+    view = world.view()
+    assert view is not None and view[KEY] == ("pending", "") and view["v"][0] == "error"
+    csi_driver(world, volumeLifecycleModes=["Ephemeral"])
+    assert world.started() == [f"MountVolume {KEY}"]
+
+
+def test_a_mounted_volume_is_not_published_again_when_its_csi_driver_is_edited(world: World) -> None:
+    world.admit("v", spec=SPEC)
+    world.finish_all()
+    csi_driver(world, volumeLifecycleModes=["Ephemeral"], podInfoOnMount=True)
+    assert world.started() == []
+    assert world.view() == {"v": ("mounted", f"/p/{KEY}")}
+
+
+def test_a_driver_that_requires_repeated_calls_gets_what_is_new(world: World) -> None:
+    world.admit("v", spec=SPEC)
+    world.finish_all()
+    csi_driver(world, volumeLifecycleModes=["Ephemeral"], requiresRepublish=True)
+    assert world.view() == {"v": ("mounted", f"/p/{KEY}")}
+    assert world.started() == [f"MountVolume {KEY}"]
+
+
+def test_a_volume_that_is_not_mounted_takes_what_is_edited(world: World) -> None:
+    world.admit("v", spec=SPEC)
+    csi_driver(world)
+    assert world.started() == []
+    view = world.view()
+    assert view is not None and view["v"][0] == "error"
