@@ -31,6 +31,7 @@ class ActualVolume:
     capacity: int = 0  # bytes it was set up or expanded to; 0 = not known
 
     is_persistent: bool = False  # its directory may be that of a PersistentVolume
+    device_unknown: bool = False  # it may be mounted on any device
 
     @property
     def to_tear_down(self) -> bool:
@@ -56,6 +57,7 @@ class ActualStateOfWorld:
 
     _volumes: dict[str, dict[str, ActualVolume]] = field(default_factory=dict)  # pod UID -> name -> volume; none empty
     _users: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # unique name -> pod UID, name; none empty
+    on_unknown_devices: set[tuple[str, str]] = field(default_factory=set)  # pod UID, name: no device may be unmounted
     devices: dict[str, ActualDevice] = field(default_factory=dict)
     directories: set[str] = field(default_factory=set)  # pods/<uid> exists, or may
     prepared: set[str] = field(default_factory=set)  # pods/<uid> was made by this process and not removed since
@@ -75,9 +77,12 @@ class ActualStateOfWorld:
         self._volumes.setdefault(uid, {})[name] = volume
         if volume.unique_name:
             self._users.setdefault(volume.unique_name, set()).add((uid, name))
+        if volume.device_unknown:
+            self.on_unknown_devices.add((uid, name))
 
     def drop(self, uid: str, name: str) -> None:
         """Forget a volume: nothing of it is there any more."""
+        self.on_unknown_devices.discard((uid, name))
         volumes = self._volumes.get(uid, {})
         volume = volumes.pop(name, None)
         if not volumes:

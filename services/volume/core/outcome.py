@@ -12,7 +12,8 @@ class FoundVolume:
     """A volume as its plugin found it at start. `name`: of its directory; `key`: by which the core knows it, "" = by
     its name; `plugin`: the plugin's name; `host_path`: absolute, "" = not known; `complete`: its content has been
     complete once, so it is used as it is until it is set up again; `on_disk` False: only subpaths of it were found;
-    `unique_name`: of the device that it is mounted on."""
+    `unique_name`: of the device that it is mounted on; `device_unknown`: its record, which names the device, cannot be
+    read."""
 
     name: str
     plugin: str = ""
@@ -22,6 +23,7 @@ class FoundVolume:
     subpaths: bool = False
     unique_name: str = ""
     key: str = ""
+    device_unknown: bool = False
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class Reconciler:
                     subpaths=volume.subpaths,
                     unique_name=volume.unique_name,
                     is_persistent="/" in key or not volume.plugin,
+                    device_unknown=volume.device_unknown,
                 )
                 self.actual.put(uid, key, found)
 
@@ -170,7 +171,7 @@ class Reconciler:
     def volumes_in_use(self) -> VolumesInUse | None:
         """Return the value of `volumes.in_use`, None = as it is. What is in use is first known when every volume on
         disk and every pod is; a device that is being mounted or unmounted is in use."""
-        if self.attachments.in_use is None and not (self.desired.exhaustive and self.found_all):
+        if self.attachments.in_use is None and not self._may_unmount_devices():
             return None
         running = (operation.volume for operation in self._backoff.running_for("") if _is_attachable(operation))
         if not self.attachments.use(devices.attachable(self.desired, self.actual).union(running)):
@@ -367,8 +368,10 @@ class Reconciler:
             self.actual.put(*key, volume)
 
     def _due_devices(self) -> list[DeviceOperation]:
-        may_unmount = self.desired.exhaustive and self.found_all
-        return devices.due(self.desired, self.actual, self.attachments, may_unmount=may_unmount)
+        return devices.due(self.desired, self.actual, self.attachments, may_unmount=self._may_unmount_devices())
+
+    def _may_unmount_devices(self) -> bool:
+        return self.desired.exhaustive and self.found_all and not self.actual.on_unknown_devices
 
     def _unmounts(self, uid: str, desired: DesiredVolumes | None, now: float) -> list[Operation]:
         if not self._orphans.may_unmount(uid, self.desired, now):

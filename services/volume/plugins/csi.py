@@ -12,7 +12,7 @@ from pathlib import Path
 
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
-from services.volume.adapters.mounts import is_mount_point
+from services.volume.adapters.mounts import is_mount_point, mount_table
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.csi_attachment import publish_context_of, secret_of
 from services.volume.core.csi_volume import (
@@ -25,6 +25,7 @@ from services.volume.core.csi_volume import (
     publish_context,
     refused_mode,
 )
+from services.volume.core.mountinfo import references
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
 from services.volume.core.persistent_volume import PersistentVolume
@@ -91,12 +92,17 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
         return str(path)
 
     def unmount_device(self, volume_name: str) -> None:
-        """Unstage the volume."""
+        """Unstage the volume, unless it is still mounted elsewhere."""
         driver, _, handle = volume_name.partition("^")
         directory = self._staging(driver, handle)
         if not directory.is_dir():
             return
         path = directory / _GLOBAL
+        if others := references(mount_table(), str(path)):
+            listed = " ".join(others)
+            raise OSError(
+                errno.EBUSY, f'the device mount path "{path}" is still mounted by other references [{listed}]'
+            )
         if load_record(directory) is not None or is_mount_point(path):
             with self._client(driver, f"{PREFIX}attacher.UnmountDevice failed to create newCsiDriverClient") as client:
                 if client.has("STAGE_UNSTAGE_VOLUME"):
@@ -169,7 +175,7 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
         try:
             record = load_record(self._directories.volume(uid, self.name, volume)) or {}
         except CsiRecordError:
-            record = {}
+            return FoundVolume(volume, self.name, device_unknown=True)
         staged = bool(record) and record.get("volumeLifecycleMode") != EPHEMERAL
         unique_name = f"{self.name}/{record['driverName']}^{record['volumeHandle']}" if staged else ""
         return FoundVolume(volume, self.name, unique_name=unique_name)

@@ -245,5 +245,6 @@ async def test_a_record_that_is_broken_is_an_error_that_names_it(cluster: CsiClu
             lambda: (v := cluster.shown("a")) and f"{record} cannot be read: it is no JSON; unmount" in v.error
         )
         assert cluster.driver.mounts.is_mounted(cluster.target("a"))
+        assert cluster.driver.calls("NodeUnstageVolume") == []  # the record may name any device
         record.write_text(content)
         await cluster.until_nothing_is_left()

@@ -1,11 +1,12 @@
-"""What is mounted by a CSI driver, while its CSIDriver is missing or edited."""
+"""What is mounted by a CSI driver, while its CSIDriver or its record is missing, edited or broken."""
 
 from typing import Any
 
 import pytest
 
 from bus.messages.podsync import PodState
-from services.volume.core.outcome import FoundVolume
+from services.volume.core.operations import UnmountVolume
+from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.volume_spec import Node
 from services.volume.plugins.registry import volume_spec
 from tests.unit.volume.reconciling import World
@@ -71,3 +72,18 @@ def test_a_volume_that_is_not_mounted_takes_what_is_edited(world: World) -> None
     assert world.started() == []
     view = world.view()
     assert view is not None and view["v"][0] == "error"
+
+
+def test_no_device_is_unmounted_or_leaves_volumes_in_use_while_a_record_is_unreadable(world: World) -> None:
+    world.reconciler.found_devices([FoundDevice("kubernetes.io/csi", f"{DRIVER}^data", attachable=True)])
+    world.reconciler.found("u", [FoundVolume("v", "kubernetes.io/csi", key=KEY, device_unknown=True)])
+    world.admit(spec=SPEC, state=PodState.FINISHED)
+    (unmount,) = world.operations()
+    world.finish(unmount, "the record cannot be read")
+    assert world.reconciler.device_operations(world.now) == []
+    assert world.reconciler.volumes_in_use() is None
+    world.finish(UnmountVolume("u", KEY))
+    assert [operation.volume for operation in world.reconciler.device_operations(world.now)] == [
+        f"kubernetes.io/csi/{DRIVER}^data"
+    ]
+    assert world.reconciler.volumes_in_use() is not None
