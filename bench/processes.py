@@ -56,12 +56,15 @@ def cpu_seconds(processes: Mapping[int, Process], ticks_per_second: int = TICKS)
     return sum(process.ticks for process in processes.values()) / ticks_per_second
 
 
-def parse_pss(rollup: str) -> float:
-    """MiB, from the text of /proc/<pid>/smaps_rollup."""
+def parse_pss(rollup: str, field: str = "Pss") -> float:
+    """MiB, from the text of /proc/<pid>/smaps_rollup.
+
+    `field`: "Pss", or "Pss_Anon" for the memory that is not a file's: what other programs map does not change it.
+    """
     for line in rollup.splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
-    raise ValueError("no line Pss: in smaps_rollup")
+    raise ValueError(f"no line {field}: in smaps_rollup")
 
 
 def label(name: str, arguments: list[str]) -> str:
@@ -86,8 +89,8 @@ class AgentProcesses:
         """CPU seconds so far."""
         return cpu_seconds(self.all())
 
-    def memory(self) -> dict[str, float]:
-        """MiB of proportional memory by label; processes with one label are added up."""
+    def memory(self, field: str = "Pss") -> dict[str, float]:
+        """MiB of proportional memory by label; processes with one label are added up. `field`: as in parse_pss."""
         found: dict[str, float] = {}
         for pid, process in self.all().items():
             try:
@@ -97,7 +100,7 @@ class AgentProcesses:
                 continue  # ended meanwhile
             if rollup:
                 name = label(process.name, arguments)
-                found[name] = found.get(name, 0.0) + parse_pss(rollup)
+                found[name] = found.get(name, 0.0) + parse_pss(rollup, field)
         return found
 
     def pids(self) -> dict[str, int]:

@@ -108,6 +108,10 @@ class Agent:
             "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"},
             "logging": {"verbosity": self._verbosity},
+            # How full the machine's disk is decides nothing; a test of pressure sets its own thresholds.
+            "evictionHard": {"memory.available": "100Mi"},
+            "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99,
             **({"containerRuntimeEndpoint": self._containerd.endpoint} if self._containerd else {}),
             **self._config,
         }

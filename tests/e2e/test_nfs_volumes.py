@@ -55,7 +55,7 @@ def test_an_export_is_mounted_once_for_each_pod_and_its_data_stays(server: Serve
     plugin, source = NfsPlugin(directories, SystemClock()), Nfs("storage:/export", ("hard", "ro"))
     for _ in range(2):
         path = Path(plugin.set_up("u", "pv", source, Gathered()))
-    assert server.log.read_text() == f"-t nfs -o hard,ro storage:/export {path}\n"
+    assert server.log.read_text() == f"-t nfs -o hard,ro -- storage:/export {path}\n"
     assert (path / "data").read_text() == "kept"
     for _ in range(2):
         plugin.tear_down("u", "pv", Removed())

@@ -23,9 +23,9 @@ from tests.world import World, busybox_pod
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 PODS, SAMPLES, IDLE_SECONDS = 5, 7, 20.0
-# Measured with five pods on two cores that other work kept busy: 147 MiB, 0.6 s, 0.41 s.
-PSS_MIB = 170.0
-IDLE_CPU_A_MINUTE = 1.0  # seconds
+# Measured with five pods on two idle cores: 154 MiB, 0.75 to 0.93 s, 0.21 s. Another machine's core may be slower.
+PSS_MIB = 170.0  # proportional, without the pages of files, whose share depends on the machine's other programs
+IDLE_CPU_A_MINUTE = 1.5  # seconds
 SHOWN_WITHIN = 0.4  # seconds, lower quartile, from the exit to /pods, with nothing else on the machine
 OURS = {"supervisord", *SERVICES}
 
@@ -46,9 +46,9 @@ async def test_an_idle_agent_uses_little_memory_and_cpu(world: World) -> None:
     before = agent.cpu()
     await asyncio.sleep(IDLE_SECONDS)
     cpu = (agent.cpu() - before) * 60 / IDLE_SECONDS
-    memory = {name: pss for name, pss in agent.memory().items() if name in OURS}
+    memory = {name: pss for name, pss in agent.memory("Pss_Anon").items() if name in OURS}
     assert memory.keys() == OURS
-    print(f"PSS {sum(memory.values()):.0f} MiB, {cpu:.2f} s of CPU a minute")
+    print(f"PSS {sum(memory.values()):.0f} MiB without files, {cpu:.2f} s of CPU a minute")
     assert sum(memory.values()) < PSS_MIB, memory
     assert cpu < IDLE_CPU_A_MINUTE
 

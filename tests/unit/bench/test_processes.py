@@ -39,8 +39,9 @@ def test_cpu_counts_children_that_were_waited_for() -> None:
 
 
 def test_pss_is_the_whole_and_not_its_parts() -> None:
-    rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss: 9000 kB\nPss: 2048 kB\nPss_Dirty: 1024 kB\n"
+    rollup = "55d0-7ffe ---p 00000000 00:00 0 [rollup]\nRss: 9000 kB\nPss: 2048 kB\nPss_Anon: 1024 kB\n"
     assert parse_pss(rollup) == 2.0
+    assert parse_pss(rollup, "Pss_Anon") == 1.0
     with pytest.raises(ValueError, match="Pss"):
         parse_pss("")
 
