@@ -9,7 +9,7 @@ from bus.messages.podsync import PodStatus
 from bus.messages.streams import NODE_IMAGES, NODE_OBSERVED, PODS_STATUS, RUNTIME_PODS, events_of
 from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
-from services.pleg.adapters.host_reader import read_machine
+from services.pleg.adapters.host_reader import MachineReader
 from services.pleg.adapters.kernel_log import open_kernel_log
 from services.pleg.adapters.pidfd import Pidfds, ProcessWatches
 from services.pleg.adapters.probe_try import ProbeTrier
@@ -18,7 +18,7 @@ from services.pleg.controllers.cgroup_requests import CgroupRequests
 from services.pleg.controllers.event_stream import EventReader
 from services.pleg.controllers.file_usage import FileUsage
 from services.pleg.controllers.image_list import ImageReader
-from services.pleg.controllers.node_reader import MachineReader, NodeReader
+from services.pleg.controllers.node_reader import NodeReader, ReadMachine
 from services.pleg.controllers.oom_watcher import OomWatcher
 from services.pleg.controllers.pod_observer import PodObserver
 from services.pleg.controllers.prober import Prober, Try
@@ -42,7 +42,7 @@ class Pleg:
         context: Context,
         runtime: Runtime,
         watches: Callable[[Callable[[str], None]], ProcessWatches] = Pidfds,
-        machine: MachineReader = read_machine,
+        machine: ReadMachine | None = None,
         attempt: Try | None = None,
         usage: UsageSource | None = None,
         kernel_log: Callable[[], int] | None = None,
@@ -69,7 +69,7 @@ class Pleg:
             self._facts,
             node,
             trouble=lambda error: report.note("status", error),
-            machine=machine,
+            machine=machine or MachineReader().read,
         )
         source = usage or HostUsage(config, clock)
         self._usage = UsageReader(

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from services.frame.launch import Context
+from services.pleg.core.node_observation import MachineReading
 from services.pleg.service import Pleg
 from services.podsync.service import PodSyncService
 from services.sources.adapters.clients import Clients as SourcesClients
@@ -38,6 +39,11 @@ from tests.simulation.workload import IMAGES, Workload
 USER = f"system:node:{NAME}"
 STUBS = ("bootstrap", "server")
 ARMED_SECONDS = 5.0  # a kill that waits for a crash point waits no longer
+
+
+async def read_machine(nodefs: str) -> MachineReading:
+    """The machine, which never changes."""
+    return READING
 
 
 class Node:
@@ -158,7 +164,7 @@ class Node:
                     context,
                     self.runtime,
                     watches=lambda on_exit: SimulationPidfds(self.runtime, on_exit),
-                    machine=lambda nodefs: READING,
+                    machine=read_machine,
                     usage=StillUsage(context.clock),
                 )
             case "volume":

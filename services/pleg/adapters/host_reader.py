@@ -4,22 +4,30 @@ error."""
 import os
 from pathlib import Path
 
+from services.pleg.adapters.filesystem_reader import FilesystemReader
 from services.pleg.core.node_observation import MachineReading
 from shared.host import meminfo
 
+_PROC = Path("/proc")
 
-def read_machine(nodefs: str, proc: Path = Path("/proc")) -> MachineReading:
-    """One reading. `nodefs`: a path on the filesystem of the root directory."""
-    try:
-        filesystem = os.statvfs(nodefs)
-        capacity = filesystem.f_frsize * filesystem.f_blocks
-    except OSError:
-        capacity = -1
-    return MachineReading(
-        memory_capacity=meminfo(proc).get("MemTotal", -1),
-        nodefs_capacity=capacity,
-        cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
-    )
+
+class MachineReader:
+    """A filesystem that does not answer keeps the capacity that was read before, and one thread."""
+
+    def __init__(self, proc: Path = _PROC) -> None:
+        self._proc, self._filesystems = proc, FilesystemReader()
+        self._capacity = -1
+
+    async def read(self, nodefs: str) -> MachineReading:
+        """One reading, within 2 s. `nodefs`: a path on the filesystem of the root directory."""
+        filesystem = await self._filesystems.read(nodefs, 0.0)
+        if filesystem is not None and filesystem.usage.capacity is not None:
+            self._capacity = filesystem.usage.capacity
+        return MachineReading(
+            memory_capacity=meminfo(self._proc).get("MemTotal", -1),
+            nodefs_capacity=self._capacity,
+            cpus=os.sysconf("SC_NPROCESSORS_ONLN"),
+        )
 
 
 def read_pids(proc: Path) -> tuple[int, int]:

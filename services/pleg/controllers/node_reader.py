@@ -1,19 +1,18 @@
 """Asks the runtime for its health, reads the machine and publishes both as `node.observed`, in a loop for each."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from bus.interface import OwnedStream
 from bus.messages.pleg import NodeObserved
 from services.frame.launch import Context
-from services.pleg.adapters.host_reader import read_machine
 from services.pleg.adapters.waiting import wait_for
 from services.pleg.core.node_observation import MachineReading, NodeObservation
 from shared.cri.interface import Runtime, RuntimeCallError, RuntimeFeatures, RuntimeVersion
 
 STATUS_SECONDS = 5.0  # between two looks, as in the kubelet (pods.md 0.1)
 ANSWER_SECONDS = 10.0  # a slower answer to Status counts as none
-MachineReader = Callable[[str], MachineReading]  # of a path on the filesystem of the root directory
+ReadMachine = Callable[[str], Awaitable[MachineReading]]  # of a path on the filesystem of the root directory
 
 
 class NodeReader:
@@ -27,7 +26,7 @@ class NodeReader:
         stream: OwnedStream[NodeObserved],
         *,
         trouble: Callable[[RuntimeCallError | None], None],
-        machine: MachineReader = read_machine,
+        machine: ReadMachine,
     ) -> None:
         self._runtime, self._bus, self._clock, self._facts = runtime, context.bus, context.clock, facts
         self._stream, self._trouble, self._machine = stream, trouble, machine
@@ -88,7 +87,7 @@ class NodeReader:
 
     async def _read_machine(self) -> None:
         while True:
-            reading = self._machine(self._nodefs)
+            reading = await self._machine(self._nodefs)
             self._facts.machine_read(reading, self._clock.monotonic())
             self.publish()
             await asyncio.sleep(STATUS_SECONDS)

@@ -184,7 +184,7 @@ class PlegWorld:
             context,
             self.runtime,
             watches=new_watches,
-            machine=lambda nodefs: self.machine,
+            machine=self.read_machine,
             usage=self.usage,
         )
         self.pleg = pleg
@@ -192,6 +192,9 @@ class PlegWorld:
         self._task = asyncio.create_task(pleg.run())
         await self.network.settle()
         await self.network.settle()
+
+    async def read_machine(self, nodefs: str) -> MachineReading:
+        return self.machine
 
     async def kill_pleg(self) -> None:
         self.network.kill("pleg")
