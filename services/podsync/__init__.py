@@ -25,5 +25,5 @@ status or does anything to it, and goes on with the next step; a call of the ear
 and the look shows it. A postStart hook that was cut short is run again. A preStop hook is not: what a kill cut short
 stays undone, but a sleep goes on for the rest of its time. Nothing is killed as an orphan before the sources are
 complete, but for a pod whose source lists another of its name. A static pod that was rejected is admitted or rejected
-anew when supervisord has been started since, not when podsync alone was.
+again after a start of supervisord, not after a restart of podsync alone.
 """

@@ -76,7 +76,7 @@ class PodSyncService:
             subpaths=AskedSubpaths(bus),
             record=events.record,
         )
-        self.calls.tell_of_resolv_conf()
+        self.calls.record_resolv_conf_events()
         self.housekeeping = Housekeeping(
             context=context, runtime=runtime, calls=self.calls, core=self.core, node_reads=node_reads, events=events
         )
@@ -102,7 +102,7 @@ class PodSyncService:
             save=partial(self.loop.workers.save_soon, self.node_checkpoint, PRESSURE),
         )
         self.loop.on_handled = self.eviction.pods_changed
-        Followers(bus, handle=self.loop.handle, all_told=self.loop.complete)
+        Followers(bus, handle=self.loop.handle, on_complete=self.loop.complete)
 
     async def run(self) -> None:
         """Continue from the checkpoint; then report once a second that no worker is overdue."""

@@ -101,8 +101,8 @@ def machine() -> Iterator[None]:
     counts = ProbeCounts({})
     with (
         mock.patch("services.pleg.controllers.prober.ProbeFiles", lambda directory: counts),
-        mock.patch.object(StoryBook, "tell", lambda *_: None),
-        mock.patch.object(StoryBook, "tell_wait", lambda *_: None),
+        mock.patch.object(StoryBook, "add", lambda *_: None),
+        mock.patch.object(StoryBook, "add_wait", lambda *_: None),
         mock.patch.object(StoryBook, "keep_newest", lambda *_: None),
         mock.patch("services.podsync.service.read_node_resources", _RESOURCES),
         mock.patch("services.podsync.service.read_machine_facts", _MACHINE),

@@ -72,7 +72,7 @@ class NoCluster:
         return Referenced(None, error=NOTHING_TO_READ)
 
     async def token(self, space: str, service_account: str, spec: dict[str, Any]) -> IssuedToken:
-        """Nobody issues any."""
+        """Without an API server there are no tokens."""
         return IssuedToken(error=NOTHING_TO_READ)
 
 

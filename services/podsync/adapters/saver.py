@@ -22,8 +22,8 @@ class Saver:
         self._writing: asyncio.Task[None] | None = None
 
     async def save(self, key: str, data: dict[str, Any]) -> Kept:
-        """As `Checkpoint.save`; returns once the record is where it says. To the caller this is a wait for the disk,
-        however long it lasts: a restart would not make the disk faster. Raises OSError."""
+        """As `Checkpoint.save`; returns once the record is where the result states. The caller waits for the disk,
+        however long that lasts: a restart would not make the disk faster. Raises OSError."""
         loop = asyncio.get_running_loop()
         saved: asyncio.Future[Kept] = loop.create_future()
         self._waiting.append((key, data, saved))

@@ -1,7 +1,7 @@
-"""The clock podsync decides by: the wall clock's as its first life since the machine started began, and steady since.
+"""The clock podsync decides by: the wall clock's time at its first start since the machine started, steady since.
 
-Back-offs and deadlines must neither fire nor wait when somebody sets the clock, nor when that happens between two lives
-of the process; so the base is on disk, with the number of this life and the start of the machine it holds for.
+A change of the wall clock must neither fire nor delay back-offs and deadlines, nor must a change between two processes;
+so the base is on disk, with the start number and the start of the machine that it belongs to.
 """
 
 import logging
@@ -18,18 +18,18 @@ SKEW_SECONDS = 2.0  # a wall clock that goes away from the steady one by more wa
 
 
 class SteadyClock:
-    """One per life. `boot`: the number of this life, larger than any before. `machine_started`: the machine was started
-    anew since the life before. `skew`: seconds by which the wall clock has been set away from this one, as of the last
+    """One per process. `boot`: the start number, larger than any before. `machine_started`: the machine was started
+    since the previous process. `skew`: seconds by which the wall clock has been set away from this one, as of the last
     `now`."""
 
     def __init__(self, clock: Clock, checkpoint: Checkpoint, last: dict[str, Any]) -> None:
-        """`last`: the record of the life before, {} = none."""
+        """`last`: the record of the previous process, {} = none."""
         self._clock = clock
         base, machine = last.get("base"), boot_id()
         same = isinstance(base, float) and last.get("machine") == machine
         self.machine_started = bool(last) and not same
         self._base: float = base if same and isinstance(base, float) else clock.wall() - clock.monotonic()
-        self._said = self.skew = clock.wall() - clock.monotonic() - self._base
+        self._reported = self.skew = clock.wall() - clock.monotonic() - self._base
         count = last.get("count", 0)
         self.boot = count + 1 if isinstance(count, int) else int(clock.wall())
         saved = {"count": self.boot, "base": self._base, "machine": machine}
@@ -37,11 +37,11 @@ class SteadyClock:
             self.boot = max(self.boot, int(clock.wall()))  # larger than any before though it cannot be written down
 
     def now(self) -> float:
-        """Seconds of this clock. Says so when somebody has set the wall clock."""
+        """Seconds of this clock. Logs a warning when the wall clock was set."""
         now = self._base + self._clock.monotonic()
         self.skew = self._clock.wall() - now
-        if abs(self.skew - self._said) > SKEW_SECONDS:
-            by = self.skew - self._said
+        if abs(self.skew - self._reported) > SKEW_SECONDS:
+            by = self.skew - self._reported
             log.warning("the clock was set by %+.0f s: deadlines and back-offs go on as they were", by)
-            self._said = self.skew
+            self._reported = self.skew
         return now

@@ -1,6 +1,6 @@
-"""Writes the story of each pod: the lines `core.story` finds worth telling, with their time, bounded on disk.
+"""Writes the story of each pod: the lines of `core.story` with their time, bounded on disk.
 
-Told, never believed: nothing is decided from a story, so a line lost to a full disk or a crash costs only the telling.
+Nothing is decided from a story, so a line lost to a full disk or a crash is missing in `bulkhead explain` alone.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from services.podsync.core.pod.events import Event, PodObserved
 from services.podsync.core.pod.instructions import Instruction, PublishAdmitted, RecordEvent
-from services.podsync.core.story import Teller
+from services.podsync.core.story import StoryLines
 from shared.json_text import json_bytes
 from shared.story.lines import Line
 
@@ -27,38 +27,38 @@ STORIES_KEPT = 200  # of pods that are gone
 
 
 class StoryBook:
-    """One `<uid>.jsonl` per pod in a directory. `boot`, `machine_started`: as the Teller has them."""
+    """One `<uid>.jsonl` per pod in a directory. `boot`, `machine_started`: as `StoryLines` has them."""
 
     def __init__(self, directory: Path, boot: int = 0, *, machine_started: bool = False) -> None:
         self.directory = directory
-        self._teller = Teller(boot, machine_started=machine_started)
+        self._story_lines = StoryLines(boot, machine_started=machine_started)
         self._broken = False
         self._forgotten = STORIES_KEPT // 2  # pods, since the directory was listed last
         self._lines: queue.Queue[tuple[str, bytes, bytes] | None] = queue.Queue(LINES_WAITING)
         self._writer: threading.Thread | None = None
 
-    def tell(self, uid: str, now: float, what: Event | Instruction) -> None:
-        """Write down soon what of this is worth it, with the wall-clock moment: a thread writes, so that a disk that
-        hangs holds nobody up. What it cannot keep up with is left out."""
-        self._write_down(uid, now, lambda: self._teller.tell(uid, what))
+    def add(self, uid: str, now: float, what: Event | Instruction) -> None:
+        """Write the lines of this event or instruction soon; `now` is wall seconds. A thread writes, so that a disk
+        that hangs delays no caller. Lines beyond LINES_WAITING are dropped."""
+        self._write_down(uid, now, lambda: self._story_lines.of(uid, what))
 
-    def tell_wait(self, uid: str, now: float, waits_for: str) -> None:
+    def add_wait(self, uid: str, now: float, waits_for: str) -> None:
         """Likewise what the pod waits for, "" = nothing any more."""
-        self._write_down(uid, now, lambda: self._teller.waits(uid, waits_for))
+        self._write_down(uid, now, lambda: self._story_lines.waits(uid, waits_for))
 
     def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
-        """Go on with the story of a pod of an earlier life."""
-        self._teller.take_up(uid, name=name, namespace=namespace, source=source)
+        """Go on with the story of a pod of an earlier process."""
+        self._story_lines.take_up(uid, name=name, namespace=namespace, source=source)
 
     def forget(self, uid: str) -> None:
         """Nothing more comes of this pod."""
-        self._teller.forget(uid)
+        self._story_lines.forget(uid)
 
-    def _write_down(self, uid: str, now: float, tell: Callable[[], list[Line]]) -> None:
+    def _write_down(self, uid: str, now: float, lines_of: Callable[[], list[Line]]) -> None:
         try:
-            lines = [json_bytes({"at": round(now, 3), **line}) for line in tell()]
-            head = json_bytes(self._teller.head(uid)) if lines else b""
-        except Exception:  # what cannot be told has happened all the same, and others wait for it
+            lines = [json_bytes({"at": round(now, 3), **line}) for line in lines_of()]
+            head = json_bytes(self._story_lines.head(uid)) if lines else b""
+        except Exception:  # a failed line must not stop the caller
             log.exception("the story of pod %s has a gap", uid)
             return
         if not lines:
@@ -81,15 +81,15 @@ class StoryBook:
     def _write_all(self) -> None:
         ended = False
         while not ended:
-            told = [self._lines.get()]
-            if told[0] is not None:
-                time.sleep(GATHER_SECONDS)  # one file is opened once for all that is told of a pod meanwhile
+            entries = [self._lines.get()]
+            if entries[0] is not None:
+                time.sleep(GATHER_SECONDS)  # one file is opened once for all lines of a pod meanwhile
             with contextlib.suppress(queue.Empty):
                 while True:
-                    told.append(self._lines.get_nowait())
+                    entries.append(self._lines.get_nowait())
             lines: dict[str, list[bytes]] = {}
             heads: dict[str, bytes] = {}
-            for entry in told:
+            for entry in entries:
                 if entry is None:
                     ended = True
                 else:
@@ -99,7 +99,7 @@ class StoryBook:
                 self._write(uid, of_pod, heads[uid])
 
     def _write(self, uid: str, lines: list[bytes], head: bytes) -> None:
-        """Never raises for a disk that refuses; says so once."""
+        """Never raises for a disk that refuses; logs it once."""
         path = self.directory / f"{uid}.jsonl"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,14 +143,14 @@ class StoryBook:
 
 
 def _for_root_alone(path: str, flags: int) -> int:
-    """What probes and hooks wrote stands in it."""
+    """The file contains what probes and hooks wrote."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _uids_of(path: Path) -> set[str]:
     """The pods whose story the file may be: dots are allowed in a UID."""
-    whole = path.name.removesuffix(".jsonl")
-    return {whole, whole.removesuffix(".1")}
+    stem = path.name.removesuffix(".jsonl")
+    return {stem, stem.removesuffix(".1")}
 
 
 def uid_of(what: Event | Instruction) -> str:

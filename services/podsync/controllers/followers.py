@@ -24,15 +24,15 @@ from services.podsync.core.pod.events import (
     ProbesChanged,
     RuntimeChanged,
     RuntimeListed,
-    SourcesHeard,
+    SourcesFreshness,
     VolumesChanged,
-    VolumesHeard,
+    VolumesFreshness,
 )
 from shared.model.runtime import RuntimePod
 
 
 class Followers:
-    """Every stream that podsync follows. `all_told` is called once, when `pods.desired` and `runtime.pods` are
+    """Every stream that podsync follows. `on_complete` is called once, when `pods.desired` and `runtime.pods` are
     complete and the runtime's features, on which admission depends, are known."""
 
     def __init__(
@@ -40,9 +40,9 @@ class Followers:
         bus: Bus,
         *,
         handle: Callable[[Event], None],
-        all_told: Callable[[], None],
+        on_complete: Callable[[], None],
     ) -> None:
-        self._handle, self._all_told = handle, all_told
+        self._handle, self._on_complete = handle, on_complete
         self.desired = bus.follow(PODS_DESIRED, self._on_desired)
         self.observed = bus.follow(RUNTIME_PODS, self._on_observed)
         bus.follow(VOLUMES_MOUNTED, self._on_volumes)
@@ -61,7 +61,9 @@ class Followers:
                 self._handle(PodUndesired(uid=uid, cause=cause or "no source wants the pod"))
             case Freshness(complete=complete, stale=stale):
                 listed = frozenset(self.desired.state)
-                self._handle(SourcesHeard(complete=complete, stale=stale, listed=listed, cause="news of the sources"))
+                self._handle(
+                    SourcesFreshness(complete=complete, stale=stale, listed=listed, cause="freshness of the pods")
+                )
                 self._mark_complete()
 
     def _on_observed(self, change: Change[RuntimePod]) -> None:
@@ -77,7 +79,7 @@ class Followers:
     def _mark_complete(self) -> None:
         if self.desired.complete and self.observed.complete and self._runtime_known and not self._complete:
             self._complete = True
-            self._all_told()
+            self._on_complete()
 
     def _on_volumes(self, change: Change[MountedVolumes]) -> None:
         match change:
@@ -86,7 +88,7 @@ class Followers:
             case Deleted(key=uid, cause=cause):
                 self._handle(VolumesChanged(uid=uid, volumes=None, cause=cause or "volumes gone"))
             case Freshness(complete=complete, stale=stale):
-                self._handle(VolumesHeard(complete=complete, stale=stale, cause="news of the volumes"))
+                self._handle(VolumesFreshness(complete=complete, stale=stale, cause="freshness of the volumes"))
 
     def _on_node_object(self, change: Change[NodeObject]) -> None:
         match change:

@@ -1,7 +1,7 @@
 """Keeps the cgroups above the pods right, and takes away those of pods that are no more (node.md 4.5-4.9).
 
 kubepods gets node allocatable, tried each minute until it worked once; the QoS cgroups are written each minute; pod
-cgroups that nobody knows are looked for every two seconds, as far as all pods are known. Decides no value.
+cgroups without a pod are searched every two seconds, once all pods are known. Decides no value.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ RUNTIME_SECONDS = 2.0  # until the next question to a runtime that is away, as i
 
 
 class NodeCgroups:
-    """Of one node. `active_pods`: those that are not at their end. `known`: the UIDs of pods whose cgroups are
-    somebody's, or None while not all pods are known. `record` takes an Event; `trouble` what is wrong under a name."""
+    """Of one node. `active_pods`: those that are not at their end. `known`: the UIDs of pods whose cgroups
+    stay, or None while not all pods are known. `record` takes an Event; `trouble` what is wrong under a name."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class NodeCgroups:
         if not self._enforced:
             await self._enforce()
         try:
-            await self._cgroups.write_classes(self._active_pods, whole=True)
+            await self._cgroups.write_classes(self._active_pods, complete=True)
         except OSError as error:
             log.warning("cannot update QoS cgroups, trying again in a minute: %s", error)
             self._trouble("cgroups", f"QoS cgroups cannot be written: {error}")
@@ -106,17 +106,17 @@ class NodeCgroups:
         except OSError as error:
             message = f'Failed to update Node Allocatable Limits "{name}": {error}'
             log.warning("%s", message)
-            self._tell("Warning", "FailedNodeAllocatableEnforcement", message)
+            self._record_event("Warning", "FailedNodeAllocatableEnforcement", message)
             return
         self._enforced = True
-        self._tell("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        self._record_event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
 
-    def _tell(self, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, kind: str, reason: str, message: str) -> None:
         node = self._cgroups.facts.node_name
         self._record(KubeEvent(type=kind, reason=reason, message=message, kind="Node", name=node))
 
     async def look_for_orphans(self) -> None:
-        """Begin to take away the cgroups of pods that nobody knows; one with volumes left is only slowed down. Raises
+        """Begin to remove orphan pod cgroups; one whose pod has volumes left only gets less CPU time. Raises
         nothing."""
         if self._known() is None:
             return

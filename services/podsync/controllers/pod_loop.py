@@ -92,7 +92,7 @@ class PodLoop:
         now = self._now()
         uid = uid_of(event)
         if uid:
-            self._stories.tell(uid, self._clock.wall(), event)
+            self._stories.add(uid, self._clock.wall(), event)
         try:
             instructions = self.core.handle(event, now)
         except Exception as error:
@@ -104,7 +104,7 @@ class PodLoop:
         self._dispatch(instructions)
         for touched in dict.fromkeys((uid, *map(uid_of, instructions))):
             if (record := self.core.records.get(touched)) is not None:
-                self._stories.tell_wait(touched, self._clock.wall(), record.waits_for)
+                self._stories.add_wait(touched, self._clock.wall(), record.waits_for)
             elif touched:
                 self._stories.forget(touched)  # an event of a pod that is gone, such as that its volumes are
         self._complete_statuses()
@@ -133,7 +133,7 @@ class PodLoop:
                 self._pod_errors.note(instruction.uid, DECISION, instruction.error, instruction.cause)
                 continue
             uid = uid_of(instruction)
-            self._stories.tell(uid, self._clock.wall(), instruction)
+            self._stories.add(uid, self._clock.wall(), instruction)
             if isinstance(instruction, RecordEvent):
                 with self._pod_errors.contained(uid, "an Event"):
                     self._events.record(replace(instruction.event, time=""), cause=instruction.cause)

@@ -28,10 +28,10 @@ from services.podsync.core.pod.events import (
     ProbesChanged,
     RuntimeChanged,
     RuntimeListed,
-    SourcesHeard,
+    SourcesFreshness,
     TimePassed,
     VolumesChanged,
-    VolumesHeard,
+    VolumesFreshness,
 )
 from services.podsync.core.pod.instructions import FetchNode
 from services.podsync.core.pod.listed import as_listed, from_desired, from_runtime, is_listed_otherwise
@@ -89,7 +89,7 @@ class NodeState:
             case PodUndesired(uid=uid):
                 self.desired.pop(uid, None)
                 return self._on_unwanted(uid, now)
-            case SourcesHeard():
+            case SourcesFreshness():
                 return self._on_sources(event, now)
             case PodObserved(observation=observation):
                 return self._on_observed(observation, now)
@@ -124,7 +124,7 @@ class NodeState:
             case RuntimeListed():
                 self.runtime_listed = event.complete and not event.stale
                 return []
-            case VolumesHeard():
+            case VolumesFreshness():
                 self.volumes_known = event.complete and not event.stale
                 return self._at_work()
             case RuntimeChanged():
@@ -174,8 +174,8 @@ class NodeState:
         if saved.state is PodState.SYNC and not record.deletion_requested and not lifecycle.has_ended(record):
             saved = replace(saved, admission_decided=False)
         seen = self.unclaimed.pop(event.uid, None)
-        unheard_of = seen is None and self.runtime_listed and event.uid not in self.forgotten
-        record = replace(record, saved=saved, unheard_of=unheard_of)
+        new_to_node = seen is None and self.runtime_listed and event.uid not in self.forgotten
+        record = replace(record, saved=saved, new_to_node=new_to_node)
         if seen is not None and seen.observed_at > self._started_at:
             record = record.with_observation(seen, seen.observed_at)
         return record
@@ -222,7 +222,7 @@ class NodeState:
         self.pods.put(record)
         return [uid]
 
-    def _on_sources(self, event: SourcesHeard, now: float) -> list[str]:
+    def _on_sources(self, event: SourcesFreshness, now: float) -> list[str]:
         self.admissions.sources_complete = event.complete and not event.stale
         touched: list[str] = []
         if self.admissions.sources_complete:

@@ -1,7 +1,7 @@
-"""What of all that podsync hears and does is worth telling of a pod, as lines of its story (`shared.story`).
+"""Selects the events and instructions of a pod that become lines of its story (`shared.story`).
 
-Pure: events and instructions in, lines without their time out. Remembers what it told last, so that the same said twice
-is told once, and a pod that restarts for days has a story of its restarts and not of its relists.
+Pure: events and instructions in, lines without their time out. Remembers the last lines, so that a repeated
+one is written once, and a pod that restarts for days has a story of its restarts and not of its relists.
 """
 
 from dataclasses import dataclass, field
@@ -39,17 +39,17 @@ from shared.story.lines import Kind, Line
 
 NANOSECONDS = 1e9
 LONGEST_TEXT = 2000  # characters of an error or message
-_QUIET = (LookAtPod, InspectImage, PreparePod)  # told only when they fail
+_QUIET = (LookAtPod, InspectImage, PreparePod)  # written only when they fail
 _OVER = ("finished", "terminated")
 
 
 @dataclass
-class _Told:
-    """What was told of one pod last."""
+class _Written:
+    """What was written of one pod last."""
 
     head: Line = field(default_factory=dict)
-    opened: bool = False  # something was told of it in this life
-    restored: bool = False  # an earlier life told how it began
+    opened: bool = False  # this process wrote a line of it
+    restored: bool = False  # an earlier process wrote its first line
     pod: Object = field(default_factory=dict)
     deletion: Any = None
     state: tuple[str, str] = ("", "")
@@ -62,78 +62,78 @@ class _Told:
     event: tuple[str, str, str] = ("", "", "")
 
 
-class Teller:
-    """One per life of podsync. `boot`: the number of this life; `machine_started`: the first since the machine was
-    started anew."""
+class StoryLines:
+    """One per process. `boot`: podsync's start number; `machine_started`: it is the first process since the machine
+    started."""
 
     def __init__(self, boot: int, *, machine_started: bool = False) -> None:
-        self._life: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
-        self._told: dict[str, _Told] = {}
+        self._start: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
+        self._written: dict[str, _Written] = {}
 
     def head(self, uid: str) -> Line:
         """What heads each file of the pod's story."""
         return self._of(uid).head
 
     def take_up(self, uid: str, *, name: str, namespace: str, source: str) -> None:
-        """Go on with a pod of an earlier life."""
-        told = self._of(uid)
-        told.restored = True
-        told.head.update({"what": Kind.POD, "uid": uid, "name": name, "namespace": namespace, "source": source})
+        """Go on with a pod of an earlier process."""
+        written = self._of(uid)
+        written.restored = True
+        written.head.update({"what": Kind.POD, "uid": uid, "name": name, "namespace": namespace, "source": source})
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self._told.pop(uid, None)
+        self._written.pop(uid, None)
 
     def waits(self, uid: str, waits_for: str) -> list[Line]:
         """What the pod waits for now, "" = nothing."""
-        told = self._of(uid)
-        if waits_for == told.waits_for:
+        written = self._of(uid)
+        if waits_for == written.waits_for:
             return []
-        told.waits_for = waits_for
+        written.waits_for = waits_for
         return self._opened(uid, [{"what": Kind.WAITS, "waits_for": waits_for}])
 
-    def tell(self, uid: str, what: Event | Instruction) -> list[Line]:
-        """The lines an event or an instruction is worth."""
+    def of(self, uid: str, what: Event | Instruction) -> list[Line]:
+        """The lines of an event or an instruction."""
         lines = [line | ({"cause": what.cause} if what.cause else {}) for line in self._lines(uid, what)]
         return self._opened(uid, lines)
 
-    def _of(self, uid: str) -> _Told:
-        return self._told.setdefault(uid, _Told())
+    def _of(self, uid: str) -> _Written:
+        return self._written.setdefault(uid, _Written())
 
     def _opened(self, uid: str, lines: list[Line]) -> list[Line]:
-        told = self._of(uid)
-        if lines and not told.opened:
-            told.opened = True
-            return [self._life, *lines]
+        written = self._of(uid)
+        if lines and not written.opened:
+            written.opened = True
+            return [self._start, *lines]
         return lines
 
     def _lines(self, uid: str, what: Event | Instruction) -> list[Line]:
-        told = self._of(uid)
+        written = self._of(uid)
         match what:
             case PodDesired():
-                return _desired(told, what)
+                return _desired(written, what)
             case PodUndesired():
                 return [{"what": Kind.SEEN, "change": "gone"}]
             case VolumesChanged(volumes=volumes):
                 now = {key: (str(v.state), v.error) for key, v in (volumes.volumes if volumes else {}).items()}
-                changed = {key: value for key, value in now.items() if told.volumes.get(key) != value}
-                told.volumes = now
+                changed = {key: value for key, value in now.items() if written.volumes.get(key) != value}
+                written.volumes = now
                 return [
                     {"what": Kind.VOLUME, "volume": key, "state": state, **({"error": _short(error)} if error else {})}
                     for key, (state, error) in changed.items()
                 ]
             case PodObserved(observation=seen):
                 there = {c.id for c in seen.containers}
-                told.containers = {key: state for key, state in told.containers.items() if key in there}
-                told.sandboxes = {s.id: told.sandboxes[s.id] for s in seen.sandboxes if s.id in told.sandboxes}
-                return _seen(told, seen.sandboxes, seen.containers)
+                written.containers = {key: state for key, state in written.containers.items() if key in there}
+                written.sandboxes = {s.id: written.sandboxes[s.id] for s in seen.sandboxes if s.id in written.sandboxes}
+                return _seen(written, seen.sandboxes, seen.containers)
             case ProbesChanged(container_id=container_id, results=results) if results is not None:
-                return _probed(told, container_id, results)
+                return _probed(written, container_id, results)
             case ProbesChanged(container_id=container_id):
-                told.probes = {key: result for key, result in told.probes.items() if key[0] != container_id}
+                written.probes = {key: result for key, result in written.probes.items() if key[0] != container_id}
                 return []
             case CallDone(call=call):
-                return [*_done(call, what), *_looked(told, what)]
+                return [*_done(call, what), *_looked(written, what)]
             case CallFailed(call=call):
                 # What a hook wrote belongs into the status alone: it may be a secret, and a story outlives its pod.
                 text = what.description if isinstance(call, RunPostStartHook) else what.text
@@ -142,14 +142,14 @@ class Teller:
             case Call() if not isinstance(what, _QUIET):
                 return [{"what": Kind.BEGUN, **_subject(what)}]
             case PublishAdmitted(published=published):
-                return _admitted(told, published.admitted)
+                return _admitted(written, published.admitted)
             case PublishStatus(status=status):
-                return _status(told, status.status)
+                return _status(written, status.status)
             case RecordEvent(event=event):
                 entry = (event.reason, event.message, event.field_path)
-                if entry == told.event:
+                if entry == written.event:
                     return []
-                told.event = entry
+                written.event = entry
                 container = event.field_path.partition("{")[2].rstrip("}")
                 line = {"what": Kind.EVENT, "type": event.type, "reason": event.reason}
                 return [line | {"message": _short(event.message)} | ({"container": container} if container else {})]
@@ -157,32 +157,32 @@ class Teller:
                 return []
 
 
-def _desired(told: _Told, what: PodDesired) -> list[Line]:
+def _desired(written: _Written, what: PodDesired) -> list[Line]:
     metadata = what.pod.get("metadata") or {}
     head = {"what": Kind.POD, "uid": what.uid, "name": name(what.pod), "namespace": namespace(what.pod)}
-    told.head.update({**head, "source": what.source})
+    written.head.update({**head, "source": what.source})
     deletion = (metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds"))
     wanted = {"spec": what.pod.get("spec"), "annotations": metadata.get("annotations")}
     line: Line = {"what": Kind.SEEN, "source": what.source}
     if deletion[0] is not None:
-        if deletion == told.deletion:
+        if deletion == written.deletion:
             return []
-        told.deletion, told.pod = deletion, wanted
+        written.deletion, written.pod = deletion, wanted
         return [line | {"change": "to be deleted", "grace": deletion[1]}]
-    if wanted == told.pod:
+    if wanted == written.pod:
         return []
-    change = "changed" if told.pod else "new"
-    told.pod, first = wanted, not told.pod
-    if first and told.restored:
+    change = "changed" if written.pod else "new"
+    written.pod, first = wanted, not written.pod
+    if first and written.restored:
         return []
     return [line | {"change": change}]
 
 
-def _admitted(told: _Told, admitted: AdmittedPod) -> list[Line]:
+def _admitted(written: _Written, admitted: AdmittedPod) -> list[Line]:
     now = (str(admitted.state), admitted.rejected)
-    if now == told.state:
+    if now == written.state:
         return []
-    told.state = now
+    written.state = now
     line: Line = {"what": Kind.STATE, "state": now[0]}
     if admitted.rejected:
         line["rejected"] = admitted.rejected
@@ -191,36 +191,36 @@ def _admitted(told: _Told, admitted: AdmittedPod) -> list[Line]:
     return [line]
 
 
-def _status(told: _Told, status: Object) -> list[Line]:
+def _status(written: _Written, status: Object) -> list[Line]:
     conditions = status.get("conditions") or ()
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     now = (str(status.get("phase") or ""), ready)
-    if now == told.status:
+    if now == written.status:
         return []
-    told.status = now
+    written.status = now
     return [{"what": Kind.STATUS, "phase": now[0], "ready": ready}]
 
 
-def _looked(told: _Told, done: CallDone) -> list[Line]:
-    """What our own call showed of sandboxes and containers; what it made itself is told by the call."""
+def _looked(written: _Written, done: CallDone) -> list[Line]:
+    """The sandboxes and containers that our own call showed; the line of the call states what it created."""
     match done.result:
         case PodSeen(pod=pod):
-            return _seen(told, pod.sandboxes, pod.containers)
+            return _seen(written, pod.sandboxes, pod.containers)
         case PartSeen(sandbox=sandbox, containers=containers):
-            return _seen(told, (sandbox,) if sandbox else (), containers)
+            return _seen(written, (sandbox,) if sandbox else (), containers)
     return []
 
 
-def _seen(told: _Told, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
+def _seen(written: _Written, sandboxes: tuple[Sandbox, ...], containers: tuple[Container, ...]) -> list[Line]:
     lines: list[Line] = []
     for sandbox in sandboxes:
-        before, told.sandboxes[sandbox.id] = told.sandboxes.get(sandbox.id), str(sandbox.state)
+        before, written.sandboxes[sandbox.id] = written.sandboxes.get(sandbox.id), str(sandbox.state)
         if before not in (None, str(sandbox.state)):
             lines.append({"what": Kind.SANDBOX, "attempt": sandbox.attempt, "state": str(sandbox.state)})
     for container in sorted(containers, key=lambda c: c.created_at):
-        before, told.containers[container.id] = told.containers.get(container.id), str(container.state)
+        before, written.containers[container.id] = written.containers.get(container.id), str(container.state)
         if before == str(container.state) or container.state in (ContainerState.CREATED, ContainerState.RUNNING):
-            continue  # that it runs is told by the start
+            continue  # the line of the start shows that it runs
         lines.append(_ended(container))
     return lines
 
@@ -239,11 +239,11 @@ def _ended(container: Container) -> Line:
     return line
 
 
-def _probed(told: _Told, container_id: str, results: Any) -> list[Line]:
+def _probed(written: _Written, container_id: str, results: Any) -> list[Line]:
     lines: list[Line] = []
     for kind in ("startup", "liveness", "readiness"):
         now, key = getattr(results, kind), (container_id, kind)
-        before, told.probes[key] = told.probes.get(key, ""), now
+        before, written.probes[key] = written.probes.get(key, ""), now
         if now in ("", before):
             continue
         line: Line = {"what": Kind.PROBE, "container": results.container, "probe": kind, "result": now}

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from bus.messages.podsync import PodState
-from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesHeard
+from services.podsync.core.pod.events import PodDesired, PodObserved, RuntimeChanged, TimePassed, VolumesFreshness
 from shared.model.runtime import RuntimePod
 from tests.service.podsync.stage import on_stage
 from tests.service.podsync.test_podsync_service import a_pod, running
@@ -57,7 +57,7 @@ async def work_of_each_event(directory: Path, finished_pods: int) -> dict[str, i
             type(event).__name__: lines_executed(lambda event=event: handle(event))  # type: ignore[misc]
             for event in (
                 RuntimeChanged(reachable=True, network_ready=False),
-                VolumesHeard(complete=True, stale=False),
+                VolumesFreshness(complete=True, stale=False),
                 PodObserved(observation=seen),
                 TimePassed(),
                 PodDesired(uid="u2", source="api", pod=a_pod("u2")),

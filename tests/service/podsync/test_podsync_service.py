@@ -278,7 +278,7 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
 async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         assert stage.service is not None
-        told = stage.service.stories._teller._told
+        told = stage.service.stories._story_lines._written
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
         stage.mounted.put("gone", MountedVolumes(uid="gone", volumes={}))

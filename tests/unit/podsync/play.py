@@ -24,7 +24,7 @@ from services.podsync.core.pod.events import (
     ProbesChanged,
     RuntimeChanged,
     RuntimeListed,
-    SourcesHeard,
+    SourcesFreshness,
     TimePassed,
 )
 from services.podsync.core.pod.instructions import (
@@ -152,7 +152,7 @@ class Play:
             self.handle(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
             self.handle(PodDesired(uid=uid, source=self.source, pod=pod))
-        self.handle(SourcesHeard(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
+        self.handle(SourcesFreshness(complete=self.sources_complete, stale=False, listed=frozenset(self.wanted)))
 
     def run(self) -> None:
         """Do everything there is to do now; start over after a kill."""

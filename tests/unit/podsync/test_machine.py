@@ -12,9 +12,9 @@ from services.podsync.core.pod.events import (
     PodObserved,
     PodUndesired,
     RuntimeChanged,
-    SourcesHeard,
+    SourcesFreshness,
     VolumesChanged,
-    VolumesHeard,
+    VolumesFreshness,
 )
 from services.podsync.core.pod.instructions import KillPod, LookAtPod, SavePod
 from services.podsync.core.pod.lifecycle import IllegalEdgeError, moved
@@ -190,21 +190,21 @@ def test_volumes_hold_the_start_back_and_are_released_before_the_pod_is_finished
     assert (held.state, held.volumes) == (PodState.TERMINATED, ())
     play.handle(VolumesChanged(uid="u1", volumes=None))
     play.run()
-    play.handle(VolumesHeard(complete=True, stale=False))
+    play.handle(VolumesFreshness(complete=True, stale=False))
     play.run()
     assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
 def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sources_are_complete() -> None:
     play = Play()
-    play.handle(SourcesHeard(complete=False, stale=False))
+    play.handle(SourcesFreshness(complete=False, stale=False))
     play.sandboxes["o"] = [Sandbox(id="s", attempt=0, state=SandboxState.READY, created_at=1)]
     play.containers["o"] = [
         Container(id="x", name="c", attempt=0, sandbox_id="s", state=ContainerState.RUNNING, created_at=1)
     ]
     play.observe("o")
     assert play.log == []
-    play.handle(SourcesHeard(complete=True, stale=False))
+    play.handle(SourcesFreshness(complete=True, stale=False))
     play.run()
     assert play.running("o") == []
     assert play.stops == [2]
@@ -213,7 +213,7 @@ def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sou
 def test_stale_sources_take_nothing_away() -> None:
     play = Play()
     play.want(a_pod())
-    play.handle(SourcesHeard(complete=True, stale=True, listed=frozenset()))
+    play.handle(SourcesFreshness(complete=True, stale=True, listed=frozenset()))
     play.run()
     assert play.running("u1") == [("c", 0)]
 
@@ -355,7 +355,7 @@ def test_what_nobody_ever_heard_of_is_not_looked_for_in_the_runtime_but_after_a_
     play.want(a_pod())
     play.start()
     play.run()
-    looks = [call.unheard_of for call in play.calls if isinstance(call, LookAtPod)]
+    looks = [call.new_to_node for call in play.calls if isinstance(call, LookAtPod)]
     assert looks == [True, False]
 
 

@@ -33,7 +33,7 @@ from services.podsync.core.pod.instructions import (
     StartContainer,
 )
 from services.podsync.core.pod.results import ImagePulled
-from services.podsync.core.story import Teller
+from services.podsync.core.story import StoryLines
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod
 from shared.story.restarts import restarts
@@ -74,9 +74,9 @@ def killing(message: str) -> RecordEvent:
 
 
 def told(*happened: Event | Instruction) -> list[dict[str, Any]]:
-    teller, lines = Teller(boot=3), []
+    story_lines, lines = StoryLines(boot=3), []
     for at, what in enumerate(happened, start=110):
-        lines += [{"at": float(at), **line} for line in teller.tell("u1", what)]
+        lines += [{"at": float(at), **line} for line in story_lines.of("u1", what)]
     return lines
 
 
@@ -197,14 +197,14 @@ def test_a_restart_whose_end_was_before_the_story_is_reported_as_that() -> None:
 
 
 def test_a_pod_of_an_earlier_process_is_not_seen_for_the_first_time() -> None:
-    teller = Teller(boot=2)
-    teller.take_up("u1", name="web", namespace="shop", source="api")
-    assert teller.tell("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
-    assert teller.tell("u1", started(1))[0] == {"what": "life", "boot": 2}
+    story_lines = StoryLines(boot=2)
+    story_lines.take_up("u1", name="web", namespace="shop", source="api")
+    assert story_lines.of("u1", PodDesired(uid="u1", source="api", pod=POD)) == []
+    assert story_lines.of("u1", started(1))[0] == {"what": "life", "boot": 2}
 
 
 def test_a_restart_of_the_machine_is_in_the_story() -> None:
-    line = Teller(boot=4, machine_started=True).tell("u1", started(1))[0]
+    line = StoryLines(boot=4, machine_started=True).of("u1", started(1))[0]
     assert sentence(line) == "the machine was started again; start 4 of podsync, which observes the pods that there are"
 
 
@@ -215,9 +215,9 @@ def explain(root: Path, *words: str) -> Any:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories", boot=1)
-    book.tell("u1", 1000.0, PodDesired(uid="u1", source="api", pod=POD))
-    book.tell("u1", 1001.0, observed(instance(0, ContainerState.EXITED, 2, "Error")))
-    book.tell("u1", 1002.0, started(1))
+    book.add("u1", 1000.0, PodDesired(uid="u1", source="api", pod=POD))
+    book.add("u1", 1001.0, observed(instance(0, ContainerState.EXITED, 2, "Error")))
+    book.add("u1", 1002.0, started(1))
     book.close()
     return tmp_path
 
@@ -258,16 +258,16 @@ def test_a_line_cut_by_a_kill_and_lines_of_a_later_version_are_passed_over(root:
 def test_a_static_pod_is_found_by_its_manifests_name(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories")
     metadata = {"name": "web-node-a", "namespace": "default"}
-    book.tell("u2", 1.0, PodDesired(uid="u2", source="file", pod={"metadata": metadata, "spec": {}}))
+    book.add("u2", 1.0, PodDesired(uid="u2", source="file", pod={"metadata": metadata, "spec": {}}))
     book.close()
     assert explain(tmp_path, "web").stdout.startswith("default/web-node-a (u2, from file)")
 
 
 def test_a_story_that_was_cut_has_a_line_about_it(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories")
-    book.tell("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
+    book.add("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     for number in range(1500):
-        book.tell("u1", float(number), killing("x" * 300 + str(number)))
+        book.add("u1", float(number), killing("x" * 300 + str(number)))
     book.close()
     lines = explain(tmp_path, "web").stdout.splitlines()
     assert lines[1] == "earlier lines have made room for newer ones"
@@ -297,7 +297,7 @@ def test_a_line_that_podsync_did_not_write_is_no_traceback(root: Path, line: byt
 
 def test_what_a_container_wrote_does_not_reach_the_terminal_as_commands(root: Path) -> None:
     book = StoryBook(root / "bulkhead/podsync/stories")
-    book.tell("u1", 1003.0, killing("\x1b]0;mine\x07\n2026-11-21\u202e"))
+    book.add("u1", 1003.0, killing("\x1b]0;mine\x07\n2026-11-21\u202e"))
     book.close()
     shown = explain(root, "web").stdout
     assert not set(shown) & {"\x1b", "\x07", "\u202e"}
@@ -307,7 +307,7 @@ def test_what_a_container_wrote_does_not_reach_the_terminal_as_commands(root: Pa
 def test_of_two_pods_of_one_name_the_other_is_named_with_its_namespace(root: Path) -> None:
     book = StoryBook(root / "bulkhead/podsync/stories")
     metadata = {"name": "web", "namespace": "other"}
-    book.tell("u2", 2000.0, PodDesired(uid="u2", source="api", pod={"metadata": metadata, "spec": {}}))
+    book.add("u2", 2000.0, PodDesired(uid="u2", source="api", pod={"metadata": metadata, "spec": {}}))
     book.close()
     result = explain(root, "web")
     assert result.stdout.startswith("other/web")
@@ -329,7 +329,7 @@ def test_a_place_where_no_story_can_be_kept_costs_the_story_alone(
 ) -> None:
     (tmp_path / "file").write_text("")
     book = StoryBook(tmp_path / "file/stories")
-    book.tell("u1", 1.0, started(0))
+    book.add("u1", 1.0, started(0))
     book.keep_newest(set())
     book.close()
     assert "has a gap" in caplog.text
@@ -363,14 +363,14 @@ def test_a_disk_that_keeps_old_stories_is_no_error(tmp_path: Path, monkeypatch: 
 
 
 def test_a_pod_that_restarts_for_months_is_remembered_in_the_same_space() -> None:
-    teller = Teller(boot=1)
+    story_lines = StoryLines(boot=1)
     results = ProbeResults(container="c", pod_uid="u1", readiness=ProbeResult.SUCCESS)
     for attempt in range(50):
         instances = [instance(n, ContainerState.EXITED) for n in range(max(0, attempt - 1), attempt)]
-        teller.tell("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))
-        teller.tell("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=results))
-        teller.tell("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=None))
-    remembered = teller._told["u1"]
+        story_lines.of("u1", observed(*instances, instance(attempt, ContainerState.RUNNING)))
+        story_lines.of("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=results))
+        story_lines.of("u1", ProbesChanged(container_id=f"id{attempt}", pod_uid="u1", results=None))
+    remembered = story_lines._written["u1"]
     assert (len(remembered.containers), len(remembered.probes)) == (2, 0)
 
 
@@ -378,11 +378,11 @@ def test_what_has_no_sentence_costs_a_line_and_delays_no_action(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book = StoryBook(tmp_path / "bulkhead/podsync/stories")
-    book.tell("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
+    book.add("u1", 1.0, PodDesired(uid="u1", source="api", pod=POD))
     with monkeypatch.context() as mistaken:
-        mistaken.setattr(Teller, "tell", None)
-        book.tell("u1", 2.0, killing("x"))
-    book.tell("u1", 3.0, started(0))
+        mistaken.setattr(StoryLines, "of", None)
+        book.add("u1", 2.0, killing("x"))
+    book.add("u1", 3.0, started(0))
     book.close()
     assert "the story of pod u1 has a gap" in caplog.text
     assert "container c of attempt 0 is started" in explain(tmp_path, "web").stdout

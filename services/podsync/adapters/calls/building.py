@@ -29,7 +29,7 @@ from shared.podspec.containers import MANY, every_container
 async def prepare_pod(
     operations: PodOperations, cgroups: PodCgroups, call: PreparePod, view: PodView, done: CallDone
 ) -> CallDone:
-    """Make directories and cgroups; tells the newest attempt among the log files of each container. Raises OSError,
+    """Make directories and cgroups; the result has the newest attempt among each container's log files. Raises OSError,
     RuntimeCallError."""
     names = [str(spec["name"]) for _, spec in every_container(view.pod)]
     attempts = await operations.made(
@@ -51,11 +51,11 @@ async def run_sandbox(operations: PodOperations, call: RunPodSandbox, view: PodV
     first = view.static or view.pod["spec"].get("hostNetwork")
     async with operations.turn(Rank.SANDBOX_OF_NODE if first else Rank.SANDBOX, view):
         sandbox_id = await operations.runtime.run_pod_sandbox(config, handler)
-    told = pod_dns(view.pod, facts).warnings
-    for warning in told:
+    dns_warnings = pod_dns(view.pod, facts).warnings
+    for warning in dns_warnings:
         if warning.on_node:
-            operations.tell_of_node(warning.reason, warning.message)
-    warnings = tuple((warning.reason, warning.message) for warning in told if not warning.on_node)
+            operations.record_node_event(warning.reason, warning.message)
+    warnings = tuple((warning.reason, warning.message) for warning in dns_warnings if not warning.on_node)
     done = replace(done, warnings=warnings, completed_at=operations.clock.monotonic())
     sandbox = await operations.runtime.inspect_sandbox(sandbox_id) if view.quiet else None
     if sandbox is not None:

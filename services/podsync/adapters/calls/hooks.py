@@ -1,4 +1,4 @@
-"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). Bounds no time: whoever asks does.
+"""Carries out lifecycle hooks: exec, httpGet, sleep (pods.md 8.4). Has no timeout: the caller has one.
 
 A cancelled hook leaves nothing of ours running; what runs in the container is the runtime's to end.
 """
@@ -69,7 +69,7 @@ def sleep_seconds(container: Object, name: HookName) -> int:
 
 async def _exec(operations: PodOperations, container_id: str, command: list[str]) -> tuple[str, str, str]:
     """What went wrong, "" for nothing; how that goes on with what the command complained of; and all it wrote. The
-    command stands as in the spec, unexpanded."""
+    command appears as in the spec, unexpanded."""
     try:
         result = await operations.runtime.exec_sync(container_id, command, 0)
     except RuntimeCallError as error:

@@ -9,7 +9,7 @@ from services.podsync.core.pod.results import ImageInspected, ImagePulled
 
 
 async def inspect_image(operations: PodOperations, call: InspectImage, view: PodView, done: CallDone) -> CallDone:
-    """Look, and judge whether this pod may use it. Raises RuntimeCallError."""
+    """Inspect the image and decide whether this pod may use it. Raises RuntimeCallError."""
     found = await operations.pulls.inspect(
         view.pod, call.image, call.policy, operations.cluster, backed_off=call.backed_off
     )

@@ -1,7 +1,7 @@
 """How many building calls the runtime works on at once: more than the machine has cores for end no sooner.
 
 What finishes a pod goes first, so that of many pods the first are ready while the last are begun. A call that takes
-long is waiting for something else (the network, a slow disk) and holds up nobody after `patience` seconds.
+long is waiting for something else (the network, a slow disk) and delays no other call after `hold_seconds`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from shared.deadlines import SECONDS, waiting_for
 
 AT_LEAST = 4
 PER_CORE = 2
-PATIENCE = 2.0  # seconds
+HOLD_SECONDS = 2.0
 
 
 class Rank(IntEnum):
@@ -31,22 +31,22 @@ class Rank(IntEnum):
 class Pace:
     """Turns for calls; those of one rank come in the order in which they were asked for."""
 
-    def __init__(self, turns: int = 0, patience: float = PATIENCE) -> None:
+    def __init__(self, turns: int = 0, hold_seconds: float = HOLD_SECONDS) -> None:
         self._free = turns or max(AT_LEAST, PER_CORE * len(os.sched_getaffinity(0)))
-        self._patience = patience
+        self._hold_seconds = hold_seconds
         self._waiting: list[tuple[Rank, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
 
     @asynccontextmanager
     async def turn(self, rank: Rank) -> AsyncIterator[None]:
-        """Wait for a turn and have it, at most for `patience` seconds of those the block takes."""
+        """Wait for a turn and hold it while the block runs, at most for `hold_seconds`."""
         if self._free:
             self._free -= 1
         else:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiting, (rank, next(self._numbers), mine))
             try:
-                with waiting_for("a turn", SECONDS + self._patience * len(self._waiting)):
+                with waiting_for("a turn", SECONDS + self._hold_seconds * len(self._waiting)):
                     await mine
             except asyncio.CancelledError:
                 if mine.done() and not mine.cancelled():
@@ -60,7 +60,7 @@ class Pace:
                 had = False
                 self._pass_on()
 
-        overdue = asyncio.get_running_loop().call_later(self._patience, give_back)
+        overdue = asyncio.get_running_loop().call_later(self._hold_seconds, give_back)
         try:
             yield
         finally:

@@ -27,7 +27,7 @@ from services.podsync.core.cri.environment import EnvFiles, environment_files
 from services.podsync.core.cri.runtime_handlers import asks_of_handler, for_handler
 from services.podsync.core.cri.sandbox_config import sandbox_config
 from services.podsync.core.cri.security_context import refuse_user_namespace
-from services.podsync.core.cri.user_namespaces import Mappings, wants_user_namespace
+from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.clock import Clock
 from shared.cri.interface import Message, Runtime, RuntimeCallError
@@ -104,14 +104,14 @@ class PodOperations:
         """The node's facts with its files as they are now."""
         return self._host_files.add_to(self.facts, self.resolv_conf)
 
-    def tell_of_node(self, reason: str, message: str) -> None:
-        """A Warning event about our Node."""
+    def record_node_event(self, reason: str, message: str) -> None:
+        """Record a Warning event about our Node."""
         self.record(KubeEvent(type="Warning", reason=reason, message=message, kind="Node", name=self.facts.node_name))
 
-    def tell_of_resolv_conf(self) -> None:
-        """Once in a life: Warning events about what pods will not have of the node's name resolution."""
+    def record_resolv_conf_events(self) -> None:
+        """Once per process: record Warning events about what pods do not get of the node's name resolution."""
         for message in resolv_conf_warnings(self.facts_now(), self.resolv_conf):
-            self.tell_of_node("CheckLimitsForResolvConf", message)
+            self.record_node_event("CheckLimitsForResolvConf", message)
 
     async def facts_of(self, pod: Object) -> NodeFacts:
         """The same, with what the pod's runtime handler can do where the pod asks for it. Raises SandboxConfigError."""
@@ -123,7 +123,7 @@ class PodOperations:
     async def mappings(self, view: PodView) -> Mappings | None:
         """The ids of the pod's user namespace, given to it when first asked for; None = it shares the node's. Raises
         SandboxConfigError."""
-        if not wants_user_namespace(view.pod):
+        if not needs_user_namespace(view.pod):
             return None
         if given := self.user_namespaces.of(view.uid):
             return given

@@ -52,7 +52,7 @@ from shared.model.runtime import RuntimePod
 
 __all__ = ["PodView", "RuntimeCalls", "calls_over"]
 
-Told = list[tuple[str, str, str]]  # Warning events of containers, met on the way: reason, message, container
+Warnings = list[tuple[str, str, str]]  # Warning events of containers during a call: reason, message, container
 
 
 @dataclass(kw_only=True)
@@ -63,13 +63,13 @@ class RuntimeCalls(PodOperations):
 
     async def perform(self, call: Call, view: PodView) -> CallDone | CallFailed:
         """Do it; never raises for anything the outside world may answer."""
-        told: Told = []
-        outcome = await self._outcome(call, view, told)
-        return replace(outcome, container_warnings=(*outcome.container_warnings, *told)) if told else outcome
+        warnings: Warnings = []
+        outcome = await self._outcome(call, view, warnings)
+        return replace(outcome, container_warnings=(*outcome.container_warnings, *warnings)) if warnings else outcome
 
-    async def _outcome(self, call: Call, view: PodView, told: Told) -> CallDone | CallFailed:
+    async def _outcome(self, call: Call, view: PodView, warnings: Warnings) -> CallDone | CallFailed:
         try:
-            done = await self._perform(call, view, told)
+            done = await self._perform(call, view, warnings)
             return replace(done, completed_at=self._completion(done))
         except ImageCallError as error:
             failed = self._failed(call, error.code, str(error), error.description, reason=error.reason)
@@ -88,8 +88,8 @@ class RuntimeCalls(PodOperations):
             return self._failed(call, "", str(error), str(error))
 
     def _completion(self, done: CallDone) -> float:
-        """Observations older than this say nothing about the call: where the adapter looked after it, its look, dated
-        like any other from before the request, for what happens during it is somebody else's to tell."""
+        """Observations older than this do not show the call's effect. Where the adapter inspected the pod after the
+        call, it is the time of that inspection, taken before the request: a change during it is in a later one."""
         if isinstance(done.result, PodSeen):
             return done.result.pod.observed_at
         return done.completed_at or self.clock.monotonic()
@@ -106,10 +106,10 @@ class RuntimeCalls(PodOperations):
             reason=reason,
         )
 
-    async def _perform(self, call: Call, view: PodView, told: Told) -> CallDone:
+    async def _perform(self, call: Call, view: PodView, warnings: Warnings) -> CallDone:
         done = CallDone(cause=f"{type(call).__name__} done", uid=call.uid, call=call, completed_at=0.0)
         match call:
-            case LookAtPod(unheard_of=True):
+            case LookAtPod(new_to_node=True):
                 nothing = RuntimePod(uid=call.uid, name=view.name, namespace=view.namespace, observed_at=0.0)
                 return replace(done, result=PodSeen(pod=nothing))
             case LookAtPod():
@@ -143,11 +143,11 @@ class RuntimeCalls(PodOperations):
                 await asyncio.to_thread(self.directories.remove_pod_logs, namespace, name, call.uid)
                 return done
             case _:
-                return await self._stop_or_remove(call, view, done, told)
+                return await self._stop_or_remove(call, view, done, warnings)
 
-    async def _stop_or_remove(self, call: Call, view: PodView, done: CallDone, told: Told) -> CallDone:
+    async def _stop_or_remove(self, call: Call, view: PodView, done: CallDone, warnings: Warnings) -> CallDone:
         def warn(reason: str, message: str, container: str) -> None:
-            told.append((reason, message, container))
+            warnings.append((reason, message, container))
 
         match call:
             case KillContainer(stop=stop):

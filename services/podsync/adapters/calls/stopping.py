@@ -21,9 +21,9 @@ from shared.model.runtime import ContainerState
 
 log = logging.getLogger(__name__)
 
-HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and is heard of at once
+HOOK_ENDS_SECONDS = 1.0  # a preStop hook that outlived its wait ends with its container, and returns at once
 _LATE_SECONDS = 60.0  # after the grace a hook is waited for no more; a wait that is not over by then never is
-LOOK_EVERY = 0.25  # seconds: at a container that somebody else stops, of whose end nothing tells us
+LOOK_EVERY = 0.25  # seconds; no event reports the end of a container that another process stops
 
 Warn = Callable[[str, str, str], None]  # reason, message and container of a Warning event
 

@@ -1,7 +1,7 @@
 """The two ways to make, change and remove a cgroup: by its files alone, or as a slice of systemd and then by its files.
 
-Decides neither names nor values. A new cgroup that was left without its values by a kill gets them from whoever looks
-at it next, as long as nothing is in it.
+Decides neither names nor values. A new cgroup that was left without its values by a kill gets them from the next call
+that ensures it, as long as nothing is in it.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from shared.cgroup_name import CGROUPFS, SYSTEMD
 
 
 class Driver(Protocol):
-    """Who writes cgroups. All raise OSError with one line that says what was refused."""
+    """Writes cgroups. Every method raises OSError with one line that names what was refused."""
 
     @property
     def name(self) -> str:
@@ -106,7 +106,7 @@ class SystemdDriver:
 
 
 def must_be_written(hierarchies: Hierarchies, name: str) -> bool:
-    """Whether the cgroup is not there, or nobody has put anything into it yet."""
+    """Whether the cgroup is missing, or contains no process and no cgroup yet."""
     return not cgroup_layout.exists(hierarchies, name) or not cgroup_layout.is_in_use(hierarchies, name)
 
 

@@ -24,8 +24,8 @@ def make(hierarchies: Hierarchies, name: str) -> None:
 
 
 def write(hierarchies: Hierarchies, name: str, values: CgroupValues, page_sizes: Iterable[str]) -> None:
-    """Write the values, and no limit on a page size as 0. Raises OSError naming the file that refused, or saying that
-    the kernel took another number."""
+    """Write the values, and no limit on a page size as 0. Raises OSError that names the file that refused, or
+    states that the kernel took another number."""
     relative, sizes = name.strip("/"), tuple(page_sizes) if hierarchies.has("hugetlb") else ()
     of_version = v1_files if hierarchies.unified is None else v2_files
     for file in of_version(values, sizes):
@@ -81,7 +81,7 @@ def _make(root: Path, relative: str, *, with_cpus: bool) -> None:
 
 def _hand_down(path: Path, inherited: str) -> str:
     """What the cgroup has, from the nearest one above that has something: one in between may have been made by
-    somebody who gave it nothing, or by a life of ours that ended between the two steps."""
+    another process that gave it nothing, or by an earlier podsync that was killed between the two steps."""
     file = path / inherited
     value = file.read_text().strip()
     if not value and (path.parent / inherited).exists():

@@ -48,7 +48,7 @@ def kill(paths: list[Path]) -> None:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        time.sleep(0.01)  # the kernel tells no one when a killed process has left its cgroup
+        time.sleep(0.01)  # the kernel sends no event when a killed process has left its cgroup
 
 
 def _removed_at_once(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """The cgroups of pods and of their QoS classes: made before the first sandbox, destroyed after the last container.
 
-Asks the runtime once which driver it has, for both must name a cgroup alike; a runtime that does not tell leaves it to
-the configuration. Decides no value.
+Asks the runtime once which driver it has, for both must name a cgroup alike; where the runtime does not report it, the
+configuration decides. Decides no value.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _ORPHAN = CgroupValues(cpu_shares=2)
 
 
 class PodCgroups:
-    """Of one node. `facts` tells the driver in force once `driver` was awaited."""
+    """Of one node. `facts` has the driver in force once `driver` was awaited."""
 
     def __init__(
         self, facts: NodeFacts, hierarchies: Hierarchies, runtime: Runtime, clock: Clock, metrics: Registry
@@ -65,8 +65,8 @@ class PodCgroups:
         async with in_turn(self._asking, "the cgroup driver"):
             if self._driver is None:
                 configured = self.facts.cgroup_driver
-                told = await self._runtime.runtime_config()
-                name = told if told in (SYSTEMD, CGROUPFS) else configured
+                reported = await self._runtime.runtime_config()
+                name = reported if reported in (SYSTEMD, CGROUPFS) else configured
                 if name != configured:
                     log.warning(
                         "the runtime's cgroup driver is %s and wins over cgroupDriver: %s of the configuration",
@@ -78,13 +78,13 @@ class PodCgroups:
             return self._driver
 
     def is_missing(self, pod: Object) -> bool:
-        """Whether the pod's cgroup is known not to be there; False as long as nobody asked for the driver."""
+        """Whether the pod's cgroup is known not to be there; False until `driver` was awaited."""
         if self._driver is None or not self.facts.cgroups_per_qos:
             return False
         return cgroup_layout.is_missing(self.hierarchies, pod_cgroup_name(pod, self.facts))
 
     async def prepare(self, pod: Object, active_pods: Callable[[], Iterable[Object]], *, runs: bool = False) -> bool:
-        """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` tells the driver from then on.
+        """Make the pod's cgroup where it is not yet, its QoS class's first; `facts` has the driver from then on.
         False: it is missing and was not made, for the pod runs. Raises OSError, RuntimeCallError."""
         if not self.facts.cgroups_per_qos:
             return True
@@ -110,17 +110,17 @@ class PodCgroups:
             with self._timed("destroy"):
                 await driver.destroy(name)
 
-    async def write_classes(self, active_pods: Callable[[], Iterable[Object]], *, whole: bool = False) -> None:
-        """Give the QoS cgroups what the pods that run make of them; what they were given within the last minute they
-        have. `whole`: kubepods as well, and all anew. Raises OSError after every one was tried."""
+    async def write_classes(self, active_pods: Callable[[], Iterable[Object]], *, complete: bool = False) -> None:
+        """Write the values of the QoS cgroups that follow from the active pods, but not those written within the last
+        minute. `complete`: write kubepods as well, and every value. Raises OSError after every one was tried."""
         driver = await self.driver()
         failures: list[OSError] = []
         async with in_turn(self._writing, "the QoS cgroups"):  # or an older sum of the requests could be written last
             requested = self._requests.total(active_pods())
-            for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if whole else [])):
+            for qos in (QosClass.BEST_EFFORT, QosClass.BURSTABLE, *([QosClass.GUARANTEED] if complete else [])):
                 name = qos_cgroup_name(qos, self.facts)
                 values = qos_cgroup_values(qos, requested, self.facts)
-                if not whole and self._has(name, values):
+                if not complete and self._has(name, values):
                     continue
                 try:
                     with self._timed("update"):
@@ -163,7 +163,7 @@ class PodCgroups:
         )
 
     async def slow_down(self, name: str) -> None:
-        """Leave a cgroup that nobody wants next to no CPU time. Raises OSError."""
+        """Reduce the CPU time of an orphan cgroup to nearly none. Raises OSError."""
         await (await self.driver()).write(name, _ORPHAN)
 
     async def destroy(self, name: str) -> None:

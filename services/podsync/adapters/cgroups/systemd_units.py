@@ -26,7 +26,7 @@ _BUS, _BUS_PATH = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _MANAGER = "org.freedesktop.systemd1.Manager"
 _UNIT_EXISTS, _NO_SUCH_UNIT = "org.freedesktop.systemd1.UnitExists", "org.freedesktop.systemd1.NoSuchUnit"
 _DONE = "done"
-_KEPT_JOBS = 256  # ended jobs remembered until somebody asks
+_KEPT_JOBS = 256  # ended jobs kept until their result is read
 
 
 class SystemdError(OSError):
@@ -60,7 +60,7 @@ class SystemdUnits:
         return True
 
     async def set_properties(self, unit: str, properties: Sequence[Property]) -> None:
-        """Change a slice that runs, until the machine starts anew. Raises SystemdError."""
+        """Change a running slice until the machine restarts. Raises SystemdError."""
         if properties:
             await self._call("SetUnitProperties", "sba(sv)", unit, True, _boxed(properties))
 
@@ -85,7 +85,7 @@ class SystemdUnits:
             await _leave(bus)
 
     async def connect(self) -> MessageBus:
-        """The connection, as it is or made anew. Raises SystemdError."""
+        """The open connection, or a new one. Raises SystemdError."""
         async with in_turn(self._connecting, "the connection to systemd"):
             if self._bus is not None and self._bus.connected:
                 return self._bus
@@ -106,7 +106,7 @@ class SystemdUnits:
             return bus
 
     async def _introduce(self, bus: MessageBus) -> None:
-        """Hear of jobs that end, and learn which systemd it is."""
+        """Follow the jobs that end, and read systemd's version."""
         rule = f"type='signal',sender='{_NAME}',interface='{_MANAGER}',member='JobRemoved'"
         await self._send(bus, Message(_BUS, _BUS_PATH, _BUS, "AddMatch", signature="s", body=[rule]))
         properties = "org.freedesktop.DBus.Properties"

@@ -1,6 +1,6 @@
 """Service accounts and their tokens for credential plugins (pods.md 7.5): asked of sources and of status.
 
-A token is kept in memory until four fifths of its life are over. Decides nothing about pulls.
+A token is kept in memory for four fifths of its lifetime. Decides nothing about pulls.
 """
 
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from shared.config.effective import CredentialProvider
 from shared.model.objects import Object
 from shared.timestamps import parse_rfc3339
 
-_LIFE_USED = 0.8
+_LIFETIME_USED = 0.8
 
 
 class NotAskedError(Exception):
@@ -27,7 +27,7 @@ class NotAskedError(Exception):
 
 @dataclass
 class AccountTokens:
-    """Tokens by whom they are for; `clock` tells when one is to be renewed."""
+    """Tokens by service account; `clock` decides when one is renewed."""
 
     clock: Clock
     _kept: dict[tuple[str, ...], tuple[str, float]] = field(default_factory=dict, repr=False)
@@ -62,6 +62,6 @@ class AccountTokens:
         )
         if not issued.token:
             raise NotAskedError(f"no token for service account {account.namespace}/{account.name}: {issued.error}")
-        life = (parse_rfc3339(issued.expiration) or 0.0) - self.clock.wall()
-        self._kept[key] = issued.token, now + life * _LIFE_USED
+        lifetime = (parse_rfc3339(issued.expiration) or 0.0) - self.clock.wall()
+        self._kept[key] = issued.token, now + lifetime * _LIFETIME_USED
         return issued.token

@@ -1,6 +1,6 @@
 """Asks credential plugins for registry credentials, and keeps what they answer (pods.md 7.5).
 
-A plugin that fails is told in the log and the pull goes on without it; what it wrote is never shown, for it may be a
+The failure of a plugin is logged and the pull goes on without it. What it wrote is never shown, for it may be a
 secret. One run serves all that ask the same at the same time.
 """
 
@@ -37,7 +37,7 @@ MOST_OUTPUT = 1 << 20  # bytes
 
 
 class PluginFailedError(Exception):
-    """The plugin gave no answer; the text says why, without anything it wrote."""
+    """The plugin gave no answer; the text has the reason, without anything it wrote."""
 
 
 class CredentialPlugins:
@@ -100,7 +100,7 @@ class CredentialPlugins:
     def _ended(self, asked: tuple[str, str, str], task: asyncio.Task[PluginAnswer]) -> None:
         del self._running[asked]
         if not task.cancelled():
-            task.exception()  # whoever waited has it; that nobody did is no news
+            task.exception()  # callers that waited have it; without any it is dropped
 
     async def _run(self, provider: CredentialProvider, image: str, identity: Identity | None) -> PluginAnswer:
         try:

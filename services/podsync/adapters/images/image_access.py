@@ -1,6 +1,6 @@
-"""Keeps who may use the images of this node: notes pulls before and after, and judges pods by that (pods.md 7.6).
+"""Records which pods may use the images of this node: before and after each pull (pods.md 7.6).
 
-**After a kill**: an intent without a record makes its image one that nobody has shown a right to; files are written
+**After a kill**: an intent without a record makes its image one that no pod has shown a right to; files are written
 before what they stand for is done, and removed after what replaces them is on disk.
 """
 
@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from services.podsync.adapters.images.image_record_files import ImageRecordFiles
-from services.podsync.core.images.image_records import Access, PulledRecord, access_of, judge, merged, must_verify
+from services.podsync.core.images.image_records import (
+    Access,
+    PulledRecord,
+    access_of,
+    decide_access,
+    merged,
+    must_verify,
+)
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import TrackedCredential
 from shared.clock import Clock
@@ -53,15 +60,15 @@ class ImageAccess:
         if not must_verify(self._policy, self._allowlist, image, pulled_here=pulled_here):
             return True
         access = record.mapping.get(repository(image), Access()) if record is not None else Access()
-        needs_credentials = not (access.is_empty or access.everybody)
-        verdict = judge(record, image, await credentials() if needs_credentials else ())
+        needs_credentials = not (access.is_empty or access.all_pods)
+        verdict = decide_access(record, image, await credentials() if needs_credentials else ())
         if verdict.learn is not None:
             await self._note(image, image_ref, verdict.learn)
         return verdict.allowed
 
     async def recover(self) -> None:
-        """Once in a life: what an earlier one was pulling and the runtime has, was pulled with nobody knows what.
-        Raises RuntimeCallError, and is tried again then."""
+        """Once per process: record an image that an earlier process was pulling, and that the runtime has, as pulled
+        with unknown credentials. Raises RuntimeCallError; the caller then tries again."""
         if self._recovered:
             return
         async with self._lock:
@@ -98,10 +105,10 @@ class ImageAccess:
         crash_point("podsync.image.recorded")
         await self._end(image, keep=not all(written))
 
-    async def failed(self, image: str, *, unheard: bool) -> None:
-        """It was not pulled; or nobody knows, and then the note of the pull stays, as it would over a kill."""
+    async def failed(self, image: str, *, unanswered: bool) -> None:
+        """The pull failed. `unanswered`: its outcome is unknown, and the intent stays on disk, as after a kill."""
         if self._policy:
-            await _to_the_end(self._end(image, keep=unheard))
+            await _to_the_end(self._end(image, keep=unanswered))
 
     async def prune(self) -> None:
         """Drop the records of images that the runtime no longer has. Raises RuntimeCallError, OSError."""
@@ -143,7 +150,7 @@ class ImageAccess:
 
 
 async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """What is noted is noted as a whole, also for somebody who is given up meanwhile."""
+    """Run to the end, also if the caller is cancelled meanwhile."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.shield(task)

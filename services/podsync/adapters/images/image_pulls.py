@@ -16,7 +16,7 @@ from shared.config.effective import EffectiveConfig
 from shared.cri.interface import ImageStatus, Message, Runtime, RuntimeCallError
 from shared.model.objects import Object
 
-UNHEARD = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})  # what was asked may have been done all the same
+UNANSWERED = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})  # the runtime may have done it all the same
 
 
 class ImageCallError(RuntimeCallError):
@@ -92,7 +92,7 @@ class ImagePulls:
         warnings: Warnings = ()
         try:
             secrets = await self._credentials.secrets(pod, image, cluster)
-            warnings = secrets.warnings if policy == "Always" else ()  # others were inspected, and that has told them
+            warnings = secrets.warnings if policy == "Always" else ()  # others inspect first, which reports them
             credentials = await self._credentials.find(image, secrets, pod, cluster)
             await self.access.recover()
         except PullSecretError as error:
@@ -112,10 +112,10 @@ class ImagePulls:
             text = f"failed to record image pull intent: {error}"
             raise ImageCallError("Unknown", text, text, warnings) from error
         except asyncio.CancelledError:
-            await self.access.failed(image, unheard=began > 0)
+            await self.access.failed(image, unanswered=began > 0)
             raise
         if pulled is None:
-            await self.access.failed(image, unheard=any(error.code in UNHEARD for error in errors))
+            await self.access.failed(image, unanswered=any(error.code in UNANSWERED for error in errors))
             raise _combined(errors, warnings)
         status = await self._look_after(image, *pulled)
         return PulledImage(status, ended - began, ended - asked, warnings)
@@ -128,7 +128,7 @@ class ImagePulls:
         errors: list[RuntimeCallError],
     ) -> tuple[str, TrackedCredential | None] | None:
         """The runtime's reference to the image, and the credential that worked; without any, anonymously. None where
-        nothing worked; `errors` takes what the runtime said."""
+        nothing worked; the runtime's errors are added to `errors`."""
         for credential in credentials or (None,):
             try:
                 self._take_token()

@@ -1,6 +1,6 @@
 """The records of pulls on disk: `image_manager/{pulling,pulled}/sha256-<hex>` (pods.md 7.6).
 
-A file that cannot be read as a record counts as none, and is told once. Writing raises OSError. Decides nothing.
+A file that cannot be read as a record counts as none, and is logged once. Writing raises OSError. Decides nothing.
 """
 
 import logging
@@ -29,7 +29,7 @@ class ImageRecordFiles:
 
     def __init__(self, root_dir: Path) -> None:
         self._pulling, self._pulled = root_dir / "image_manager" / "pulling", root_dir / "image_manager" / "pulled"
-        self._told: set[Path] = set()
+        self._reported: set[Path] = set()
 
     def intents(self) -> list[str]:
         """The images that were being pulled. What a kill left of a half-written file is removed."""
@@ -71,7 +71,7 @@ class ImageRecordFiles:
     def _write(self, path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(path, content, 0o600)
-        self._told.discard(path)
+        self._reported.discard(path)
 
     def _remove(self, path: Path) -> None:
         try:
@@ -89,8 +89,8 @@ class ImageRecordFiles:
         except FileNotFoundError:
             return None
         except (OSError, RecordError) as error:
-            if path not in self._told:
-                self._told.add(path)
+            if path not in self._reported:
+                self._reported.add(path)
                 why = error.strerror if isinstance(error, OSError) else error
                 log.warning("%s counts as no record of a pull: %s (remove it)", path, why)
             return None

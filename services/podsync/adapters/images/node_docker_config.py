@@ -1,6 +1,6 @@
 """The node's own registry credentials: docker's files, in the places where the kubelet looks (pods.md 7.4).
 
-Says which file cannot be used and why, never with anything that stands in it.
+Logs which file cannot be used and why, never with any of its content.
 """
 
 import logging
@@ -18,7 +18,7 @@ _LARGEST = 1 << 20  # bytes
 
 
 class NodeDockerConfig:
-    """The first file that can be used; read anew after five minutes. `home` is $HOME, "" where there is none."""
+    """The first file that can be used; read again after five minutes. `home` is $HOME, "" where there is none."""
 
     def __init__(self, root_dir: Path, clock: Clock, *, home: str | None = None, top: Path = Path("/")) -> None:
         self._clock = clock
@@ -51,5 +51,5 @@ class NodeDockerConfig:
                 continue
             except (OSError, DockerConfigError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
-                log.warning("%s is no use for image pulls: %s (mend or remove it)", path.absolute(), why)
+                log.warning("%s is no use for image pulls: %s (correct or remove it)", path.absolute(), why)
         return {}

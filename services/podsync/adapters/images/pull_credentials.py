@@ -31,12 +31,12 @@ _LARGEST = 2 << 20  # characters of base64; the API server takes 1 MiB of bytes
 
 
 class PullSecretError(Exception):
-    """A pull secret of the pod cannot be read as what its type says; names the Secret, shows nothing of it."""
+    """A pull secret of the pod cannot be read as its type requires; names the Secret, shows nothing of it."""
 
 
 @dataclass(frozen=True)
 class PullSecrets:
-    """What the pod's imagePullSecrets say."""
+    """The content of the pod's imagePullSecrets."""
 
     entries: tuple[Entries, ...] = field(default=(), repr=False)
     warnings: Warnings = ()

@@ -20,8 +20,8 @@ _OF_EVERY_KUBELET = "/var/log/pods"
 
 
 def is_ours_alone(config: EffectiveConfig) -> bool:
-    """Whether what no pod of ours explains is nobody's. An agent with a runtime of its own may be a guest beside a
-    kubelet, and then the directory that every kubelet has by default is full of the logs of that one's pods."""
+    """Whether a log directory without a pod of ours belongs to no pod. An agent with a runtime of its own may run
+    beside a kubelet, and then the directory that every kubelet has by default has the logs of that kubelet's pods."""
     return config.embedded_containerd is None or config.pod_logs_dir.rstrip("/") != _OF_EVERY_KUBELET
 
 

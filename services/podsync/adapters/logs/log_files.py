@@ -26,8 +26,8 @@ from shared.crash import crash_point
 
 log = logging.getLogger(__name__)
 
-_BLOCK = 1 << 18  # bytes read at a time; a thread that packs a block holds nobody up
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # whoever may write logs may have put anything there
+_BLOCK = 1 << 18  # bytes read at a time; other threads run between two blocks
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a container may have put anything there
 _LEVEL = 6  # of gzip: twice as fast as the highest for nearly the size
 
 

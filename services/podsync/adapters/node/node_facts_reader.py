@@ -20,7 +20,7 @@ _SIZES = {2048: "2MB", 1048576: "1GB", 64: "64KB", 32768: "32MB", 16384: "16MB",
 
 
 def read_node_facts(config: EffectiveConfig, *, cgroup_v2: bool) -> NodeFacts:
-    """The facts that stay while the process lives; `with_host_files` adds those that may change."""
+    """The facts that stay while the process runs; `with_host_files` adds those that may change."""
     return NodeFacts(
         node_name=config.node_name,
         node_ips=concrete_ips(config.node_ips) or default_route_addresses(),
@@ -55,12 +55,12 @@ def ids_per_pod(config: EffectiveConfig) -> int:
 
 
 def _single_process_oom_kill(config: EffectiveConfig, *, cgroup_v2: bool) -> bool:
-    told = value_of(config.document, "singleProcessOOMKill")
-    return not cgroup_v2 if told is None else bool(told)
+    configured = value_of(config.document, "singleProcessOOMKill")
+    return not cgroup_v2 if configured is None else bool(configured)
 
 
 def _swap_controller(*, cgroup_v2: bool) -> bool:
-    """Whether swap of containers can be limited. On v2 our own cgroup tells, for the root never has the file."""
+    """Whether swap of containers can be limited. On v2 our own cgroup shows it, for the root never has the file."""
     if not cgroup_v2:
         return Path("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists()
     own = next((line[3:] for line in _text("/proc/self/cgroup").splitlines() if line.startswith("0::")), "/")
@@ -139,7 +139,7 @@ def selinux_enabled(selinuxfs: Path, own_label: Path) -> bool:
 
 
 def concrete_ips(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The addresses among --node-ip; 0.0.0.0 and :: only say which family is wanted."""
+    """The addresses among --node-ip; 0.0.0.0 and :: only select the address family."""
     return tuple(ip for ip in given if ip not in ("0.0.0.0", "::"))
 
 
@@ -172,7 +172,7 @@ class HostFiles:
 
 
 def _version(path: str) -> tuple[int, ...] | None:
-    """What changes when a file is written or replaced; None where that cannot be told. No path = no file."""
+    """What changes when a file is written or replaced; None where that is unknown. No path = no file."""
     if not path:
         return ()
     try:

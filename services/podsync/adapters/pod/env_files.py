@@ -68,7 +68,7 @@ def _read(volume: str, path: str, keys: set[str], room: int) -> tuple[EnvFile, i
 
 def read_inside(root: Path, path: str) -> bytes:
     """The content of a regular file, at most LARGEST bytes; links and `..` never lead out of `root`. Raises OSError."""
-    here = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]  # the way from the root to where we stand
+    here = [os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)]  # from the root to the current directory
     try:
         return _walk(here, path)
     finally:

@@ -29,7 +29,7 @@ def has_subpaths(container: Object) -> bool:
 
 
 class NoSubpaths:
-    """There is nobody to ask."""
+    """Without a volume service there are no subpaths."""
 
     async def prepare(self, uid: str, container: Object, wanted: Mapping[int, str]) -> dict[int, str]:
         """None can be had: the mounts that want one are refused one by one."""

@@ -1,8 +1,8 @@
 """Which host ids which pod has: `pods/<uid>/userns`, written before the ids are used and read again at the start.
 
 Crash first: a block is a pod's from the moment its record is on disk, so a kill before that costs nothing and a kill
-after it leaves the same block to the same pod. It is free again when the record or the pod's directory is gone. Which
-block is next is the core's to say.
+after it leaves the same block to the same pod. It is free again when the record or the pod's directory is gone. The
+core decides which block is next.
 """
 
 import logging
@@ -76,7 +76,7 @@ class UserNamespaces:
             return given
 
     def release(self, uid: str) -> None:
-        """The pod has ended for good: its ids are anybody's. Nothing to release is no error; raises OSError."""
+        """The pod has ended for good: its ids are free. Nothing to release is no error; raises OSError."""
         with self._lock:
             self._broken.pop(uid, None)
             record = self._record(uid)
@@ -86,7 +86,7 @@ class UserNamespaces:
             self._held.pop(uid, None)
 
     def _drop_vanished(self) -> None:
-        """Without a record nobody has a block: the directory of a pod goes when the pod has ended."""
+        """A block without a record is free: the directory of a pod is removed when the pod has ended."""
         for uid in [uid for uid in (*self._held, *self._broken) if not self._record(uid).exists()]:
             self._held.pop(uid, None)
             self._broken.pop(uid, None)
@@ -124,8 +124,8 @@ def _asked(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UserNamespaceError(f"{' '.join(command)} cannot be asked for the ids of pods: {error}") from error
     if done.returncode != 0:
-        said = done.stderr.strip() or f"exit code {done.returncode}"
+        reason = done.stderr.strip() or f"exit code {done.returncode}"
         raise UserNamespaceError(
-            f"{' '.join(command)}: {said}; give user {_USER} a range in /etc/subuid and /etc/subgid"
+            f"{' '.join(command)}: {reason}; give user {_USER} a range in /etc/subuid and /etc/subgid"
         )
     return done.stdout

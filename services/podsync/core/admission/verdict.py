@@ -42,7 +42,7 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
     verdict = _fit(pod, view, others)
     if verdict.reason:
         return verdict
-    if phase in ("", "Pending") and _wants_apparmor(pod) and not view.facts.apparmor:
+    if phase in ("", "Pending") and _needs_apparmor(pod) and not view.facts.apparmor:
         return Verdict(reason="AppArmor", message="Cannot enforce AppArmor: AppArmor is not enabled on the host")
     unsupported = _unsupported(pod)
     return unsupported if unsupported.reason else replace(unsupported, victims=verdict.victims)
@@ -129,12 +129,12 @@ def _make_room(pod: Object, found: list[Misfit], others: Sequence[Object]) -> Ve
     return Verdict(victims=victims)
 
 
-def _wants_apparmor(pod: Object) -> bool:
+def _needs_apparmor(pod: Object) -> bool:
     """Some container is to run under a profile, and be it the runtime's own."""
     spec = pod.get("spec") or {}
     every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     profiles = [(holder.get("securityContext") or {}).get("appArmorProfile") for holder in (spec, *every)]
     if any(profile and profile.get("type") != "Unconfined" for profile in profiles):
         return True
-    told = (value for key, value in annotations(pod).items() if key.startswith(_APPARMOR))
-    return any(value not in ("", "unconfined") for value in told)
+    annotated = (value for key, value in annotations(pod).items() if key.startswith(_APPARMOR))
+    return any(value not in ("", "unconfined") for value in annotated)

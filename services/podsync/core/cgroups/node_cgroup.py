@@ -27,22 +27,22 @@ class NodeCapacity:
 
 
 def kubepods_values(capacity: NodeCapacity, enforced: tuple[str, ...], *, with_cpus: bool = False) -> CgroupValues:
-    """The values; without `pods` among what is enforced the whole machine. `with_cpus`: name the CPUs as well."""
+    """The values; without `pods` among what is enforced the machine's capacity. `with_cpus`: name the CPUs as well."""
     kept = capacity.reserved if PODS in enforced else ()
 
-    def left(resource: str, whole: int, unit: int = 1) -> int:
+    def left(resource: str, total: int, unit: int = 1) -> int:
         reserved = [parse_resources(reservation).get(resource, ZERO) for reservation in kept]
-        return max(0, whole - sum(amount.milli() if unit == 1000 else amount.base() for amount in reserved))
+        return max(0, total - sum(amount.milli() if unit == 1000 else amount.base() for amount in reserved))
 
     sizes = {}
-    for size, whole in capacity.hugepages.items():
+    for size, total in capacity.hugepages.items():
         taken = [
             amount.base()
             for reservation in kept
             for resource, amount in parse_resources(reservation).items()
             if hugepage_size(resource) == size
         ]
-        sizes[size] = max(0, whole - sum(taken))
+        sizes[size] = max(0, total - sum(taken))
     return CgroupValues(
         cpu_shares=shares(left("cpu", capacity.cpus * 1000, unit=1000)),
         memory_limit=left("memory", capacity.memory) or None,

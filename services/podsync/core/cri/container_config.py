@@ -158,7 +158,7 @@ def _arguments(container: Object, field: str, env: Mapping[str, str], space: Exe
 
 def _annotations(pod: Object, container: Object, restart_count: int) -> dict[str, str]:
     """What is read back from the runtime after a restart, by this agent or by another kubelet."""
-    told = {
+    noted = {
         HASH: container_hash(container),
         RESTART_COUNT: str(restart_count),
         TERMINATION_PATH: container.get("terminationMessagePath") or "",
@@ -166,15 +166,15 @@ def _annotations(pod: Object, container: Object, restart_count: int) -> dict[str
     }
     deletion_grace = (pod.get("metadata") or {}).get("deletionGracePeriodSeconds")
     if deletion_grace is not None:
-        told[DELETION_GRACE] = str(deletion_grace)
+        noted[DELETION_GRACE] = str(deletion_grace)
     grace = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
     if grace is not None:
-        told[TERMINATION_GRACE] = str(grace)
+        noted[TERMINATION_GRACE] = str(grace)
     if pre_stop := (container.get("lifecycle") or {}).get("preStop"):
-        told[PRE_STOP] = go_json(_handler(pre_stop))
+        noted[PRE_STOP] = go_json(_handler(pre_stop))
     if ports := container.get("ports"):
-        told[PORTS] = go_json([_ordered(port, _PORT_FIELDS) for port in ports])
-    return told
+        noted[PORTS] = go_json([_ordered(port, _PORT_FIELDS) for port in ports])
+    return noted
 
 
 def _handler(handler: dict[str, Any]) -> dict[str, Any]:

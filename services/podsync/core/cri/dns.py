@@ -82,19 +82,19 @@ def resolv_conf_warnings(facts: NodeFacts, path: str) -> tuple[str, ...]:
     except SandboxConfigError as error:
         return (error.message,)
     most = MAX_SEARCHES - CLUSTER_SEARCHES
-    told = []
+    warnings = []
     if len(searches) > most:
-        told.append(f"Resolv.conf file '{path}' contains search line consisting of more than {most} domains!")
+        warnings.append(f"Resolv.conf file '{path}' contains search line consisting of more than {most} domains!")
     if any(len(search) > MAX_SEARCH_LENGTH for search in searches):
-        told.append(
+        warnings.append(
             f'Resolv.conf file "{path}" contains a search path which length is more than allowed '
             f"{MAX_SEARCH_LENGTH} chars!"
         )
     if len(" ".join(searches)) > MAX_SEARCH_LINE:
-        told.append(
+        warnings.append(
             f"Resolv.conf file '{path}' contains search line which length is more than allowed {MAX_SEARCH_LINE} chars!"
         )
-    return tuple(told)
+    return tuple(warnings)
 
 
 def _host_resolver(facts: NodeFacts) -> _Resolver:

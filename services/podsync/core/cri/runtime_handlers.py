@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from bus.messages.pleg import RuntimeHandler
-from services.podsync.core.cri.user_namespaces import wants_user_namespace
+from services.podsync.core.cri.user_namespaces import needs_user_namespace
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.model.objects import Object
 from shared.podspec.containers import every_container
@@ -12,7 +12,7 @@ from shared.podspec.containers import every_container
 def asks_of_handler(pod: Object) -> bool:
     """Whether the pod wants something that not every handler can do."""
     mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
-    return wants_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)
+    return needs_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)
 
 
 def for_handler(facts: NodeFacts, handlers: tuple[RuntimeHandler, ...] | None, name: str) -> NodeFacts:

@@ -5,7 +5,7 @@ from typing import Any
 
 from services.podsync.core.cri.config_errors import ContainerConfigError, SandboxConfigError
 from services.podsync.core.cri.message import Present, int64, message
-from services.podsync.core.cri.user_namespaces import Mappings, userns_options, wants_user_namespace
+from services.podsync.core.cri.user_namespaces import Mappings, needs_user_namespace, userns_options
 from services.podsync.core.node.node_facts import NodeFacts
 from shared.cri.interface import ImageStatus, Message
 from shared.model.objects import Object, annotations, describe
@@ -38,7 +38,7 @@ def sandbox_security_context(
     """A CRI LinuxSandboxSecurityContext. `mappings`: of the pod's user namespace, None = it has none of its own;
     `volume_groups`: group ids that the pod's persistent volumes bring along. Raises SandboxConfigError."""
     refuse_user_namespace(pod, facts)
-    if wants_user_namespace(pod) and mappings is None:
+    if needs_user_namespace(pod) and mappings is None:
         raise SandboxConfigError("can't set `spec.hostUsers: false`, the pod was given no ids of its own")
     context = _pod_context(pod)
     every = (container for _, container in every_container(pod))
@@ -138,7 +138,7 @@ def _image_user(image: ImageStatus) -> tuple[int | None, str]:
 
 def refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
     """Raises SandboxConfigError where the pod wants a user namespace and its runtime handler has none to give."""
-    if not wants_user_namespace(pod) or facts.user_namespaces:
+    if not needs_user_namespace(pod) or facts.user_namespaces:
         return
     who = f'RuntimeClass handler "{facts.runtime_handler}" does' if facts.runtime_handler else "runtime does"
     raise SandboxConfigError(f"can't set `spec.hostUsers: false`, {who} not support user namespaces")
@@ -204,9 +204,9 @@ def _seccomp(of_pod: dict[str, Any], effective: dict[str, Any], facts: NodeFacts
 def _apparmor(pod: Object, container: Object) -> tuple[Present | None, str]:
     """The profile, and the same as the deprecated string: container field, else annotation, else pod field."""
     own = (container.get("securityContext") or {}).get("appArmorProfile")
-    told = annotations(pod).get(f"{_APPARMOR_ANNOTATION}{container.get('name')}", "")
-    if own is None and told:
-        own = _apparmor_annotation(told)
+    annotated = annotations(pod).get(f"{_APPARMOR_ANNOTATION}{container.get('name')}", "")
+    if own is None and annotated:
+        own = _apparmor_annotation(annotated)
     profile = own or _pod_context(pod).get("appArmorProfile")
     if not profile:
         return None, ""

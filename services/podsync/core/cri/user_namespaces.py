@@ -41,7 +41,7 @@ class Mappings:
     gids: tuple[tuple[int, int, int], ...]
 
 
-def wants_user_namespace(pod: Object) -> bool:
+def needs_user_namespace(pod: Object) -> bool:
     """Whether the pod is to have a user namespace of its own."""
     return (pod.get("spec") or {}).get("hostUsers") is False
 
@@ -116,9 +116,9 @@ def _restored(record: Mapping[str, Any], kind: str) -> tuple[tuple[int, int, int
     entries = record.get(kind)
     if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
         raise UserNamespaceError(f"{kind} must have exactly one entry")
-    told = [entries[0].get(field) for field in ("hostId", "containerId", "length")]
-    numbers = [number for number in told if type(number) is int and 0 <= number < END]
-    if len(numbers) != len(told):
+    values = [entries[0].get(field) for field in ("hostId", "containerId", "length")]
+    numbers = [number for number in values if type(number) is int and 0 <= number < END]
+    if len(numbers) != len(values):
         raise UserNamespaceError(f"{kind}: hostId, containerId and length must be numbers below 2^32")
     host, inside, length = numbers
     if inside != 0 or length == 0 or host % BLOCK or length % BLOCK or host == 0 or host + length > END:

@@ -28,14 +28,14 @@ class RecordError(Exception):
 class Access:
     """Who has shown a right to an image: every pod of the node, or those with one of these."""
 
-    everybody: bool = False
+    all_pods: bool = False
     secrets: tuple[tuple[SecretSource, str], ...] = ()  # with the hash of the credential
     accounts: tuple[AccountSource, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Nobody has."""
-        return not (self.everybody or self.secrets or self.accounts)
+        return not (self.all_pods or self.secrets or self.accounts)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def access_of(credential: TrackedCredential | None) -> Access:
         case AccountSource() as account:
             return Access(accounts=(account,))
         case _:
-            return Access(everybody=True)
+            return Access(all_pods=True)
 
 
 def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_here: bool) -> bool:
@@ -85,12 +85,12 @@ def must_verify(policy: str, allowlist: Iterable[str], image: str, *, pulled_her
             return False
 
 
-def judge(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> Verdict:
+def decide_access(record: PulledRecord | None, image: str, credentials: Iterable[TrackedCredential]) -> Verdict:
     """Whether what is recorded gives a pod with these credentials the image."""
     access = record.mapping.get(repository(image)) if record is not None else None
     if access is None or access.is_empty:
         return Verdict(allowed=False)
-    if access.everybody:
+    if access.all_pods:
         return Verdict(allowed=True)
     known = dict(access.secrets)
     hashes = {value for value in known.values() if value}
@@ -120,8 +120,8 @@ def merged(record: PulledRecord | None, image_ref: str, image: str, access: Acce
 
 
 def _united(before: Access, new: Access) -> Access:
-    if before.everybody or new.everybody:
-        return Access(everybody=True)
+    if before.all_pods or new.all_pods:
+        return Access(all_pods=True)
     return Access(
         secrets=tuple(sorted({**dict(before.secrets), **dict(new.secrets)}.items())),
         accounts=tuple(sorted({*before.accounts, *new.accounts})),
@@ -168,7 +168,7 @@ def _access_document(access: Access) -> dict[str, Any]:
     return {
         **({"kubernetesSecrets": secrets} if secrets else {}),
         **({"kubernetesServiceAccounts": accounts} if accounts else {}),
-        **({"nodePodsAccessible": True} if access.everybody else {}),
+        **({"nodePodsAccessible": True} if access.all_pods else {}),
     }
 
 
@@ -176,7 +176,7 @@ def _access(entry: Mapping[str, Any]) -> Access:
     secrets = _list(entry.get("kubernetesSecrets"))
     accounts = _list(entry.get("kubernetesServiceAccounts"))
     return Access(
-        everybody=entry.get("nodePodsAccessible") is True,
+        all_pods=entry.get("nodePodsAccessible") is True,
         secrets=tuple((SecretSource(*_coordinates(one)), _text(one, "credentialHash")) for one in secrets),
         accounts=tuple(AccountSource(*_coordinates(one)) for one in accounts),
     )

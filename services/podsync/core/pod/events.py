@@ -38,7 +38,7 @@ class PodUndesired(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourcesHeard(Event):
+class SourcesFreshness(Event):
     """What we know of the desired pods is (not) complete and (not) stale; `listed` are the UIDs known then."""
 
     complete: bool
@@ -77,7 +77,7 @@ class VolumesChanged(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VolumesHeard(Event):
+class VolumesFreshness(Event):
     """What we know of the mounted world is (not) complete and (not) stale."""
 
     complete: bool

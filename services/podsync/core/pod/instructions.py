@@ -82,10 +82,10 @@ class Call(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class LookAtPod(Call):
-    """List and inspect what the runtime has of this pod. `unheard_of`: pleg, whose list is complete and fresh, knows
+    """List and inspect what the runtime has of this pod. `new_to_node`: pleg, whose list is complete and fresh, knows
     nothing of it and neither did we ever, so there is nothing to look at."""
 
-    unheard_of: bool = False
+    new_to_node: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

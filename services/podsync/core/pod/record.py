@@ -46,7 +46,7 @@ class PodRecord:
     status: Status = field(default_factory=dict)
 
     # not saved
-    unheard_of: bool = False  # when it was added, neither the runtime nor a record had anything of it
+    new_to_node: bool = False  # when it was added, neither the runtime nor a record had anything of it
     restored: bool = False  # from the checkpoint: what it shows may be older than what was published last
     asks_for_node: bool = False  # admission reads the Node from the API server before it rejects the pod
     api_status: Status = field(default_factory=dict)  # what the API server has, {} for a static pod

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 RESTARTING_ALL = "AllContainersRestarting"
 
 
-class Judgement(NamedTuple):
+class ConditionValue(NamedTuple):
     """Status, reason and message of a condition."""
 
     status: bool
@@ -36,19 +36,19 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
         "Initialized": _initialized(record, shown, phase),
         "Ready": _ready(record, containers_ready),
         "ContainersReady": containers_ready,
-        "PodScheduled": Judgement(True),
+        "PodScheduled": ConditionValue(True),
     }
     if record.saved.refused_resize and phase not in TERMINAL_PHASES:
-        wanted[RESIZE_PENDING] = Judgement(True, "Infeasible", RESIZE_MESSAGE)
+        wanted[RESIZE_PENDING] = ConditionValue(True, "Infeasible", RESIZE_MESSAGE)
     if may_restart_all(record):
         wanted[RESTARTING_ALL] = _restarting_all(record, phase)
     if record.saved.state in (PodState.TERMINATED, PodState.FINISHED) and record.saved.ending.get("disruption"):
-        wanted[DISRUPTION_TARGET] = Judgement(True, "TerminationByKubelet", record.saved.ending["disruption"])
+        wanted[DISRUPTION_TARGET] = ConditionValue(True, "TerminationByKubelet", record.saved.ending["disruption"])
     before = {c["type"]: c for c in record.status.get("conditions") or ()}
     generation = (record.saved.pod.get("metadata") or {}).get("generation")
     owned = []
-    for kind, judgement in wanted.items():
-        condition = _condition(kind, judgement, before.get(kind) or {}, now)
+    for kind, value in wanted.items():
+        condition = _condition(kind, value, before.get(kind) or {}, now)
         if kind == RESIZE_PENDING:
             condition["lastProbeTime"] = condition["lastTransitionTime"]
         if generation and kind != RESTARTING_ALL:
@@ -57,20 +57,20 @@ def conditions(record: PodRecord, shown: ContainerStatuses, phase: str, *, now: 
     return owned + [c for c in _given(record) if c.get("type") not in (*wanted, *POD_CONDITIONS)]
 
 
-def _ready_to_start(record: PodRecord) -> Judgement:
+def _ready_to_start(record: PodRecord) -> ConditionValue:
     if record.observed.is_current:
-        return Judgement(not decide_sandbox(record).create)
-    return Judgement(_was_true(record, "PodReadyToStartContainers"))
+        return ConditionValue(not decide_sandbox(record).create)
+    return ConditionValue(_was_true(record, "PodReadyToStartContainers"))
 
 
-def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> Judgement:
+def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> ConditionValue:
     """Once True it stays, though init containers may run again: in a new sandbox, or because all restart."""
     inits = record.init_containers
-    completed = Judgement(True, "PodCompleted") if phase == "Succeeded" else Judgement(True)
+    completed = ConditionValue(True, "PodCompleted") if phase == "Succeeded" else ConditionValue(True)
     if not inits:
         return completed
     if not shown.init and not shown.regular:
-        return Judgement(False, "UnknownContainerStatuses")
+        return ConditionValue(False, "UnknownContainerStatuses")
     statuses = {status["name"]: status for status in shown.init}
     unknown = [spec["name"] for spec in inits if spec["name"] not in statuses]
     done = {spec["name"]: "started" if is_sidecar(spec) else "ready" for spec in inits}
@@ -78,27 +78,27 @@ def _initialized(record: PodRecord, shown: ContainerStatuses, phase: str) -> Jud
     if phase == "Succeeded" and not unknown:
         return completed
     if any("waiting" not in status["state"] for status in shown.regular):
-        return Judgement(True)
+        return ConditionValue(True)
     if (unknown or incomplete) and not _was_true(record, "Initialized"):
-        return Judgement(False, "ContainersNotInitialized", _listed(unknown, incomplete, "incomplete"))
-    return Judgement(True)
+        return ConditionValue(False, "ContainersNotInitialized", _listed(unknown, incomplete, "incomplete"))
+    return ConditionValue(True)
 
 
-def _containers_ready(record: PodRecord, shown: ContainerStatuses, phase: str) -> Judgement:
+def _containers_ready(record: PodRecord, shown: ContainerStatuses, phase: str) -> ConditionValue:
     if not shown.init and not shown.regular:
-        return Judgement(False, "UnknownContainerStatuses")
+        return ConditionValue(False, "UnknownContainerStatuses")
     statuses = {status["name"]: status for status in (*shown.init, *shown.regular)}
     counted = [spec["name"] for spec in record.init_containers if is_sidecar(spec)]
     counted += [spec["name"] for spec in record.containers]
     unknown = [name for name in counted if name not in statuses]
     unready = [name for name in counted if name in statuses and not statuses[name].get("ready")]
     if phase == "Succeeded" and not unknown:
-        return Judgement(False, "PodCompleted")
+        return ConditionValue(False, "PodCompleted")
     if phase == "Failed":
-        return Judgement(False, "PodFailed")
+        return ConditionValue(False, "PodFailed")
     if unknown or unready:
-        return Judgement(False, "ContainersNotReady", _listed(unknown, unready, "unready"))
-    return Judgement(True)
+        return ConditionValue(False, "ContainersNotReady", _listed(unknown, unready, "unready"))
+    return ConditionValue(True)
 
 
 def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
@@ -106,7 +106,7 @@ def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
     return ", ".join(f"containers with {kind} status: [{names}]" for kind, names in lists.items() if names)
 
 
-def _ready(record: PodRecord, containers_ready: Judgement) -> Judgement:
+def _ready(record: PodRecord, containers_ready: ConditionValue) -> ConditionValue:
     """What the containers say, then what the readiness gates ask for."""
     gates = record.spec.get("readinessGates") or ()
     if not containers_ready.status or not gates:
@@ -119,15 +119,15 @@ def _ready(record: PodRecord, containers_ready: Judgement) -> Judgement:
             messages.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
         elif given[kind] != "True":
             messages.append(f'the status of pod readiness gate "{kind}" is not "True", but {given[kind]}')
-    return Judgement(False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else containers_ready
+    return ConditionValue(False, "ReadinessGatesNotReady", ", ".join(messages)) if messages else containers_ready
 
 
-def _restarting_all(record: PodRecord, phase: str) -> Judgement:
+def _restarting_all(record: PodRecord, phase: str) -> ConditionValue:
     if phase in ("Succeeded", "Failed"):
-        return Judgement(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
+        return ConditionValue(False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
     if record.saved.restarting_all:
-        return Judgement(True, "RestartAllContainersStarted", "container exited with restart policy rule")
-    return Judgement(False)
+        return ConditionValue(True, "RestartAllContainersStarted", "container exited with restart policy rule")
+    return ConditionValue(False)
 
 
 def _given(record: PodRecord) -> list[Json]:
@@ -140,12 +140,12 @@ def _was_true(record: PodRecord, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in record.status.get("conditions") or ())
 
 
-def _condition(kind: str, judgement: Judgement, before: Json, now: float) -> Json:
-    condition: Json = {"type": kind, "status": "True" if judgement.status else "False", "lastProbeTime": None}
+def _condition(kind: str, value: ConditionValue, before: Json, now: float) -> Json:
+    condition: Json = {"type": kind, "status": "True" if value.status else "False", "lastProbeTime": None}
     kept = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
     condition["lastTransitionTime"] = kept or rfc3339(now)
-    if judgement.reason:
-        condition["reason"] = judgement.reason
-    if judgement.message:
-        condition["message"] = judgement.message
+    if value.reason:
+        condition["reason"] = value.reason
+    if value.message:
+        condition["message"] = value.message
     return condition

@@ -198,13 +198,13 @@ class _One:
         if newest.user is not None:
             uid, gid, groups = newest.user
             status["user"] = {"linux": {"uid": uid, "gid": gid, "supplementalGroups": list(groups)}}
-        self._tell_of_last(status, instances, same_instance=same_instance)
+        self._show_last(status, instances, same_instance=same_instance)
         if self.kind is ContainerKind.EPHEMERAL:
             return status
         started, ready = self._probed(newest, before if same_instance else {})
         return status | {"ready": ready or self._ready_by_end(status["state"]), "started": started}
 
-    def _tell_of_last(self, status: Json, instances: list[Container], *, same_instance: bool) -> None:
+    def _show_last(self, status: Json, instances: list[Container], *, same_instance: bool) -> None:
         before = self.before or {}
         earlier = before.get("state") or {}
         if len(instances) > 1 and instances[1].state is ContainerState.EXITED:

@@ -36,7 +36,7 @@ from services.podsync.core.sync.stopping import (
 from shared.model.runtime import ContainerState
 from shared.podspec.containers import ContainerKind, every_container
 
-PATIENT_KILLS = 3
+KILLS_WITH_GRACE = 3
 
 
 def next_step(record: PodRecord, world: World) -> Step:
@@ -65,14 +65,14 @@ def next_step(record: PodRecord, world: World) -> Step:
 
 def _look(record: PodRecord, world: World) -> Step:
     """Of a pod that is new to the node there is nothing to list; its first starts are noted with the first save."""
-    unheard_of = record.unheard_of and not record.observed.since_start and world.runtime_listed
-    if unheard_of and record.saved.state is PodState.SYNC:
+    new_to_node = record.new_to_node and not record.observed.since_start and world.runtime_listed
+    if new_to_node and record.saved.state is PodState.SYNC:
         named = [
             spec["name"] for kind, spec in every_container(record.saved.pod) if kind is not ContainerKind.EPHEMERAL
         ]
         starting = SavedContainer(starting=start_mark(0))
         record = replace(record, saved=replace(record.saved, containers={str(name): starting for name in named}))
-    return Step(record=record, call=LookAtPod(uid=record.uid, unheard_of=unheard_of))
+    return Step(record=record, call=LookAtPod(uid=record.uid, new_to_node=new_to_node))
 
 
 def _sync(record: PodRecord, world: World) -> Step:
@@ -81,9 +81,9 @@ def _sync(record: PodRecord, world: World) -> Step:
     if not (step := restart_all(record, world)).is_open:
         return step
     actions = compute_pod_actions(step.record)
-    whole = _kill_pod(step.record, actions) or _new_sandbox(step.record, actions, world)
-    if whole is not None:
-        return whole
+    of_pod = _kill_pod(step.record, actions) or _new_sandbox(step.record, actions, world)
+    if of_pod is not None:
+        return of_pod
     if not (step := after_failed_hook(step.record)).is_open:
         return step
     for kill in actions.kill:
@@ -119,7 +119,7 @@ def _before_containers(record: PodRecord, world: World) -> Step | None:
 
 
 def _without_cgroup(record: PodRecord) -> Step:
-    """Make directories and cgroup. While containers run without their cgroup, which does not limit them, stop the whole
+    """Make directories and cgroup. While containers run without their cgroup, which does not limit them, stop the
     pod first; its restart policy then applies as after any end, in a new sandbox."""
     if record.made.cgroup_missing:
         call = kill_everything(record, spec_grace(record))
@@ -142,8 +142,8 @@ def _kill_pod(record: PodRecord, actions: PodActions) -> Step | None:
     if not actions.kill_pod:
         return None
     # A container that cannot be stopped in time keeps its sandbox for some tries, not for ever.
-    patient = record.retry.failures < PATIENT_KILLS
-    call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if patient else 0)
+    with_grace = record.retry.failures < KILLS_WITH_GRACE
+    call = kill_everything(record, (record.saved.grace_seconds or spec_grace(record)) if with_grace else 0)
     if call is None:
         return None
     if actions.create_sandbox:  # what ran goes on in the new one, however it takes being stopped

@@ -6,7 +6,7 @@ import pytest
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts
-from services.podsync.core.pod.events import CallDone, NodeChanged, PodDesired, RuntimeChanged, SourcesHeard
+from services.podsync.core.pod.events import CallDone, NodeChanged, PodDesired, RuntimeChanged, SourcesFreshness
 from tests.unit.podsync.play import Play, a_container, a_pod
 
 FACTS = MachineFacts(node_name="n1", allocatable={"cpu": "1", "pods": "10"})
@@ -124,7 +124,7 @@ class TestAfterARestart:
         play.want(asking("u1", "one", cpu="100m", port=80))
         play.wanted, play.sources_complete = {"u2": asking("u2", "two", cpu="100m", port=80)}, False
         play.start()
-        play.handle(SourcesHeard(complete=True, stale=False, listed=frozenset({"u2"})))
+        play.handle(SourcesFreshness(complete=True, stale=False, listed=frozenset({"u2"})))
         play.run()
         assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
 

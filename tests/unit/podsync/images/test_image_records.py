@@ -13,12 +13,12 @@ from services.podsync.core.images.image_records import (
     PulledRecord,
     RecordError,
     access_of,
+    decide_access,
     decode_intent,
     decode_record,
     encode_intent,
     encode_record,
     file_name,
-    judge,
     merged,
     must_verify,
 )
@@ -92,24 +92,24 @@ NEW_HASH = tracked(Credential("u", "new"))
 def test_a_pod_shows_its_right_by_what_it_has(
     record: PulledRecord | None, pod: list[TrackedCredential], allowed: bool, learns: Access | None
 ) -> None:
-    verdict = judge(record, IMAGE, pod)
+    verdict = decide_access(record, IMAGE, pod)
     assert (verdict.allowed, verdict.learn) == (allowed, learns)
 
 
 def test_a_record_does_not_grow_without_end_by_looking() -> None:
     many = [tracked(source=SecretSource("ns", f"s{n}", f"u{n}")) for n in range(MOST_LEARNT)]
-    verdict = judge(recorded(*many), IMAGE, [SAME_HASH])
+    verdict = decide_access(recorded(*many), IMAGE, [SAME_HASH])
     assert verdict.allowed
     assert verdict.learn is None
-    assert judge(recorded(*many[1:]), IMAGE, [SAME_HASH]).learn == access_of(SAME_HASH)
+    assert decide_access(recorded(*many[1:]), IMAGE, [SAME_HASH]).learn == access_of(SAME_HASH)
 
 
 def test_rights_are_added_and_once_everybody_has_one_nobody_else_is_named() -> None:
     both = recorded(tracked(), SAME_HASH, tracked(source=ACCOUNT))
     assert [secret.uid for secret, _ in both.mapping[NAME].secrets] == ["u1", "u9"]
     assert both.mapping[NAME].accounts == (ACCOUNT,)
-    assert recorded(tracked(), None).mapping[NAME] == Access(everybody=True)
-    assert recorded(None, tracked()).mapping[NAME] == Access(everybody=True)
+    assert recorded(tracked(), None).mapping[NAME] == Access(all_pods=True)
+    assert recorded(None, tracked()).mapping[NAME] == Access(all_pods=True)
     again = recorded(tracked(), NEW_HASH).mapping[NAME].secrets
     assert again == ((SECRET, NEW_HASH.hash),)
 
@@ -158,7 +158,7 @@ def test_no_credential_is_in_a_record() -> None:
 
 def test_records_of_the_earlier_version_are_read() -> None:
     older = encode_record(recorded(None)).replace(b"v1beta1", b"v1alpha1")
-    assert judge(decode_record(older), IMAGE, []).allowed
+    assert decide_access(decode_record(older), IMAGE, []).allowed
 
 
 HEAD = b'{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","imageRef":"x",'

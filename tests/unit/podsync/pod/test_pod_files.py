@@ -133,7 +133,7 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
     book = StoryBook(tmp_path)
     event = PodUndesired(uid="u1", cause="x" * 1000)
     for number in range(400):
-        book.tell("u1", float(number), event)
+        book.add("u1", float(number), event)
     book.close()
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["u1.1.jsonl", "u1.jsonl"]
@@ -143,7 +143,7 @@ def test_a_story_is_bounded_by_two_files_and_the_newest_lines_stay(tmp_path: Pat
 
 def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) -> None:
     book = StoryBook(tmp_path)
-    book.tell("u1", 1.0, PodUndesired(uid="u1", cause="cannot remove caf\udce9"))
+    book.add("u1", 1.0, PodUndesired(uid="u1", cause="cannot remove caf\udce9"))
     book.close()
     assert '"cause":"cannot remove caf\\\\xe9"' in (tmp_path / "u1.jsonl").read_text()
 
@@ -151,7 +151,7 @@ def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) 
 def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
     pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
     book = StoryBook(tmp_path)
-    book.tell("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
+    book.add("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
     book.close()
     assert "hush" not in (tmp_path / "u1.jsonl").read_text()
 
@@ -159,7 +159,7 @@ def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
 def test_a_disk_that_refuses_costs_only_the_telling(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "stories")
     (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
-    book.tell("u1", 1.0, PodUndesired(uid="u1"))
+    book.add("u1", 1.0, PodUndesired(uid="u1"))
     book.close()
 
 

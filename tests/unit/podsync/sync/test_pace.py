@@ -5,14 +5,14 @@ import asyncio
 from services.podsync.adapters.calls.pace import Pace, Rank
 from tests.fakes.virtual_time import on_virtual_time, virtual_clock
 
-PATIENCE = 2.0
+HOLD_SECONDS = 2.0
 
 
 class Calls:
     """Notes who began, and ends when told."""
 
     def __init__(self, turns: int) -> None:
-        self.pace, self.began, self.end = Pace(turns, PATIENCE), list[str](), dict[str, asyncio.Event]()
+        self.pace, self.began, self.end = Pace(turns, HOLD_SECONDS), list[str](), dict[str, asyncio.Event]()
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def ask(self, name: str, rank: Rank = Rank.SANDBOX) -> None:
@@ -59,7 +59,7 @@ async def test_calls_that_hang_hold_up_nobody_for_longer_than_the_patience() -> 
     await calls.ask("hangs")
     await calls.ask("waits")
     assert calls.began == ["hangs"]
-    virtual_clock().advance(PATIENCE + 0.01)
+    virtual_clock().advance(HOLD_SECONDS + 0.01)
     await settle()
     assert calls.began == ["hangs", "waits"]
     await calls.ask("third")
