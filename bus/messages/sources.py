@@ -47,8 +47,8 @@ class NodeObject:
 @dataclass(frozen=True, kw_only=True)
 class ChangedObject:
     """Stream `objects.changed`, key `<kind>/<namespace>/<name>`: the version of a Secret, ConfigMap or
-    PersistentVolumeClaim that a pod of this node refers to, or of the PersistentVolume of such a claim. Never its
-    content. Deleted once no pod refers to it."""
+    PersistentVolumeClaim that a pod of this node refers to, of the PersistentVolume of such a claim, of a CSIDriver or
+    of a ClusterTrustBundle. Never its content. Deleted once no pod refers to it; a CSIDriver or bundle never."""
 
     resource_version: str  # "" = the API server has no such object
 
@@ -59,7 +59,8 @@ class GetObject:
 
     `kind`: CSIDriver, VolumeAttachment, VolumeSecret (a Secret that a PersistentVolume names), Secret, ConfigMap,
     PersistentVolumeClaim (only those a pod of this node refers to), PersistentVolume (only of such a claim),
-    RuntimeClass, ServiceAccount, Node (only ours).
+    RuntimeClass, ServiceAccount, Node (only ours), ClusterTrustBundle, ClusterTrustBundleList (`items`: the bundles of
+    the signer `name`, with one version for all).
     """
 
     kind: str

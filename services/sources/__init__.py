@@ -10,9 +10,10 @@ Purpose
 Owns
     `pods.desired` (complete once every configured source has reported), `pods.api_status`, `pods.mirrors`,
     `node.object` (these three complete once the API server was listed, never on a node that runs alone),
-    `objects.changed` (versions of the Secrets, ConfigMaps and claims that pods name and of the claims' volumes, never
-    their content; of all CSIDrivers once one was requested; complete once every pod of the API was published and each
-    object watched then has a version or failed to be read, or ten seconds later) and `events/sources`.
+    `objects.changed` (versions of the Secrets, ConfigMaps and claims that pods name and of the claims' volumes,
+    never their content; of all CSIDrivers and ClusterTrustBundles once one was requested; complete once every pod
+    of the API was published and each object watched then has a version or failed to be read, or ten seconds later)
+    and `events/sources`.
 
 Follows
     Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and

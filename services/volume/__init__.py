@@ -21,8 +21,8 @@ Follows
 
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
-    ConfigMaps, claims, PersistentVolumes, CSIDrivers and VolumeAttachments from sources, and service account tokens
-    from status.
+    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments and ClusterTrustBundles from sources, and
+    service account tokens from status.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in

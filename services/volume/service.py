@@ -45,6 +45,8 @@ from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pod_failures import PodFailures
 
+GATES = ("ClusterTrustBundleProjection",)  # of volumes, off by default
+
 
 def build(context: Context) -> "Volume":
     """Return the service for `services.frame.launch`."""
@@ -66,6 +68,7 @@ class Volume:
             plugins, host_resources.read(), clock, failures, claims, changed,
             node_name=context.config.node_name,
             alone=alone,
+            gates=frozenset(gate for gate in GATES if context.config.feature_gates.get(gate, False)),
         )  # fmt: skip
         reconciler = self.reconciler = Reconciler(
             populator.desired,

@@ -94,3 +94,8 @@ def certificate_signing_requests(version: str) -> str:
 def certificate_signing_request(version: str, name: str) -> str:
     """One of them."""
     return f"{certificate_signing_requests(version)}/{name}"
+
+
+def cluster_trust_bundles(version: str) -> str:
+    """Return the path of the ClusterTrustBundles; `version` of their API: v1beta1 or v1alpha1."""
+    return f"/apis/certificates.k8s.io/{version}/clustertrustbundles"

@@ -29,10 +29,12 @@ def _term(term: Mapping[str, Any], node_name: str, labels: Mapping[str, str]) ->
     if not expressions and not fields:
         return False  # an empty term selects nothing
     of_node = {"metadata.name": node_name}
-    return all(_holds(one, labels) for one in expressions) and all(_holds(one, of_node) for one in fields)
+    return all(holds(one, labels) for one in expressions) and all(holds(one, of_node) for one in fields)
 
 
-def _holds(requirement: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+def holds(requirement: Mapping[str, Any], values: Mapping[str, str]) -> bool:
+    """Return whether the labels `values` meet one expression: `key`, `operator`, `values`. An operator that is not
+    known is met by none."""
     key, wanted = str(requirement.get("key") or ""), [str(v) for v in requirement.get("values") or ()]
     value = values.get(key)
     match requirement.get("operator"):

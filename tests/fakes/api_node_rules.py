@@ -30,6 +30,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "subjectaccessreviews": frozenset({"create"}),
     "runtimeclasses": _READ,
     "csidrivers": _READ,
+    "clustertrustbundles": _READ,
     "volumeattachments": frozenset({"get"}),
     "certificatesigningrequests": _READ | {"create"},
     "csinodes": frozenset({"get", "create", "update", "patch", "delete"}),

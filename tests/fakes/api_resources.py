@@ -74,6 +74,7 @@ RESOURCES = (
     Resource("/apis/storage.k8s.io/v1", "volumeattachments", "VolumeAttachment", namespaced=False, has_status=True),
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
+    Resource(f"{_CERTIFICATES}beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False),
     Resource(_AUTHN, "tokenreviews", "TokenReview", namespaced=False, stored=False),
     Resource(_AUTHZ, "subjectaccessreviews", "SubjectAccessReview", namespaced=False, stored=False),
 )
@@ -140,8 +141,10 @@ _CONTAINER_STATUS = (
     "stopSignal",
 )
 NEWEST = OlderServer()
-V1_18 = OlderServer(version=(1, 18), absent=("/apis/certificates.k8s.io/v1/",))
+_TRUST_BUNDLES = f"{_CERTIFICATES}beta1/clustertrustbundles"
+V1_18 = OlderServer(version=(1, 18), absent=("/apis/certificates.k8s.io/v1/", _TRUST_BUNDLES))
 V1_20 = OlderServer(
+    absent=(_TRUST_BUNDLES,),
     fields={
         "Pod": (
             "spec.os",

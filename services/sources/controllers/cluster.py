@@ -22,6 +22,7 @@ from services.sources.controllers.live_read import live_read
 from services.sources.controllers.node_watch import NodeWatch
 from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
 from services.sources.controllers.troubles import Troubles
+from services.sources.controllers.trust_bundles import TRUST_KINDS, TrustBundles
 from services.sources.controllers.volume_claims import CLAIM_KINDS, VolumeClaims
 from services.sources.core.desired_pods import MergeChange
 from shared.clock import Clock
@@ -53,6 +54,7 @@ class Cluster:
         self._objects = ReferencedObjects(config, self._api, changed, self._node)
         self._claims = VolumeClaims(config, self._api, changed)
         self._csi = CsiObjects(self._api, changed)
+        self._trust_bundles = TrustBundles(self._api, changed)
         on_complete = self._objects.all_taken
         self._pods = ClusterPods(
             config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
@@ -69,6 +71,7 @@ class Cluster:
             await self._objects.close()
             await self._claims.close()
             await self._csi.close()
+            await self._trust_bundles.close()
             await self._runtime_classes.close()
             await self._clients.close()
 
@@ -89,6 +92,8 @@ class Cluster:
             return await self._claims.get(request.kind, request.namespace, request.name, fresh=request.fresh)
         if request.kind in CSI_KINDS:
             return await self._csi.get(request)
+        if request.kind in TRUST_KINDS:
+            return await self._trust_bundles.get(request)
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")

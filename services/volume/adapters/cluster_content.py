@@ -18,7 +18,7 @@ from shared.clock import Clock
 
 SECONDS = 10.0  # timeout of a request; it is resent as soon as the other process is back
 # Texts of the node authorizer, of a cache, and of a sources that has just started: they do not have the pod yet.
-_LAG = (" is forbidden: ", "failed to sync ", " not registered")
+_LAG = (" is forbidden: ", "failed to sync ", "informer has not yet synced", " not registered")
 
 T = TypeVar("T")
 Key = TypeVar("Key", ObjectKey, TokenKey)

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 
 class DesiredStateOfWorldPopulator:
     """`changed` receives the pods of each event. `machine`: resource -> quantity text, a guess at the node's
-    allocatable resources until podsync publishes them; `alone`: there is no API server."""
+    allocatable resources until podsync publishes them; `alone`: there is no API server; `gates`: the feature gates of
+    volumes that are on."""
 
     def __init__(
         self,
@@ -38,9 +39,10 @@ class DesiredStateOfWorldPopulator:
         *,
         node_name: str,
         alone: bool,
+        gates: frozenset[str] = frozenset(),
     ) -> None:
         self._plugins, self._clock, self._failures, self._changed = plugins, clock, failures, changed
-        self._node = replace(node_of(machine, provisional=True, alone=alone), name=node_name)
+        self._node = replace(node_of(machine, provisional=True, alone=alone), name=node_name, gates=gates)
         self._claims = claims
         self.desired = DesiredStateOfWorld(self._spec_of)
         claims.on_read = self._on_claim

@@ -1,4 +1,5 @@
-"""What a volume of files consists of (volumes.md 9): keys of Secrets and ConfigMaps, fields of the pod, tokens.
+"""What a volume of files consists of (volumes.md 9): keys of Secrets and ConfigMaps, fields of the pod, tokens, trust
+anchors.
 
 Pure. The pod's own fields are read here, so that a changed label gives another `Files`.
 """
@@ -10,6 +11,7 @@ from posixpath import normpath
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.pod_fields import dictionaries, dictionary, number, text
 from services.volume.core.token_cache import TokenKey
+from services.volume.core.trust_bundles import TrustBundlePart, trust_bundle_part
 from shared.model.objects import Object, name, namespace, uid
 from shared.podspec.field_ref import FieldError, field_value, resource_value
 from shared.podspec.resources import main_containers
@@ -68,26 +70,27 @@ class RefusedPart:
     reason: str
 
 
-Part = ObjectPart | DownwardPart | TokenPart | RefusedPart
+Part = ObjectPart | DownwardPart | TokenPart | TrustBundlePart | RefusedPart
 
 
 @dataclass(frozen=True)
 class Files:
     """The files of one volume. Of two parts with the same path the later one counts. `default_mode`: permission bits,
     None = the pod has none. `fs_group`, `fs_user`: IDs, None = ours. `nested`: relative paths of directories that other
-    volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's default."""
+    volumes are mounted on. `size`: bytes of the tmpfs, 0 = the kernel's default. `pod_uid`: of the volume's pod."""
 
     parts: tuple[Part, ...]
     default_mode: int | None
     fs_group: int | None = None
     fs_user: int | None = None
     nested: tuple[str, ...] = ()
+    pod_uid: str = ""
     size: int = field(default=0, compare=False)
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
         """Every object that the content comes from."""
-        return frozenset(part.key for part in self.parts if isinstance(part, ObjectPart))
+        return frozenset(part.key for part in self.parts if isinstance(part, ObjectPart | TrustBundlePart))
 
     @property
     def tokens(self) -> tuple[TokenKey, ...]:
@@ -97,10 +100,10 @@ class Files:
 
 class PartReader:
     """Reads the sources of one volume of `pod`. `allocatable`: resource -> quantity text, for a limit that the pod does
-    not set."""
+    not set; `gates`: the feature gates that are on."""
 
-    def __init__(self, pod: Object, allocatable: Mapping[str, str]) -> None:
-        self._pod, self._allocatable = pod, allocatable
+    def __init__(self, pod: Object, allocatable: Mapping[str, str], gates: frozenset[str] = frozenset()) -> None:
+        self._pod, self._allocatable, self._gates = pod, allocatable, gates
         self.used_allocatable = False  # some file shows a resource, which may be one of `allocatable`
         self._texts: dict[str, bytes] = {}  # field path -> its text, made once for all files that show it
 
@@ -149,6 +152,15 @@ class PartReader:
             pod_uid=uid(self._pod),
         )
         return TokenPart(key, text(source.get("path")))
+
+    def trust_bundle(self, source: Object) -> TrustBundlePart | RefusedPart:
+        """Return the trust anchors of ClusterTrustBundles as a file."""
+        part = trust_bundle_part(source)
+        if part is None:
+            return RefusedPart("ClusterTrustBundle projection requires either name or signerName to be set")
+        if "ClusterTrustBundleProjection" not in self._gates:
+            return RefusedPart("ClusterTrustBundle projection is not supported in static kubelet mode")
+        return part
 
 
 def nested_mounts(pod: Object, volume: str) -> tuple[str, ...]:

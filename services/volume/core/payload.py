@@ -18,6 +18,7 @@ from services.volume.core.files_source import (
 )
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.token_cache import TokenKey
+from services.volume.core.trust_bundles import TrustBundleError, TrustBundlePart, trust_anchors
 from shared.model.objects import Object
 
 TOKEN_MODE = 0o600
@@ -65,7 +66,7 @@ LARGEST_PAYLOAD = 32 << 20  # bytes of one volume, also those that a later part 
 
 @dataclass(frozen=True)
 class FoundObject:
-    """A Secret or ConfigMap as it was found, or why not."""
+    """An object as it was found, or why not."""
 
     object: Object | None = field(default=None, repr=False)
     not_found: bool = False
@@ -143,10 +144,31 @@ def _part(part: Part, source: Files, mode: int, gathered: Gathered) -> dict[str,
             found = gathered.tokens.get(key) or FoundToken(problem=Problem("failed to fetch token: not asked for"))
             if found.problem is not None:
                 raise _ProblemsError(found.problem)
-            restricted = source.fs_user is not None or source.fs_group is not None
-            return {path: PayloadFile(found.token.encode(), TOKEN_MODE if restricted else mode, source.fs_user)}
+            return {path: _credential(found.token.encode(), mode, source)}
+        case TrustBundlePart(key, path):
+            anchors = _trust_anchors(part, source, gathered.objects.get(key) or FoundObject())
+            return {path: _credential(anchors, mode, source)}
         case RefusedPart(reason):
             raise _ProblemsError(Problem(reason))
+
+
+def _credential(content: bytes, mode: int, source: Files) -> PayloadFile:
+    """A file that only the pod's user may read, where the pod has one user or group for all."""
+    restricted = source.fs_user is not None or source.fs_group is not None
+    return PayloadFile(content, TOKEN_MODE if restricted else mode, source.fs_user)
+
+
+def _trust_anchors(part: TrustBundlePart, source: Files, found: FoundObject) -> bytes:
+    if found.object is None:
+        if found.not_found and part.optional:
+            return b""
+        problem = found.problem or Problem(f'clustertrustbundle "{part.key.name}" not found')
+        prefix = "while getting ClusterTrustBundle: " if found.not_found else ""
+        raise _ProblemsError(Problem(prefix + problem.text, problem.kind))
+    try:
+        return trust_anchors(part, found.object, source.pod_uid)
+    except TrustBundleError as error:
+        raise _ProblemsError(Problem(str(error))) from None
 
 
 def _object(part: ObjectPart, mode: int, found: FoundObject) -> dict[str, PayloadFile]:

@@ -28,7 +28,7 @@ class VolumeSpec:
     read_only: bool = False  # for every container
     selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label
     requires_remount: bool = False  # its content may change while it is mounted: it is set up again from time to time
-    objects: frozenset[ObjectKey] = frozenset()  # Secrets and ConfigMaps that set-up needs
+    objects: frozenset[ObjectKey] = frozenset()  # Secrets, ConfigMaps and trust bundles that set-up needs
     tokens: tuple[TokenKey, ...] = ()  # service account tokens that set-up needs
     provisional: bool = field(default=False, compare=False)  # rests on a guess at what the node can allocate
     # Where the volume is, outside of the root directory, so that a call on it may hang: a path of the node, or
@@ -72,7 +72,8 @@ def spec_name(key: str) -> str:
 class Node:
     """What a volume depends on beside its pod. `memory`: bytes that pods may have, 0 = not known; `allocatable`:
     resource -> quantity text; `provisional`: both are a guess; `alone`: there is no API server; `name`, `labels`: of
-    the Node, labels None = not read yet; `csi_driver`: the CSIDriver of the volume at hand, None = it has none."""
+    the Node, labels None = not read yet; `csi_driver`: the CSIDriver of the volume at hand, None = it has none;
+    `gates`: the feature gates of volumes that are on."""
 
     memory: int = 0
     allocatable: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +82,7 @@ class Node:
     name: str = ""
     labels: Mapping[str, str] | None = None
     csi_driver: Object | None = None
+    gates: frozenset[str] = frozenset()
 
 
 def node_of(allocatable: Mapping[str, str], *, provisional: bool = False, alone: bool = False) -> Node:

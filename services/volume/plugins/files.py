@@ -18,6 +18,7 @@ from services.volume.core.payload_paths import tops
 from services.volume.core.pod_fields import fs_group, fs_user, number, tmpfs_size
 from services.volume.core.volume_spec import Node, VolumeSpec
 from services.volume.plugins.plugin import VolumePlugin
+from shared.model import objects
 from shared.model.objects import Object
 from shared.tree_removal import Removed
 
@@ -36,13 +37,14 @@ class FilesPlugin(VolumePlugin[Files]):
     @classmethod
     def read(cls, pod: Object, volume: str, source: Object, node: Node) -> VolumeSpec:
         """See VolumePlugin; what is wrong in a part is an error of set-up."""
-        reader = PartReader(pod, node.allocatable)
+        reader = PartReader(pod, node.allocatable, node.gates)
         files = Files(
             parts=cls.parts(reader, source),
             default_mode=number(source.get("defaultMode")),
             fs_group=fs_group(pod),
             fs_user=fs_user(pod),
             nested=nested_mounts(pod, volume),
+            pod_uid=objects.uid(pod),
             size=tmpfs_size(pod, node.memory),
         )
         return VolumeSpec(

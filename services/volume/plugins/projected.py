@@ -1,4 +1,4 @@
-"""projected: Secrets, ConfigMaps, fields of the pod and service account tokens in one tmpfs (volumes.md 9.4)."""
+"""projected: Secrets, ConfigMaps, fields of the pod, tokens and trust anchors in one tmpfs (volumes.md 9.4)."""
 
 from services.volume.core.files_source import Part, PartReader, RefusedPart
 from services.volume.core.pod_fields import dictionaries
@@ -33,9 +33,7 @@ def _part(reader: PartReader, source: Object) -> Part:
         case {"serviceAccountToken": dict() as inner}:
             return reader.token(inner)
         case {"clusterTrustBundle": dict() as inner}:
-            if inner.get("name") is None and inner.get("signerName") is None:
-                return RefusedPart("ClusterTrustBundle projection requires either name or signerName to be set")
-            return RefusedPart("ClusterTrustBundle projection is not supported in static kubelet mode")
+            return reader.trust_bundle(inner)
         case {"podCertificate": _}:
             return RefusedPart("unimplemented")
     return RefusedPart(f"projection of {', '.join(sorted(map(str, source))) or 'nothing'} is not supported")

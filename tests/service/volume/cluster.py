@@ -117,10 +117,12 @@ class Cluster:
         self.admitted.put(uid, admitted)
 
     @contextlib.asynccontextmanager
-    async def volume(self, *, sync_frequency: float = 3600.0) -> AsyncIterator[None]:
+    async def volume(
+        self, *, sync_frequency: float = 3600.0, gates: dict[str, bool] | None = None
+    ) -> AsyncIterator[None]:
         config = EffectiveConfig(
             node_name="n", root_dir=str(self.root), run_dir="", log_dir="", cert_dir="", kubeconfig="k",
-            sync_frequency=sync_frequency,
+            sync_frequency=sync_frequency, feature_gates=gates or {},
         )  # fmt: skip
         bus = self.network.bus("volume")
         service = build(Context("volume", config, bus, SystemClock(), asyncio.Event()))

@@ -131,6 +131,36 @@ def test_what_is_missing_is_named_in_the_kubelets_text(volume: dict[str, Any], t
     assert failure(volume) == text
 
 
+def test_trust_anchors_are_a_file_that_only_the_pods_group_reads() -> None:
+    volume = projected({"clusterTrustBundle": {"path": "ca.pem", "name": "roots"}})
+    key = ObjectKey("ClusterTrustBundle", "", "roots")
+    node = Node(gates=frozenset({"ClusterTrustBundleProjection"}))
+    text = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    found = Gathered(objects={key: FoundObject({"spec": {"trustBundle": text}})})
+    for group, mode in ((None, 0o644), (5, 0o600)):
+        spec = read(volume, node, securityContext={} if group is None else {"fsGroup": group})
+        assert spec.objects == {key}
+        assert isinstance(spec.source, Files)
+        assert make_payload(spec.source, found) == {"ca.pem": PayloadFile(text.encode(), mode)}
+
+
+def test_a_missing_trust_bundle_is_an_error_unless_it_is_optional() -> None:
+    key = ObjectKey("ClusterTrustBundle", "", "roots")
+    gone = FoundObject(not_found=True, problem=Problem('clustertrustbundle.certificates.k8s.io "roots" not found'))
+    node = Node(gates=frozenset({"ClusterTrustBundleProjection"}))
+
+    def made(**more: Any) -> Any:
+        source = read(projected({"clusterTrustBundle": {"path": "ca.pem", "name": "roots", **more}}), node).source
+        assert isinstance(source, Files)
+        return make_payload(source, Gathered(objects={key: gone}))
+
+    with pytest.raises(ContentError) as error:
+        made()
+    text = 'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "roots" not found'
+    assert str(error.value) == text
+    assert made(optional=True) == {"ca.pem": PayloadFile(b"", 0o644)}
+
+
 def test_optional_covers_an_absent_object_and_absent_keys_but_no_other_failure() -> None:
     absent = Gathered(objects={SECRET: FoundObject(not_found=True, problem=Problem("gone"))})
     assert content(secret(optional=True), absent) == {}
