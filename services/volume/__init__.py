@@ -27,8 +27,9 @@ Answers
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
     memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them.
-    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory. It
-    is written before the driver is called, and removed after the driver was called to take the volume away.
+    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory; that
+    of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and
+    removed after the driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the

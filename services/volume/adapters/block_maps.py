@@ -1,8 +1,9 @@
 """Gives a block device to a pod: a link below `pods/<uid>/volumeDevices`, a bind mount for each pod in the global map
 directory, and a loop device on that, which keeps the device from being removed (volumes.md 5.8); blocking.
 
-The link is made first and removed last: a restarted process finds the rest by it."""
+The link is made first and removed last, by `remove_link`: a restarted process finds the rest by it."""
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -13,15 +14,12 @@ from shared.crash import crash_point
 from shared.pod_directory import make_directory
 
 _MODE = 0o750
+NEW_LINK = ".new-"  # a link before its rename; no name of a volume begins so
 
 
 def map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
     """Map the device for a pod; every step finds its own work done. Raises OSError."""
-    make_directory(link.parent, _MODE)
-    if link.is_symlink() and str(link.readlink()) != device:
-        link.unlink()
-    if not link.is_symlink():
-        link.symlink_to(device)
+    make_link(link, device)
     crash_point("volume.block.linked")
     make_directory(global_map, _MODE)
     bound = global_map / uid
@@ -40,8 +38,27 @@ def map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
     crash_point("volume.block.locked")
 
 
-def unmap_device(global_map: Path, uid: str, link: Path) -> None:
-    """Undo `map_device`; what is absent is no error. Raises OSError."""
+def make_link(link: Path, device: str) -> None:
+    """Let the link of the pod show this path; one that shows another is replaced at once. Raises OSError."""
+    make_directory(link.parent, _MODE)
+    if link.is_symlink() and str(link.readlink()) == device:
+        return
+    temporary = link.with_name(f"{NEW_LINK}{link.name}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(device)
+    temporary.rename(link)
+
+
+def remove_link(link: Path) -> None:
+    """Remove the link of the pod, and its directory with the last one; absent is no error. Raises OSError."""
+    link.with_name(f"{NEW_LINK}{link.name}").unlink(missing_ok=True)
+    link.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        link.parent.rmdir()
+
+
+def unmap_device(global_map: Path, uid: str) -> None:
+    """Undo `map_device` but for the link; what is absent is no error. Raises OSError."""
     bound = global_map / uid
     for loop in _loops_on(bound):
         freed = run("losetup", "-d", loop)
@@ -52,7 +69,6 @@ def unmap_device(global_map: Path, uid: str, link: Path) -> None:
         unmount(bound)
         bound.unlink(missing_ok=True)
     crash_point("volume.block.unbound")
-    link.unlink(missing_ok=True)
 
 
 def remove_map(global_map: Path) -> None:

@@ -97,10 +97,13 @@ class CsiClient:
 
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
+        access = csi.VolumeCapability.AccessMode(mode=mode)
+        if volume.block:
+            return csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=access)
         mount = csi.VolumeCapability.MountVolume(
             fs_type=volume.fs_type, mount_flags=volume.mount_options, volume_mount_group=group
         )
-        return csi.VolumeCapability(mount=mount, access_mode=csi.VolumeCapability.AccessMode(mode=mode))
+        return csi.VolumeCapability(mount=mount, access_mode=access)
 
     def _call(self, method: str, request: PluginMessage, answer: type[Answer]) -> Answer:
         crash_point(f"volume.csi.calling.{method}")

@@ -5,6 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
+from services.volume.adapters.block_maps import NEW_LINK
 from services.volume.adapters.mounts import mount_table
 from services.volume.core.mountinfo import below
 from shared.pod_directory import (
@@ -94,7 +95,8 @@ class PodDirectories:
     def block_links_of(self, uid: str, plugin: str) -> list[str]:
         """Return the names of the pod's block volumes that have a link of this plugin."""
         folder = self.pod(uid) / DEVICES / plugin.replace("/", "~")
-        return sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        names = {entry.name.removeprefix(NEW_LINK) for entry in folder.iterdir()} if folder.is_dir() else set[str]()
+        return sorted(names)
 
     def plugin(self, plugin: str) -> Path:
         """Return `plugins/<plugin>` below the root directory, where a plugin has what pods share."""

@@ -50,6 +50,7 @@ class CsiVolume:
     fs_group_policy: str = ""
     always_change_group: bool = True  # fsGroupChangePolicy is not OnRootMismatch
     republish: bool = False
+    block: bool = False
 
     @property
     def objects(self) -> frozenset[ObjectKey]:
@@ -79,12 +80,13 @@ class CsiVolume:
 
     def record(self) -> dict[str, str]:
         """Return the content of vol_data.json beside the published volume."""
+        mode = {} if self.block else {"volumeLifecycleMode": EPHEMERAL if self.ephemeral else PERSISTENT}
         return {
             "specVolID": self.spec_name,
             "volumeHandle": self.handle,
             "driverName": self.driver,
             "nodeName": self.node,
-            "volumeLifecycleMode": EPHEMERAL if self.ephemeral else PERSISTENT,
+            **mode,
             "attachmentID": attachment_name(self.handle, self.driver, self.node),
         }
 
@@ -154,10 +156,13 @@ def inline_volume(pod: Object, name: str, source: Object, node: str, csi_driver:
 def persistent_csi_volume(
     pod: Object, persistent: PersistentVolume, source: Object, node: str, csi_driver: Object | None
 ) -> CsiVolume:
-    """Return the volume of a PersistentVolume (spec.csi)."""
+    """Return the volume of a PersistentVolume (spec.csi). A block volume has no mount options, group and tokens."""
     driver, handle = text(source.get("driver")), text(source.get("volumeHandle"))
     attached = csi_driver is None or dictionary(csi_driver.get("spec")).get("attachRequired") is not False
     options = persistent.spec.get("mountOptions")
+    of_driver = _of_driver(pod, csi_driver, ephemeral=False)
+    if persistent.block:
+        options, of_driver = None, {**of_driver, "tokens": (), "fs_group": None}
     return CsiVolume(
         driver=driver,
         handle=handle,
@@ -171,7 +176,8 @@ def persistent_csi_volume(
         attachment=attachment_name(handle, driver, node) if attached else "",
         stage_secret=_secret(source, "nodeStageSecretRef"),
         publish_secret=_secret(source, "nodePublishSecretRef"),
-        **_of_driver(pod, csi_driver, ephemeral=False),
+        block=persistent.block,
+        **of_driver,
     )
 
 

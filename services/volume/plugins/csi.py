@@ -1,5 +1,5 @@
-"""csi: volumes of CSI drivers, staged once for all pods and published for each; inline volumes are published alone
-(volumes.md 14).
+"""csi: volumes of CSI drivers, staged once for all pods and published for each; inline volumes are published alone;
+the device of a block volume is mapped for each pod (volumes.md 14).
 
 The record of a volume is written before the driver is called, and removed after it was called to take the volume away.
 """
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+from services.volume.adapters.csi_block_directories import FOLDER, CsiBlockDirectories
 from services.volume.adapters.csi_client import CsiClient, UnknownDriverError, csi_client, is_final
 from services.volume.adapters.csi_records import CsiRecordError, load_record, remove_record, save_record
 from services.volume.adapters.mounts import is_mount_point, mount_table
@@ -30,7 +31,8 @@ from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
-from services.volume.plugins.plugin import DeviceMountableVolumePlugin
+from services.volume.plugins.csi_block import CsiBlockVolumes
+from services.volume.plugins.plugin import BlockVolumePlugin
 from shared.model.objects import Object
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
@@ -38,11 +40,10 @@ from shared.podspec.names import dns_subdomain
 from shared.tree_removal import Removed
 
 _GLOBAL, _TARGET = "globalmount", "mount"
-_BLOCK = "volumeDevices"  # beside the directories of drivers
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
 
 
-class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
+class CsiPlugin(BlockVolumePlugin[CsiVolume]):
     """The driver mounts; this plugin makes the directories, keeps the records and calls it."""
 
     name = "kubernetes.io/csi"
@@ -65,35 +66,46 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
         found = persistent_csi_volume(pod, persistent, source, persistent.node.name, driver)
         if why := refused_mode(found.driver, driver, PERSISTENT):
             return Refused(f"{_SET_UP} to check volume lifecycle mode: {why}")
-        if persistent.block:
-            return Refused(f"{PREFIX}block volumes are not supported yet", "MapVolume.SetUpDevice")
         if not found.handle:
             return Refused(f"{PREFIX}the PersistentVolume has no volumeHandle")
         return _spec(found)
 
     def mount_device(self, volume_name: str, source: CsiVolume, gathered: Gathered) -> str:
         """Stage the volume; "" = the driver stages none."""
-        directory = self._staging(source.driver, source.handle)
-        path = directory / _GLOBAL
-        with self._client(source.driver, f"{PREFIX}attacher.MountDevice failed to create newCsiDriverClient") as client:
+        directory, path, record = self._staged(source)
+        what = "blockMapper.SetUpDevice failed" if source.block else "attacher.MountDevice failed"
+        with self._client(source.driver, f"{PREFIX}{what} to create newCsiDriverClient") as client:
             attachment = publish_context_of(source, gathered)
             if not client.has("STAGE_UNSTAGE_VOLUME"):
                 return ""
             secrets = secret_of(source.stage_secret, "NodeStageSecretRef", gathered)
             is_new = load_record(directory) is None
+            make_directory(directory, 0o750)
+            save_record(directory, record)
             make_directory(path, 0o750)
-            save_record(directory, {"volumeHandle": source.handle, "driverName": source.driver})
             try:
                 client.stage(source, str(path), attachment, secrets, _mount_group(client, source))
             except PluginCallError as error:
                 if is_new and is_final(error.code):
-                    self._remove_staging(directory)
+                    if source.block:
+                        self._blocks.directories.remove(source.spec_name)
+                    else:
+                        self._remove_staging(directory)
                 raise
         return str(path)
 
+    def _staged(self, source: CsiVolume) -> tuple[Path, Path, dict[str, str]]:
+        """Where the record of the staged volume is, where it is staged, and the record."""
+        if source.block:
+            blocks = self._blocks.directories
+            return blocks.data(source.spec_name), blocks.staging(source.spec_name), source.record()
+        directory = self._staging(source.driver, source.handle)
+        return directory, directory / _GLOBAL, {"volumeHandle": source.handle, "driverName": source.driver}
+
     def unmount_device(self, volume_name: str) -> None:
-        """Unstage the volume, unless it is still mounted elsewhere."""
+        """Unstage the volume, unless it is still mounted elsewhere or mapped for a pod."""
         driver, _, handle = volume_name.partition("^")
+        self._blocks.unmap_device(driver, handle)
         directory = self._staging(driver, handle)
         if not directory.is_dir():
             return
@@ -113,15 +125,15 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
         """See DeviceMountableVolumePlugin. A directory without a record never was passed to a driver."""
         found = []
         for directory in sorted(self._root.glob("*/*")):
-            if directory.parent.name == _BLOCK or not directory.is_dir():
+            if directory.parent.name == FOLDER or not directory.is_dir():
                 continue
             try:
                 record = load_record(directory)
             except CsiRecordError:
                 continue  # left as it is: a pod that needs the volume stages it again
             if record is not None:
-                found.append(FoundDevice(self.name, f"{record['driverName']}^{record['volumeHandle']}"))
-        return found
+                found.append(_device_of(record))
+        return [*found, *(_device_of(record) for record in self._blocks.directories.records().values())]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
         """Publish the volume, which the driver makes at `mount`. A repeated call never takes the volume away."""
@@ -159,10 +171,31 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
                 client.unpublish(record["volumeHandle"], str(directory / _TARGET))
         self._remove_published(directory)
 
+    def map_block(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
+        """See BlockVolumePlugin."""
+        self._directories.make(uid)
+        link = self._directories.block_link(uid, self.name, volume)
+        return self._blocks.map(link, uid, volume, source, gathered)
+
+    def unmap_block(self, uid: str, volume: str) -> None:
+        """Take the device from the pod, and unpublish it."""
+        self._blocks.unmap(self._directories.block_link(uid, self.name, volume), uid, volume)
+
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """See VolumePlugin. A volume whose record cannot be read is found as well; its teardown reports why it
         fails."""
-        return [self._found(uid, volume) for volume in self._directories.volumes_of(uid, self.name)]
+        blocks = {*self._directories.block_links_of(uid, self.name), *self._blocks.directories.published(uid)}
+        return [
+            *(
+                self._found(volume, self._directories.volume(uid, self.name, volume))
+                for volume in self._directories.volumes_of(uid, self.name)
+            ),
+            *(self._found(volume, self._blocks.directories.data(volume)) for volume in sorted(blocks)),
+        ]
+
+    @property
+    def _blocks(self) -> CsiBlockVolumes:
+        return CsiBlockVolumes(CsiBlockDirectories(self._root), self._client)
 
     @property
     def _root(self) -> Path:
@@ -171,9 +204,9 @@ class CsiPlugin(DeviceMountableVolumePlugin[CsiVolume]):
     def _staging(self, driver: str, handle: str) -> Path:
         return self._root / driver / sha256(handle.encode()).hexdigest()
 
-    def _found(self, uid: str, volume: str) -> FoundVolume:
+    def _found(self, volume: str, directory: Path) -> FoundVolume:
         try:
-            record = load_record(self._directories.volume(uid, self.name, volume)) or {}
+            record = load_record(directory) or {}
         except CsiRecordError:
             return FoundVolume(volume, self.name, device_unknown=True)
         staged = bool(record) and record.get("volumeLifecycleMode") != EPHEMERAL
@@ -230,14 +263,19 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         plugin=CsiPlugin.name,
         source=volume,
         volume_name=volume.volume_name,
+        block=volume.block,
         read_only=volume.read_only,
-        selinux_relabel=not volume.read_only,
+        selinux_relabel=not volume.read_only and not volume.block,
         requires_remount=volume.republish,
         objects=volume.objects,
         tokens=tuple(key for _, key in volume.tokens),
         attachable=bool(volume.attachment),
         served_by=volume.driver,
     )
+
+
+def _device_of(record: dict[str, str]) -> FoundDevice:
+    return FoundDevice(CsiPlugin.name, f"{record['driverName']}^{record['volumeHandle']}")
 
 
 def _mount_group(client: CsiClient, volume: CsiVolume) -> str:

@@ -4,14 +4,13 @@ A device is formatted only while it is empty, mounted once below `plugins/` and 
 and removes empty directories: it never removes a file.
 """
 
-import contextlib
 import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.volume.adapters.block_devices import DEFAULT_TYPE, format_and_mount, grow, is_block_device
-from services.volume.adapters.block_maps import map_device, remove_map, unmap_device
+from services.volume.adapters.block_maps import map_device, remove_link, remove_map, unmap_device
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
 from services.volume.core.mountinfo import containing, references
@@ -151,9 +150,8 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local]):
     def unmap_block(self, uid: str, volume: str) -> None:
         """See BlockVolumePlugin."""
         link = self._directories.block_link(uid, self.name, volume)
-        unmap_device(self._map(volume), uid, link)
-        with contextlib.suppress(OSError):
-            link.parent.rmdir()
+        unmap_device(self._map(volume), uid)
+        remove_link(link)
 
     def expand(self, uid: str, volume: str, source: Local, capacity: int) -> None:
         """Make the file system of a device as large as the device; a directory has no size of its own."""

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
 from bus.messages.volume import MountedVolume, VolumeState
-from services.volume.adapters import root_dir
+from services.volume.adapters import csi_block_directories, root_dir
+from services.volume.adapters.block_maps import make_link
+from services.volume.adapters.csi_block_directories import FOLDER
 from services.volume.core import orphans
-from services.volume.plugins import csi
+from services.volume.plugins import csi, csi_block
 from tests.fakes.csi_driver import EXPAND, STAGE, STATS, CsiDriver
 from tests.service.volume.cluster import Cluster
 from tests.unit.volume.claims import CLAIM, PV, claim, volume
@@ -46,19 +49,32 @@ class CsiCluster(Cluster):
         if hasattr(self, "changed"):
             self.changed.put(CSI_DRIVER, ChangedObject(resource_version=version))
 
-    def bind(self, **csi: Any) -> None:
+    def bind(self, *, block: bool = False, **csi: Any) -> None:
         """The claim is bound to the volume `data` of the driver."""
-        found = volume(csi={"driver": DRIVER, "volumeHandle": "data", **csi})
+        mode = {"volumeMode": "Block"} if block else {}
+        found = volume(csi={"driver": DRIVER, "volumeHandle": "data", **csi}, **mode)
         found["spec"].setdefault("accessModes", ["ReadWriteOnce"])
         self.objects[PV] = found
         self.objects[CLAIM] = claim()
 
-    def run(self, uid: str, state: PodState = PodState.SYNC, *, inline: Any = None, group: int | None = None) -> None:
+    def run(
+        self,
+        uid: str,
+        state: PodState = PodState.SYNC,
+        *,
+        inline: Any = None,
+        group: int | None = None,
+        block: bool = False,
+    ) -> None:
         """A pod with the volume `v`; without it from TERMINATED on."""
         source = {"persistentVolumeClaim": {"claimName": "data"}} if inline is None else {"csi": inline}
         spec = {
             "volumes": [{"name": "v", **source}],
-            "containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+            "containers": [
+                {"name": "c", "volumeDevices": [{"name": "v", "devicePath": "/dev/v"}]}
+                if block
+                else {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+            ],
             "serviceAccountName": "builder",
             "securityContext": {} if group is None else {"fsGroup": group},
         }
@@ -93,8 +109,14 @@ class CsiCluster(Cluster):
 
     def left(self) -> list[str]:
         """Directories of pods and of staged volumes."""
-        staged = (self.root / "plugins" / "kubernetes.io" / "csi").glob("*/*")
-        return sorted(str(path.relative_to(self.root)) for path in [*(self.root / "pods").glob("*"), *staged])
+        shared = self.root / "plugins" / "kubernetes.io" / "csi"
+        walks = [os.walk(self.root / "pods"), os.walk(shared)]  # which passes over what goes away meanwhile
+        found = [Path(top) / name for walk in walks for top, folders, files in walk for name in [*folders, *files]]
+        kept = {shared / DRIVER, *(shared / FOLDER / name for name in ("", "staging", "publish"))}
+        return sorted(str(path.relative_to(self.root)) for path in found if path not in kept)
+
+    def block_link(self, uid: str) -> Path:
+        return self.root / "pods" / uid / "volumeDevices" / "kubernetes.io~csi" / "pv-1"
 
     def target(self, uid: str, directory: str = "pv-1") -> Path:
         return self.root / "pods" / uid / "volumes" / "kubernetes.io~csi" / directory / "mount"
@@ -111,7 +133,18 @@ def csi_cluster(path: Path, monkeypatch: pytest.MonkeyPatch) -> CsiCluster:
         return cluster.driver.mounts.is_mounted(path)
 
     monkeypatch.setattr(csi, "is_mount_point", is_mount_point)
+    monkeypatch.setattr(csi_block_directories, "is_mount_point", is_mount_point)
+    monkeypatch.setattr(csi_block, "is_block_device", lambda path: Path(path).exists())
+    monkeypatch.setattr(csi_block, "map_device", _map_device)
+    monkeypatch.setattr(csi_block, "unmap_device", lambda global_map, uid: (global_map / uid).unlink(missing_ok=True))
     return cluster
+
+
+def _map_device(device: str, global_map: Path, uid: str, link: Path) -> None:
+    """As `block_maps.map_device`, without a mount and a loop device."""
+    make_link(link, device)
+    global_map.mkdir(parents=True, exist_ok=True)
+    (global_map / uid).touch()
 
 
 @contextlib.asynccontextmanager

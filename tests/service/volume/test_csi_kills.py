@@ -23,12 +23,13 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[CsiCluster]:
         yield cluster
 
 
+@pytest.mark.parametrize("block", [False, True])
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
-    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, point: str
+    cluster: CsiCluster, monkeypatch: pytest.MonkeyPatch, point: str, block: bool
 ) -> None:
-    cluster.bind()
-    reached = asyncio.Event()
+    cluster.bind(block=block)
+    reached, looked = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def end_there(name: str) -> None:
@@ -37,22 +38,28 @@ async def test_a_kill_at_a_call_leaves_the_mounts_of_an_undisturbed_run(
             raise KilledError
 
     async def through() -> None:
-        cluster.run("a")
+        cluster.run("a", block=block)
         await cluster.until_mounted("a")
+        if was_mounting:
+            await looked.wait()
         cluster.run("a", PodState.FINISHED)
         await cluster.until_nothing_is_left()
 
+    was_mounting = "Unp" not in point and "Uns" not in point
     with monkeypatch.context() as killed:
         killed.setattr(csi_client, "crash_point", end_there)
         async with cluster.volume():
             going = asyncio.create_task(through())
             await asyncio.wait_for(reached.wait(), DEADLINE)
-    was_mounting = cluster.admitted.get("a").state is PodState.SYNC  # type: ignore[union-attr]
     async with cluster.volume():
         if was_mounting:
             await cluster.until_mounted("a")
-            staging, target = sorted(cluster.driver.mounts.table(), key=len)
-            assert target == str(cluster.target("a")) or staging == str(cluster.target("a"))
+            mounts = cluster.driver.mounts.table()
+            if block:
+                assert list(mounts) == [str(cluster.block_link("a").readlink())]
+            else:
+                assert len(mounts) == 2 and str(cluster.target("a")) in mounts
+            looked.set()
         await going
     assert cluster.driver.volume("data").is_dir()
 

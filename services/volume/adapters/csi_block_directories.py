@@ -1,0 +1,91 @@
+"""The directories and records of block volumes of CSI drivers (volumes.md 14.3, 14.10); blocking.
+
+The record of a PersistentVolume is written before anything else and removed last, once no pod has the device.
+"""
+
+import errno
+from pathlib import Path
+
+from services.volume.adapters.block_maps import remove_map
+from services.volume.adapters.csi_records import RECORD, CsiRecordError, load_record, remove_record
+from services.volume.adapters.mounts import is_mount_point, mount_table
+from services.volume.core.mountinfo import below
+from shared.tree_removal import remove_tree
+
+FOLDER = "volumeDevices"
+
+
+class CsiBlockDirectories:
+    """Paths below `plugins/kubernetes.io/csi/volumeDevices`, by the name of the PersistentVolume."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root / FOLDER
+
+    def global_map(self, name: str) -> Path:
+        """Return the directory with a bind mount for each pod."""
+        return self._root / name / "dev"
+
+    def data(self, name: str) -> Path:
+        """Return the directory of the record."""
+        return self._root / name / "data"
+
+    def staging(self, name: str) -> Path:
+        """Return the staging directory of the driver."""
+        return self._root / "staging" / name
+
+    def target(self, name: str, uid: str) -> Path:
+        """Return what the driver makes when it publishes the device for a pod."""
+        return self._root / "publish" / name / uid
+
+    def record(self, name: str) -> dict[str, str]:
+        """Return the record. Raises CsiRecordError, also where there is none."""
+        record = load_record(self.data(name))
+        if record is None:
+            raise CsiRecordError(self.data(name) / RECORD, "it does not exist")
+        return record
+
+    def records(self) -> dict[str, dict[str, str]]:
+        """Return the record of each PersistentVolume; those that cannot be read are left out."""
+        found = {}
+        for path in sorted(self._root.glob(f"*/data/{RECORD}")):
+            try:
+                found[path.parent.parent.name] = load_record(path.parent) or {}
+            except CsiRecordError:
+                continue  # what it describes is left as it is
+        return {name: record for name, record in found.items() if record}
+
+    def published(self, uid: str) -> list[str]:
+        """Return the names of the PersistentVolumes of which something is published for the pod."""
+        return sorted(path.parent.name for path in (self._root / "publish").glob(f"*/{uid}"))
+
+    def require_unused(self, name: str) -> None:
+        """Remove the global map directory. Raises OSError where a pod has the device."""
+        remove_map(self.global_map(name))
+        published = self.target(name, "any").parent
+        if users := sorted(entry.name for entry in published.iterdir()) if published.is_dir() else []:
+            text = f'the device "{published}" is still published for Pods [{" ".join(users)}]'
+            raise OSError(errno.EBUSY, text)
+
+    def remove_target(self, name: str, uid: str) -> None:
+        """Remove what the driver left after it answered. Raises OSError where something is mounted."""
+        target = self.target(name, uid)
+        if is_mount_point(target):
+            raise OSError(errno.EBUSY, f"kubernetes.io/csi: {target} is still mounted after the driver answered")
+        if target.is_dir() and not target.is_symlink():
+            target.rmdir()
+        else:
+            target.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> None:
+        """Remove all of the PersistentVolume, after it was unstaged. Raises OSError where something is mounted."""
+        staging, published = self.staging(name), self.target(name, "any").parent
+        if left := below(mount_table(), str(staging)):
+            raise OSError(errno.EBUSY, f"kubernetes.io/csi: {left[0]} is still mounted after the driver answered")
+        remove_tree(staging)
+        if published.is_dir():
+            published.rmdir()
+        data = self.data(name)
+        remove_record(data)
+        for directory in (data, data.parent):
+            if directory.is_dir():
+                directory.rmdir()
