@@ -55,10 +55,10 @@ class Followers:
     def _on_desired(self, change: Change[DesiredPod]) -> None:
         match change:
             case Put(key=uid, value=wanted, cause=cause):
-                why = cause or f"{wanted.source} wants the pod"
+                why = cause or f"the pod is desired ({wanted.source})"
                 self._handle(PodDesired(uid=uid, source=wanted.source, pod=wanted.pod, cause=why))
             case Deleted(key=uid, cause=cause):
-                self._handle(PodUndesired(uid=uid, cause=cause or "no source wants the pod"))
+                self._handle(PodUndesired(uid=uid, cause=cause or "no source has the pod"))
             case Freshness(complete=complete, stale=stale):
                 listed = frozenset(self.desired.state)
                 self._handle(

@@ -52,16 +52,16 @@ from shared.timestamps import rfc3339
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the core is told once: the boot counter on disk, back-off ceiling (seconds), when this process began."""
+    """The constants of the core: the start number on disk, back-off ceiling (seconds), when this process began."""
 
     boot: int
-    started_at: float  # CLOCK_MONOTONIC seconds; observations from before are another life's
+    started_at: float  # CLOCK_MONOTONIC seconds; earlier observations are from another process
     maximum_backoff: float = 300.0
-    sync_seconds: float = 60.0  # between two looks at a pod of which nothing is heard
+    sync_seconds: float = 60.0  # between two evaluations of a pod without events
     node_ips: tuple[str, ...] = ()  # where the Node object has none
     facts: MachineFacts = field(default_factory=MachineFacts)
     agent_start: str = ""  # identity of the start of the agent (of its supervisord) that this process belongs to
-    joins_cluster: bool = False  # there is a Node to hear of before pods of the API server are judged
+    joins_cluster: bool = False  # the Node must be known before pods of the API server are admitted
 
 
 class PodSync:
@@ -308,7 +308,7 @@ class PodSync:
         return newest, out
 
     def _forget(self, record: PodRecord, cause: str, now: float) -> list[Instruction]:
-        """Nothing of the pod is left. If it is wanted again under the same UID it starts anew."""
+        """Nothing of the pod is left. If it is desired again under the same UID it starts again."""
         self.node_state.forget(record)
         out: list[Instruction] = [ForgetPod(cause=cause, uid=record.uid)]
         desired = self.node_state.desired.get(record.uid)
@@ -386,7 +386,7 @@ def _holds_name(other: PodRecord, record: PodRecord) -> bool:
 
 def _is_kept_from_ending(record: PodRecord) -> bool:
     """The pod is to end and its call under way only waits: for an image, a hook, for one container to be stopped first,
-    or for a grace period longer than the one that holds now. The others would hear of the end when that is over."""
+    or for a grace period longer than the one that holds now. The other containers would be stopped only after that."""
     if record.saved.state is not PodState.TERMINATING or record.given_up:
         return False
     if isinstance(record.call, KillPod):

@@ -71,7 +71,7 @@ class NodeState:
         self.desired: dict[str, PodDesired] = {}
         self.unclaimed: dict[str, RuntimePod] = {}  # in the runtime, without a record, listed by no source (yet)
         self.admissions = Admissions(self.pods, self.desired, facts, agent_start)
-        self._runtime: RuntimeChanged | None = None  # as heard last
+        self._runtime: RuntimeChanged | None = None  # the last one received
         self.skew = 0.0  # seconds by which the wall clock has been set away from the steady one
         self.runtime_listed = False
         self.volumes_known = False

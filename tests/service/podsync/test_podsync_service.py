@@ -165,7 +165,7 @@ async def test_the_story_of_a_pod_names_causes_and_stays_after_it(tmp_path: Path
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
         file = tmp_path / "root/bulkhead/podsync/stories" / f"{uid}.jsonl"
-        words = ('"seen"', "RunPodSandbox", "CreateContainer", '"done"', "file wants the pod")
+        words = ('"seen"', "RunPodSandbox", "CreateContainer", '"done"', "the pod is desired (file)")
         await stage.until(lambda: file.exists() and all(word in file.read_text() for word in words))
 
 

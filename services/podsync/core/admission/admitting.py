@@ -117,7 +117,7 @@ class Admissions:
         return not self.sources_complete and (not record.saved.deleted or record.deletion_requested)
 
     def reopen_rejected(self, now: float, skew: float) -> None:
-        """At a new start of the agent its rejected static pods are admitted or rejected anew; the verdict on a pod of
+        """At a new start of the agent its rejected static pods are admitted or rejected again; the verdict on a pod of
         the API server is final, as its status there is. `now`: steady seconds; `skew`: of the wall clock from them."""
         for record in list(self._pods.by_uid.values()):
             if (

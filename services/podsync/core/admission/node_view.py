@@ -12,7 +12,7 @@ from shared.model.objects import Object
 
 @dataclass(frozen=True, kw_only=True)
 class MachineFacts:
-    """What is known of the node without an API server. Told once."""
+    """What is known of the node without an API server. Set once."""
 
     node_name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)  # as at registration

@@ -64,7 +64,7 @@ def _room(pod: Object, view: NodeView, others: Sequence[Object]) -> list[Misfit]
     ordered = [*_FIRST, *sorted(name for name in requests if name not in _FIRST)]
     for name in ordered:
         if name not in requests or name not in allocatable:
-            continue  # what the node does not know cannot be counted: whoever placed the pod here knew
+            continue  # a resource that the node does not know is not checked
         wanted, capacity = in_unit(name, requests[name]), in_unit(name, allocatable[name])
         taken = in_unit(name, used.get(name, ZERO))
         if wanted + taken > capacity:

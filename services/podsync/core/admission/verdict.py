@@ -49,8 +49,8 @@ def admit(pod: Object, phase: str, view: NodeView, others: Sequence[Object]) -> 
 
 
 def _size(pod: Object) -> Verdict:
-    """The status of a pod names each of its containers and is made anew at each of its events, and each Secret and
-    ConfigMap is read: what the API server takes would hold up every other pod."""
+    """The status of a pod names each of its containers and is computed again at each of its events, and each Secret and
+    ConfigMap is read: a pod as large as the API server permits would delay every other pod."""
     spec = pod.get("spec") or {}
     containers = sum(len(spec.get(field) or ()) for field in ("initContainers", "containers", "ephemeralContainers"))
     for count, most, what in (

@@ -65,9 +65,9 @@ def container_config(
     """The message for CreateContainer.
 
     `restart_count` is also the attempt. `image_ref` is what pulling returned (or the id of the image present), `image`
-    what the runtime knows of it. `volumes`: pod volume name -> where it stands on the host. `subpaths`: index of the
+    the image as the runtime reports it. `volumes`: pod volume name -> its path on the host. `subpaths`: index of the
     volumeMount -> prepared host path, for mounts with subPath or subPathExpr (`container_mounts.wanted_subpaths`).
-    `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` says so;
+    `etc_hosts_path`: the written `pods/<uid>/etc-hosts`, used where `container_mounts.needs_etc_hosts` is true;
     `termination_path`: the empty termination-message file, "" for none. `service_env`: variables of
     services. `references`, `env_files`: the ConfigMaps, Secrets and files of its environment. `image_volumes`: volume
     name -> reference of its image as pulled. `target_id`: of the container that an ephemeral one is to look into.

@@ -24,7 +24,7 @@ _PROPAGATION = {
 
 @dataclass(frozen=True, kw_only=True)
 class MountedVolume:
-    """A pod's volume as it stands on the host."""
+    """A pod's volume as it is mounted on the host."""
 
     host_path: str
     readonly: bool = False

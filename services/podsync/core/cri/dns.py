@@ -1,6 +1,6 @@
 """Name resolution of a pod (pods.md 12.1-12.3): its resolv.conf as a CRI DNSConfig, and what to warn of.
 
-Reads the host's file as text out of the facts; asks nobody.
+The host's file is text in the facts; there is no I/O.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """What a file of environment variables sets (pods.md 6.3, fileKeyRef): a strict part of what a shell reads.
 
-`NAME='value'`, one after another; a value stands in single quotes, may span lines and is taken as it is. Blank lines
-and lines that begin with `#` are nothing. Pure.
+`NAME='value'`, one after another; a value is in single quotes, may span lines and is taken as it is. Blank lines
+and lines that begin with `#` are ignored. Pure.
 """
 
 import re
@@ -16,7 +16,7 @@ _BLANK = re.compile(_NOTHING)
 
 
 class EnvFileError(ValueError):
-    """The text is no such file; says in which line. Never has a value in its text. `before`: the named variables that
+    """The text is no such file; the message names the line and contains no value. `before`: the named variables that
     are set above that line."""
 
     def __init__(self, text: str, before: dict[str, str]) -> None:
@@ -45,7 +45,7 @@ def _error(text: str, at: int, before: dict[str, str]) -> EnvFileError:
     blank = _BLANK.match(text, at)
     at = blank.end() if blank is not None else at
     wrong = (
-        "the value must stand in single quotes, alone"
+        "the value must be in single quotes, alone"
         if _NAME.match(text, at)
         else "must be NAME='value', without a space before ="
     )

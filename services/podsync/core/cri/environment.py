@@ -241,7 +241,7 @@ def _value(kind: str, found: Object, key: str) -> str | None:
 
 
 def _status_fields(pod: Object, facts: NodeFacts, pod_ips: Sequence[str]) -> dict[str, str]:
-    """What the pod's status says of addresses: a pod in the host's network has the host's."""
+    """The addresses of the pod's status: a pod in the host's network has the host's."""
     of_host = (pod.get("spec") or {}).get("hostNetwork")
     ips = list(pod_ips or facts.node_ips) if of_host else one_per_family(pod_ips, facts.node_ips)
     return {

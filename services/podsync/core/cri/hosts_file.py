@@ -22,7 +22,7 @@ _LOCAL = (
 
 
 class HostnameError(ValueError):
-    """The pod can't be named as its spec wants; the text is the kubelet's."""
+    """The pod cannot have the hostname of its spec; the text is the kubelet's."""
 
 
 def hostname_and_domain(pod: Object, cluster_domain: str) -> tuple[str, str]:
@@ -62,7 +62,7 @@ def kernel_hostname(pod: Object, cluster_domain: str) -> str:
 
 
 def hosts_file(pod: Object, pod_ips: Sequence[str], cluster_domain: str, node_hosts: str) -> str:
-    """The text of `pods/<uid>/etc-hosts`, written anew for each container start.
+    """The text of `pods/<uid>/etc-hosts`, written again for each container start.
 
     `node_hosts`: the node's own file, copied for hostNetwork pods. Raises ContainerConfigError."""
     spec = pod.get("spec") or {}

@@ -6,7 +6,7 @@ from shared.cri.interface import Message
 
 
 def message(**fields: Any) -> Message:
-    """The fields that say something: None, "", 0, False and empty lists and maps are left out. A message within that
+    """The fields that have a value: None, "", 0, False and empty lists and maps are left out. A message within that
     counts even when empty (`{"seccomp": {}}` is not the same as no seccomp) is given as `Present`."""
     return {name: _plain(value) for name, value in fields.items() if isinstance(value, Present) or value}
 

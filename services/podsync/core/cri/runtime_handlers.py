@@ -1,4 +1,4 @@
-"""What the runtime handler of a pod's RuntimeClass can do, and which pods need to know. Asks nobody."""
+"""The features of a pod's runtime handler (of its RuntimeClass), and which pods need them. Pure."""
 
 from dataclasses import replace
 
@@ -10,14 +10,14 @@ from shared.podspec.containers import every_container
 
 
 def asks_of_handler(pod: Object) -> bool:
-    """Whether the pod wants something that not every handler can do."""
+    """Whether the pod requests something that not every handler supports."""
     mounts = (mount for _, container in every_container(pod) for mount in container.get("volumeMounts") or ())
     return needs_user_namespace(pod) or any(mount.get("recursiveReadOnly") for mount in mounts)
 
 
 def for_handler(facts: NodeFacts, handlers: tuple[RuntimeHandler, ...] | None, name: str) -> NodeFacts:
-    """The facts for a pod of this handler, "" = the default one. `handlers`: what the runtime told of its own, None =
-    nothing; of a handler that is not told of nothing is expected."""
+    """The facts for a pod of this handler, "" = the default one. `handlers`: as the runtime reports them, None =
+    nothing; a handler that is not reported has no features."""
     found = next((handler for handler in handlers or () if handler.name == name), RuntimeHandler(name=name))
     return replace(
         facts,

@@ -32,7 +32,7 @@ def sandbox_config(
     """The message for RunPodSandbox, and the same again for CreateContainer and PullImage.
 
     `mappings`: of the pod's user namespace, None = it has none of its own; `volume_groups`: group ids that its
-    persistent volumes bring along. What the name resolution warns of is told by `dns.pod_dns`. Raises
+    persistent volumes bring along. The warnings about name resolution come from `dns.pod_dns`. Raises
     SandboxConfigError."""
     spec = pod.get("spec") or {}
     linux = message(
@@ -81,7 +81,7 @@ def _sysctls(context: dict[str, Any]) -> dict[str, str]:
 
 
 def _ports(container: Object) -> list[Message]:
-    """PortMappings of one container, without duplicates: by name, or where unnamed by all that tells ports apart."""
+    """PortMappings of one container, without duplicates: by name, or where unnamed by all their fields."""
     mappings: dict[str, Message] = {}
     for port in container.get("ports") or ():
         protocol = port.get("protocol") or "TCP"

@@ -137,7 +137,7 @@ def _image_user(image: ImageStatus) -> tuple[int | None, str]:
 
 
 def refuse_user_namespace(pod: Object, facts: NodeFacts) -> None:
-    """Raises SandboxConfigError where the pod wants a user namespace and its runtime handler has none to give."""
+    """Raises SandboxConfigError where the pod requests a user namespace and its runtime handler has no support."""
     if not needs_user_namespace(pod) or facts.user_namespaces:
         return
     who = f'RuntimeClass handler "{facts.runtime_handler}" does' if facts.runtime_handler else "runtime does"

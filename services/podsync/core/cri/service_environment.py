@@ -1,4 +1,4 @@
-"""The variables that tell a container of the cluster's Services (pods.md 6.3.1, B.4). Pure."""
+"""The environment variables of a container for the cluster's Services (pods.md 6.3.1, B.4). Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,7 +9,7 @@ _MASTER = ("default", "kubernetes")
 
 
 def service_environment(services: Iterable[Object], pod_namespace: str, *, links: bool) -> dict[str, str]:
-    """Variables of the Services a pod of this namespace is told of: `default/kubernetes` always, those of its own
+    """Variables of the Services that a pod of this namespace gets: `default/kubernetes` always, those of its own
     namespace where `links` (spec.enableServiceLinks) is set; one of the pod's namespace wins over the former."""
     chosen: dict[str, Object] = {}
     for service in services:

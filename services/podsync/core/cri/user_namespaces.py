@@ -1,5 +1,5 @@
-"""User namespaces of pods (pods.md 6.7): which block of host ids a pod gets, how its record reads, and what
-of it stands in CRI messages. Knows no file; what was given to whom comes in as an argument.
+"""User namespaces of pods (pods.md 6.7): which block of host ids a pod gets, the format of its record, and the
+values in CRI messages. Reads no file; the blocks in use are an argument.
 """
 
 import re
@@ -17,7 +17,7 @@ _SUBIDS = re.compile(r"\d+:\s+\S+\s+(\d+)\s+(\d+)\s*\Z")
 
 
 class UserNamespaceError(ValueError):
-    """No user namespace can be given; the text says what, where and what to do about it."""
+    """No user namespace can be given; the text has what, where and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def needs_user_namespace(pod: Object) -> bool:
 
 
 def default_range(ids_per_pod: int) -> IdRange:
-    """What is handed out where nobody was told otherwise: all but the first block, which is the host's own."""
+    """The range where the host configures none: all but the first block, which is the host's own."""
     return IdRange(ids_per_pod, END - ids_per_pod)
 
 
@@ -80,7 +80,7 @@ def _subids(text: str, file: str) -> IdRange:
 
 
 def free_block(taken: Iterable[Mappings], within: IdRange, length: int) -> Mappings:
-    """The first block of this length that touches nobody's. Raises UserNamespaceError when there is none."""
+    """The first block of this length that overlaps none in use. Raises UserNamespaceError when there is none."""
     used = sorted((host, host + count) for given in taken for host, _, count in {*given.uids, *given.gids})
     first = within.first
     for start, end in used:
@@ -122,7 +122,7 @@ def _restored(record: Mapping[str, Any], kind: str) -> tuple[tuple[int, int, int
         raise UserNamespaceError(f"{kind}: hostId, containerId and length must be numbers below 2^32")
     host, inside, length = numbers
     if inside != 0 or length == 0 or host % BLOCK or length % BLOCK or host == 0 or host + length > END:
-        raise UserNamespaceError(f"{kind}: it maps no whole blocks of {BLOCK} ids outside the host's own")
+        raise UserNamespaceError(f"{kind}: it does not map complete blocks of {BLOCK} ids outside the host's own")
     return ((host, inside, length),)
 
 

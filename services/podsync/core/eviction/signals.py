@@ -1,4 +1,4 @@
-"""What the usage stream says about each eviction signal, and which filesystems are one (node.md 5.1, 5.7)."""
+"""The value of each eviction signal from the usage stream, and which filesystems are one (node.md 5.1, 5.7)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ PURGE_SECONDS = 900.0
 
 @dataclass
 class CredentialCache:
-    """The answers of one plugin. `scope` tells those for one service account from another's, "" = for nobody."""
+    """The answers of one plugin. `scope` separates the service accounts, "" = none."""
 
     _answers: dict[tuple[str, str, str], tuple[DockerConfig, float]] = field(default_factory=dict, repr=False)
     _purged: float = 0.0
@@ -30,7 +30,7 @@ class CredentialCache:
         return None
 
     def add(self, image: str, scope: str, answer: PluginAnswer, default_seconds: float, now: float) -> None:
-        """Keep the answer for as long as it says, else for the provider's default; 0 is not at all."""
+        """Keep the answer for the seconds that it names, else for the provider's default; 0 is not at all."""
         seconds = default_seconds if answer.seconds is None else answer.seconds
         if seconds > 0:
             self._answers[_key(answer.cache_key, image, scope)] = answer.config, now + seconds

@@ -1,4 +1,4 @@
-"""What is said to a credential plugin and what its answer means (pods.md 7.5). Runs nothing.
+"""The request to a credential plugin and the meaning of its answer (pods.md 7.5). Runs nothing.
 
 Tokens and passwords stay out of every message made here.
 """
@@ -20,7 +20,7 @@ CACHE_KEYS = ("Image", "Registry", "Global")
 
 
 class PluginAnswerError(Exception):
-    """The plugin's answer is of no use; says why without showing any of it."""
+    """The plugin's answer is of no use; the text has the reason without any of the answer."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Identity:
     token: str = field(default="", repr=False)
 
     def scope(self, *, with_token: bool) -> str:
-        """What tells the answers for this identity from those for others."""
+        """The key that separates the answers for this identity from those for others."""
         parts: list[Any] = [
             self.account.namespace,
             self.account.name,

@@ -1,6 +1,6 @@
 """Reads registry credentials as docker writes them: `config.json` and the older `.dockercfg` (pods.md 7.4).
 
-Whatever is wrong is told without showing any of it. Knows neither where a text is from nor which image asks.
+An error shows no value of the text. Depends neither on the origin of a text nor on the image.
 """
 
 import base64
@@ -15,7 +15,7 @@ MOST_PLACES = 1_000  # registries of one document
 
 
 class DockerConfigError(Exception):
-    """The text is no docker config; says what is wrong, never with a value of it."""
+    """The text is no docker config; the message names the error, never a value of the text."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Access:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody has."""
+        """No pod has access."""
         return not (self.all_pods or self.secrets or self.accounts)
 
 
@@ -61,7 +61,7 @@ def file_name(key: str) -> str:
 
 
 def access_of(credential: TrackedCredential | None) -> Access:
-    """Whom a pull with this credential speaks for; without one, everybody."""
+    """The access that a pull with this credential proves; without one, all pods."""
     match credential.source if credential is not None else None:
         case SecretSource() as secret if credential is not None:
             return Access(secrets=((secret, credential.hash),))
@@ -104,8 +104,8 @@ def decide_access(record: PulledRecord | None, image: str, credentials: Iterable
 
 
 def merged(record: PulledRecord | None, image_ref: str, image: str, access: Access | None, now: str) -> PulledRecord:
-    """The record with this right added; the very same one where it says nothing new. `access` None: it was pulled,
-    nobody knows with what. `now`: RFC 3339."""
+    """The record with this right added; the same object where nothing is new. `access` None: it was pulled
+    with unknown credentials. `now`: RFC 3339."""
     name = repository(image)
     if record is None:
         mapping = {name: access} if access is not None else {}
@@ -132,7 +132,7 @@ def _united(before: Access, new: Access) -> Access:
 
 
 def encode_intent(image: str) -> bytes:
-    """The file that says: this image is being pulled."""
+    """The file of an intent: this image is being pulled."""
     return _encoded(INTENT, {"image": image})
 
 
@@ -142,7 +142,7 @@ def decode_intent(content: bytes) -> str:
 
 
 def encode_record(record: PulledRecord) -> bytes:
-    """The file that says who may use the image."""
+    """The file that records who may use the image."""
     mapping = {name: _access_document(record.mapping[name]) for name in sorted(record.mapping)}
     times = {"lastUpdatedTime": record.updated, "imageRef": record.image_ref}
     return _encoded(PULLED, {**times, **({"credentialMapping": mapping} if mapping else {})})

@@ -45,8 +45,8 @@ class Location(NamedTuple):
 
 
 def location(entry: str) -> Location | None:
-    """What a key of a docker config, or a pattern, means; None for one that is no place. `/v1/` and `/v2/` say
-    nothing."""
+    """What a key of a docker config, or a pattern, means; None for one that is no location. `/v1/` and `/v2/` are
+    ignored."""
     if len(entry) > _LONGEST_PLACE:
         return None
     rest = entry.removeprefix("https://") if entry.startswith("https://") else entry.removeprefix("http://")

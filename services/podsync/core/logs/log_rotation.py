@@ -44,7 +44,7 @@ def rotated_of(log: str, names: Iterable[str]) -> list[str]:
 
 
 def useless(rotated: Collection[str]) -> list[str]:
-    """What a kill left: files that were not packed to the end, and those whose packed copy is whole."""
+    """What a kill left: files that were not packed to the end, and those whose packed copy is complete."""
     return [name for name in rotated if name.endswith(UNFINISHED) or f"{name}{PACKED}" in rotated]
 
 

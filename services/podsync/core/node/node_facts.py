@@ -42,7 +42,7 @@ class NodeFacts:
 
     seccomp_default: bool = False
     stop_signals: bool = False  # gate ContainerStopSignals
-    runtime_handler: str = ""  # of the pod's RuntimeClass; what the next two say is true of it
+    runtime_handler: str = ""  # of the pod's RuntimeClass; the next two fields are its features
     recursive_read_only: bool = False  # the runtime handler supports recursive read-only mounts
     user_namespaces: bool = False  # the runtime handler supports user namespaces
     selinux_enabled: bool = False

@@ -36,7 +36,7 @@ def with_allocated_resources(wanted: Object, allocated: Object) -> Object:
 
 
 def as_last_shown(pod: Object, status: Object) -> Object:
-    """The pod with the resources that its status shows for its containers, where that says that a resize was not done:
+    """The pod with the resources that its status shows for its containers, where a resize was not done:
     an earlier agent, of which there is no record, has admitted it with those."""
     if not any(c.get("type") in _NOT_DONE and c.get("status") == "True" for c in status.get("conditions") or ()):
         return pod

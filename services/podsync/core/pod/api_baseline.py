@@ -1,6 +1,6 @@
 """What of a pod status from the API server may be gone on from: the parts that have the shape they should have.
 
-Anybody with the right may write a status, and Go writes an unset time as null: nothing here may be taken on trust.
+Every client with the right may write a status, and Go writes an unset time as null: nothing here may be taken on trust.
 """
 
 from collections.abc import Iterable

@@ -23,7 +23,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class PodDesired(Event):
-    """A source wants this pod to run here (added or changed)."""
+    """A source has this pod as desired here (added or changed)."""
 
     uid: str
     source: str
@@ -32,7 +32,7 @@ class PodDesired(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PodUndesired(Event):
-    """No source wants the pod any more; only ever said from a complete list or by an explicit removal."""
+    """No source has the pod any more; only from a complete list or by an explicit removal."""
 
     uid: str
 
@@ -55,14 +55,14 @@ class PodObserved(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PodVanished(Event):
-    """pleg says the runtime has nothing of this pod any more."""
+    """pleg reports that the runtime has nothing of this pod any more."""
 
     uid: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeListed(Event):
-    """What pleg says of the runtime's pods is (not) complete and (not) stale: only then is "not listed" an answer."""
+    """Whether pleg's list of the runtime's pods is complete and fresh: only then does a missing pod mean "none"."""
 
     complete: bool
     stale: bool

@@ -68,7 +68,7 @@ class ReportInternalError(Instruction):
 
 @dataclass(frozen=True, kw_only=True)
 class WakeAt(Instruction):
-    """Send TimePassed at this moment of the steady clock; an earlier wish stands."""
+    """Send TimePassed at this moment of the steady clock; an earlier WakeAt stays in force."""
 
     when: float
 
@@ -96,7 +96,7 @@ class FetchNode(Call):
 @dataclass(frozen=True, kw_only=True)
 class PreparePod(Call):
     """Make the pod's directories and its cgroup with the QoS cgroups above it. `runs`: containers of it run, and a
-    cgroup that is missing is not made around what runs outside it, but told of (pods.md 5.1.7)."""
+    cgroup that is missing is not made around what runs outside it, but reported (pods.md 5.1.7)."""
 
     runs: bool = False
 
@@ -184,11 +184,11 @@ class KillContainer(Call):
 
 @dataclass(frozen=True, kw_only=True)
 class KillPod(Call):
-    """Stop these containers in parallel, each as its stop says, then these sandboxes."""
+    """Stop these containers in parallel, each by its own stop, then these sandboxes."""
 
     containers: tuple[ContainerStop, ...]
     sandboxes: tuple[str, ...]
-    grace_seconds: int = 0  # of the pod when this was decided; a shorter one later makes it worth deciding anew
+    grace_seconds: int = 0  # of the pod when this was decided; a shorter one later causes a new decision
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ def moved(record: PodRecord, to: PodState) -> PodRecord:
 
 
 def has_ended(record: PodRecord) -> bool:
-    """The pod has come to a terminal phase, by its containers or by what the API server says."""
+    """The pod has a terminal phase, by its containers or by its status of the API server."""
     return bool(record.saved.outcome) or record.api_status.get("phase") in TERMINAL_PHASES
 
 

@@ -99,7 +99,7 @@ def _with_changed_containers(record: PodRecord, wanted: Pod) -> PodRecord:
 
 
 def _written_by_others(record: PodRecord) -> tuple[Any, list[Status]]:
-    """What of the API server's status counts whoever wrote it: that the pod has ended, and foreign conditions."""
+    """The parts of the API server's status that count for every writer: a terminal phase and foreign conditions."""
     phase, conditions = record.api_status.get("phase"), record.api_status.get("conditions") or ()
     foreign = [c for c in conditions if c.get("type") not in POD_CONDITIONS]
     return phase if phase in TERMINAL_PHASES else "", foreign

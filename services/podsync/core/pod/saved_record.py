@@ -127,7 +127,7 @@ def _containers(checkpoint: dict[str, Any]) -> dict[str, SavedContainer]:
 
 
 def _backoffs(kind: type[_B], saved: dict[str, Any]) -> dict[str, _B]:
-    """By name; an entry that is not understood is left out, and that back-off begins anew."""
+    """By name; an entry that is not understood is left out, and that back-off begins again."""
     types = {field.name: (float, int) if field.type is float else str for field in fields(kind)}
     found: dict[str, _B] = {}
     for name, value in saved.items():

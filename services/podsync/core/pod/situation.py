@@ -14,8 +14,8 @@ class World:
     name_taken: bool = False  # another pod of the same full name has not finished
     network_ready: bool = True
     network_message: str = ""
-    runtime_listed: bool = False  # what pleg says of the runtime's pods is complete and fresh
-    volumes_known: bool = True  # the mounted world is complete and fresh
+    runtime_listed: bool = False  # pleg's list of the runtime's pods is complete and fresh
+    volumes_known: bool = True  # the replica of volumes.mounted is complete and fresh
     maximum_backoff: float = 300.0  # seconds
     still_listed: bool = False  # a source lists the pod (API: its object is still there)
     victims_until: float = 0.0  # how long to wait at most for the pods preempted for this one, 0 = they have stopped

@@ -107,7 +107,7 @@ def _listed(unknown: Iterable[str], others: Iterable[str], word: str) -> str:
 
 
 def _ready(record: PodRecord, containers_ready: ConditionValue) -> ConditionValue:
-    """What the containers say, then what the readiness gates ask for."""
+    """ContainersReady first, then the conditions that the readiness gates name."""
     gates = record.spec.get("readinessGates") or ()
     if not containers_ready.status or not gates:
         return containers_ready

@@ -1,4 +1,4 @@
-"""One container instance as the API's `state` shows it, and what is said of one that is lost (pods.md 9.2, 9.3).
+"""One container instance as the API's `state` shows it, and the state of one that is lost (pods.md 9.2, 9.3).
 
 Knows instances and states; not which container of a pod they belong to, nor what may be done about them.
 """
@@ -41,7 +41,7 @@ def api_state(instance: Container, runtime_name: str) -> Json:
 
 
 def lost(how: str) -> Json:
-    """The `terminated` of a container nobody can find; `how` the pod was coming along: DELETED or TERMINATED."""
+    """The `terminated` of a container that is not found; `how`: the pod was DELETED or TERMINATED."""
     message = f"The container could not be located when the pod was {how}"
     return {
         "exitCode": KILLED,
@@ -53,7 +53,7 @@ def lost(how: str) -> Json:
 
 
 def purged() -> Json:
-    """The `terminated` of a container that was taken away so that the whole pod starts anew (pods.md 5.7)."""
+    """The `terminated` of a container that was removed so that all containers of the pod start again (pods.md 5.7)."""
     return {
         "exitCode": KILLED,
         "reason": RESTARTING_ALL_REASON,

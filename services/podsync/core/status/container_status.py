@@ -74,7 +74,7 @@ def container_statuses(record: PodRecord, runtime_name: str) -> ContainerStatuse
 
 
 def has_regular_instance(record: PodRecord) -> bool:
-    """The sandbox that stands has an instance of some regular container, in whatever state."""
+    """The current sandbox has an instance of a regular container, in any state."""
     if not record.sandboxes:
         return False
     names, newest = {spec["name"] for spec in record.containers}, record.sandboxes[0].id
@@ -122,7 +122,7 @@ class _One:
         return self._of(earlier)
 
     def _base(self) -> Json:
-        """A container that waits to be started; what it went through before stays told."""
+        """A container that waits to be started; its earlier state is kept."""
         before = self.before or {}
         status: Json = {
             "name": self.spec["name"],
@@ -181,10 +181,10 @@ class _One:
             if "running" in earlier:
                 state, count = {"terminated": lost(TERMINATED)}, before.get("restartCount", 0) + 1
             elif same_instance and (earlier.get("terminated") or {}).get("reason") == UNKNOWN_REASON:
-                state = earlier  # said once; it is not known any better now
+                state = earlier  # reported once; no more is known now
         last = before.get("lastState") or {}
         keep_message(state, earlier)
-        keep_message(state, last)  # where the end stands while it waits for a restart
+        keep_message(state, last)  # the last end, while it waits for a restart
         status = self._base() | {
             "state": state,
             "image": newest.image or self.spec.get("image", ""),

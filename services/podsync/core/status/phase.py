@@ -1,6 +1,6 @@
-"""The phase of a pod, from what its containers' statuses say (pods.md 9.1).
+"""The phase of a pod, from its containers' statuses (pods.md 9.1).
 
-A sidecar is an init container that restarts always. Whether a container starts again is `restart_rules`' to say.
+A sidecar is an init container that restarts always. `restart_rules` decides whether a container starts again.
 """
 
 from collections.abc import Mapping

@@ -24,7 +24,7 @@ class ContainerKill:
 
 
 def failed_probe(record: PodRecord, instance: Container, kinds: tuple[str, ...] = ("liveness", "startup")) -> str:
-    """The first of these probes that says that the instance must go, else ""."""
+    """The first of these probes whose result requires a kill of the instance, else ""."""
     results = record.probes_of(instance.id)
     return next((kind for kind in kinds if results is not None and getattr(results, kind) == ProbeResult.FAILURE), "")
 

@@ -39,7 +39,7 @@ class _Scan:
 
 
 def compute_init_actions(record: PodRecord) -> InitActions:
-    """What separates the init containers from the spec, in the sandbox that stands."""
+    """What separates the init containers from the spec, in the current sandbox."""
     specs = record.init_containers
     initialized = has_initialized(record)
     scan = _Scan(initialized=initialized, begun=initialized)
@@ -121,8 +121,8 @@ def _replace(scan: _Scan, index: int, instance: Container, message: str, grace: 
 
 
 def _has_started(record: PodRecord, spec: dict[str, Any], instance: Container) -> bool:
-    """Its startup probe succeeded, now or, where the prober begins anew, before: neither its restart nor ours takes
-    back what was shown of this very instance."""
+    """Its startup probe succeeded, now or, where the prober has restarted, before: neither its restart nor ours takes
+    back what was published of this instance."""
     if not spec.get("startupProbe"):
         return True
     results = record.probes_of(instance.id)

@@ -1,6 +1,6 @@
 """Runs a preStop hook once for each container instance, whatever interrupts its stop (pods.md 8.2, 8.4).
 
-A stop is decided anew after a shorter grace period, a failed call or a restart of podsync. The kubelet then runs the
+A stop is decided again after a shorter grace period, a failed call or a restart of podsync. The kubelet then runs the
 hook again; here its begin is saved before the call that runs it. A call that is interrupted
 before it is performed leaves the hook to the next one; a SIGKILL between the save and the call skips the hook.
 """

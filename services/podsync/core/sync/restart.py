@@ -1,4 +1,4 @@
-"""Whether a container is started (again): by its kind, its state and what its restart policy says (pods.md 5.3).
+"""Whether a container is started (again): by its kind, its state and its restart policy (pods.md 5.3).
 
 When that may be is decided by `crash_backoff`.
 """
@@ -36,7 +36,7 @@ def should_restart(record: PodRecord, spec: dict[str, Any], instance: Container 
     if instance.state is ContainerState.RUNNING:
         return False
     if record.saved.container(spec["name"]).replacing == instance.id:
-        return True  # killed for the very purpose, whatever the policy says of containers that end by themselves
+        return True  # killed in order to restart it; the policy is for containers that end by themselves
     if kind_of(record, spec) is ContainerKind.INIT:
         return init_failed(instance) and restarts_failed(record, spec, instance.exit_code)
     return restarts_after(record, spec, instance.exit_code)

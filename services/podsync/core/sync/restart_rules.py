@@ -14,7 +14,7 @@ RESTART_ALL = "RestartAllContainers"
 
 
 def kind_of(record: PodRecord, spec: Mapping[str, Any]) -> ContainerKind:
-    """Which list of the pod's spec the container stands in; regular where it stands in none any more."""
+    """The list of the pod's spec that has the container; regular where none has it any more."""
     found = record.container(str(spec.get("name", "")))
     return found[0] if found is not None else ContainerKind.REGULAR
 

@@ -80,7 +80,7 @@ def _start(step: Step, kind: ContainerKind, spec: dict[str, Any], world: World) 
 
 
 def _can_be_started(record: PodRecord, spec: dict[str, Any], newest: Container) -> bool:
-    """Created by us, of this very spec, in the sandbox that stands: a crash came between create and start."""
+    """Created by us, from this spec, in the current sandbox: a crash came between create and start."""
     return (
         newest.state is ContainerState.CREATED
         and newest.sandbox_id == record.sandboxes[0].id

@@ -1,6 +1,6 @@
 """How much of a pod is stopped, and in which order: all of it, one container, or every container to start all over.
 
-pods.md 5.3, 5.7, 8.1-8.3. How one container is stopped is told by `container_kill`.
+pods.md 5.3, 5.7, 8.1-8.3. `container_kill` decides how one container is stopped.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from shared.model.runtime import Container, ContainerState, SandboxState
 
 
 def kill_everything(record: PodRecord, grace: int) -> KillPod | None:
-    """Stop what lives within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
+    """Stop what runs within `grace` seconds, then every sandbox we have not stopped ourselves: one whose pause process
     died still holds its network. None when nothing is left to stop."""
     standing = tuple(
         s.id for s in record.sandboxes if s.state is SandboxState.READY or s.id not in record.made.stopped_sandboxes
