@@ -107,7 +107,8 @@ class ClusterContent:
         try:
             issued = await self._bus.ask("status", request, IssuedToken, SECONDS)
             error = issued.error or ("" if issued.token else "the answer has no token")
-            kind = _kind(error)
+            # The API server's admission has a cache of pods of its own, which may not have a new pod yet.
+            kind = FailureKind.LAGGING if error == f'pod "{key.pod}" not found' else _kind(error)
         except NoAnswerError as failure:
             error, kind = str(failure), FailureKind.UNANSWERED
         except RequestRefusedError as failure:

@@ -285,6 +285,20 @@ async def test_a_first_token_that_is_not_issued_is_an_error(cluster: Cluster) ->
     )
 
 
+async def test_a_token_is_requested_again_in_silence_while_the_api_server_does_not_know_the_pod_yet(
+    cluster: Cluster,
+) -> None:
+    token = cluster.token
+    cluster.token = IssuedToken(not_found=True, error='pod "web-u" not found')
+    cluster.admit("u", "access")
+    async with cluster.volume():
+        await cluster.mounted.until(bool)
+        assert cluster.mounted.state["u"].volumes == {"access": MountedVolume(state=VolumeState.PENDING)}
+        cluster.token = token
+        await cluster.until_mounted("u", "access")
+    assert not cluster.events.state
+
+
 async def test_what_rests_on_the_node_waits_for_its_resources_and_follows_them(cluster: Cluster) -> None:
     cluster.admit("u", "limit")
     async with cluster.volume():
