@@ -19,7 +19,6 @@ ROTATING = (
     "request.accepted",
     "certificate.written",
     "certificate.linked",
-    "certificate.unlinked",
     "certificate.stored",
     "credentials.written",
 )

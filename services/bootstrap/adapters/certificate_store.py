@@ -49,7 +49,8 @@ class CertificateStore:
         self._updated = self._directory / f"{prefix}-updated.pem"
 
     def recover(self) -> None:
-        """Finish what a kill between two steps of `put` left. Raises OSError."""
+        """Finish what a kill left: of `put` at the first certificate, or of a Go kubelet, which removes the link before
+        it renames the new one. Raises OSError."""
         if not os.path.lexists(self.current) and self._updated.is_symlink():
             self._updated.rename(self.current)
             sync_directory(self._directory)
@@ -97,9 +98,7 @@ class CertificateStore:
         self._updated.unlink(missing_ok=True)
         self._updated.symlink_to(file)
         crash_point("bootstrap.certificate.linked")
-        self.current.unlink(missing_ok=True)
-        crash_point("bootstrap.certificate.unlinked")
-        self._updated.rename(self.current)
+        self._updated.replace(self.current)
         sync_directory(self._directory)
         crash_point("bootstrap.certificate.stored")
         return file
