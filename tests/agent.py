@@ -1,6 +1,6 @@
 """An agent for one test: the seven real processes under supervisord, with a home, ports and runtime of their own.
 
-Starts, signals, listens and takes down; knows nothing of pods. Waits look every 20 ms, because other processes tell of
+Starts and stops the agent, sends signals and receives its beats; does nothing with pods. Waits poll every 20 ms:
 nothing; beats arrive by themselves.
 """
 
@@ -63,14 +63,14 @@ class Agent:
         start: bool = True,
     ) -> None:
         self.home = Home(Path(tempfile.mkdtemp(prefix="bk", dir="/tmp")))
-        self.beats: dict[str, Beat] = {}  # service -> the newest beat heard
+        self.beats: dict[str, Beat] = {}  # service -> the newest beat received
         self._containerd, self._start, self._verbosity = containerd, start, verbosity
         self._port, self._read_only_port, self._healthz_port = free_ports(3)
         self._config, self._environment, self._flags = dict(config or {}), dict(environment or {}), list(flags)
         self._supervisord: subprocess.Popen[bytes] | None = None
         self._bus: ProcessBus | None = None
 
-    # Life
+    # Starts and signals
 
     async def __aenter__(self) -> Self:
         evidence.live.add(self.home.path)
@@ -194,7 +194,7 @@ class Agent:
         os.kill(pid, number)
         return pid
 
-    def forgive_starts(self) -> None:
+    def reset_start_counts(self) -> None:
         """Let the next start of any service count as its first: a test that kills many times measures no back-off."""
         for path in (self.home.run_dir / "locks").glob("*.lock"):
             record = json.loads(path.read_bytes())
@@ -227,7 +227,7 @@ class Agent:
         return await self.wait_for(back, f"{service} to come back", seconds)
 
     async def wait_beats(self, *services: str, after: float | None = None, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until each service was heard with a beat sent after the given CLOCK_MONOTONIC time (default: now)."""
+        """Wait until each service has sent a beat after the given CLOCK_MONOTONIC time (default: now)."""
         moment = time.monotonic() if after is None else after
 
         def silent() -> list[str]:
@@ -235,7 +235,7 @@ class Agent:
 
         await self.wait_for(lambda: not silent(), lambda: f"beats of {', '.join(silent())}", seconds)
 
-    # Waiting and telling
+    # Waits and evidence
 
     @overload
     async def wait_for(
@@ -288,7 +288,7 @@ class Agent:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
+    """Ports of 127.0.0.1 without a listener now."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(listener.getsockname()[1]) for listener in sockets]
     for listener in sockets:

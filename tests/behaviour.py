@@ -88,8 +88,8 @@ class Node(Cluster):
 
     async def events(self, name: str) -> list[tuple[str, str, str]]:
         """(reason, message, fieldPath) of the Events about the static pod, each as often as it was counted once."""
-        told = await self.events_of(f"{name}-{NODE}")
-        return [(e["reason"], e["message"], e["involvedObject"].get("fieldPath", "")) for e in told]
+        events = await self.events_of(f"{name}-{NODE}")
+        return [(e["reason"], e["message"], e["involvedObject"].get("fieldPath", "")) for e in events]
 
     async def wait_event(
         self, name: str, reason: str, text: str = "", seconds: float = WAIT_SECONDS
@@ -97,8 +97,8 @@ class Node(Cluster):
         """Wait for an Event of this reason whose message contains the text."""
 
         async def found() -> tuple[str, str, str] | None:
-            told = await self.events(name)
-            return next((event for event in told if event[0] == reason and text in event[1]), None)
+            events = await self.events(name)
+            return next((event for event in events if event[0] == reason and text in event[1]), None)
 
         event: tuple[str, str, str] = await self.wait_for(found, f"event {reason} {text!r} of {name}", seconds)
         return event

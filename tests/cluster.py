@@ -80,7 +80,7 @@ class Cluster:
     # Objects
 
     def pod(self, name: str, *command: str, grace: int = 1, **spec: Any) -> Object:
-        """A busybox pod bound to the node, as whoever schedules would bind it."""
+        """A busybox pod bound to the node, as by the scheduler."""
         return busybox_pod(name, *command, grace=grace, nodeName=NODE, **spec)
 
     async def create(self, obj: Object) -> Object:
@@ -125,7 +125,7 @@ class Cluster:
     # Waiting
 
     async def wait_ready(self, *names: str, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the API server says that all these pods are Ready."""
+        """Wait until the API server shows all these pods as Ready."""
 
         async def ready() -> bool:
             by_name = {pod["metadata"]["name"]: pod for pod in await self.items(paths.pods("default"))}
@@ -155,7 +155,7 @@ class Cluster:
         return pod
 
     async def wait_node_ready(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the API server says that the node is Ready."""
+        """Wait until the API server shows the node as Ready."""
 
         async def ready() -> bool:
             node = await self.get(paths.node(NODE))

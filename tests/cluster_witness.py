@@ -1,6 +1,6 @@
-"""A witness at the API server: sees by watches of its own whether node, pods and lease ever looked bad to anybody.
+"""Watches node, pods and lease at the API server and records every moment in which one of them looks bad.
 
-Knows nothing of the agent; what it reports is what any controller would have seen.
+Independent of the agent: it reports what any controller sees.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ class PrivateContainerd:
             bridge=bridge,
             pod_cidr=subnet,
         )
-        self.further_config = ""  # TOML that follows what the embedded one is told
+        self.further_config = ""  # TOML that follows the configuration of the embedded one
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,8 +63,8 @@ class PrivateContainerd:
         facts = containerd_host.look(self.embedded)
         cni = Path(self.embedded.cni_conf_dir)
         cni.mkdir(exist_ok=True)
-        told = render_config(self.embedded, facts, systemd_cgroup=False)
-        Path(self.embedded.config_file).write_text(told + self.further_config)
+        config_text = render_config(self.embedded, facts, systemd_cgroup=False)
+        Path(self.embedded.config_file).write_text(config_text + self.further_config)
         (cni / "10-bulkhead.conflist").write_text(render_network(self.embedded, facts))
         self._process = containerd.start(self.embedded, self.log)
 

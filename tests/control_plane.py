@@ -25,7 +25,7 @@ from shared.kube.client import KubeClient, kube_client
 from shared.kube.credentials import Credentials, credentials_path, encode_credentials
 from shared.kube.interface import ApiClient, ApiStatusError
 from tests.control_plane_certificates import Authority, write_kubeconfig
-from tests.control_plane_programs import PATIENCE, Programs
+from tests.control_plane_programs import READY_TIMEOUT, Programs
 from tests.lacking import lack
 
 _TOOL = Path(__file__).resolve().parents[1] / "tools/control-plane"
@@ -192,7 +192,7 @@ class ControlPlane:
         await self._programs.kill("kube-apiserver")
 
     async def lose_everything(self) -> None:
-        """The store begins anew, empty: what a lost etcd disk leaves behind. Versions count from one again."""
+        """Restart with an empty store, as after the loss of etcd's disk. Versions count from one again."""
         await self.stop_api_server()
         await self._programs.kill("etcd")
         shutil.rmtree(self.directory / "etcd")
@@ -200,7 +200,7 @@ class ControlPlane:
         await self.start_api_server()
 
     def pause(self) -> None:
-        """SIGSTOP the API server: connections stay open and nobody answers."""
+        """SIGSTOP the API server: connections stay open and get no answers."""
         self._programs.signal("kube-apiserver", signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -268,7 +268,7 @@ class ControlPlane:
 
     async def _until_pods_may_be_made(self) -> None:
         """The controllers work once the namespace default has its service account."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + READY_TIMEOUT
         while True:
             self._programs.check_alive("kube-controller-manager", deadline)
             try:
@@ -313,7 +313,7 @@ def _pair_user(pair: tuple[Path, Path]) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, all different."""
+    """Ports of loopback without a listener, all different."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [opened.getsockname()[1] for opened in sockets]
     for opened in sockets:

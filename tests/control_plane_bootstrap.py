@@ -17,7 +17,7 @@ _RIGHTS = (
 
 
 def let_nodes_bootstrap(plane: ControlPlane, *, approve: bool = True) -> Path:
-    """Make the token and the bindings; a kubeconfig with the token. Without `approve`, somebody has to, by hand."""
+    """Make the token and the bindings; a kubeconfig with the token. Without `approve` no request is approved."""
     identifier, _, secret = TOKEN.partition(".")
     data = {"token-id": identifier, "token-secret": secret, "usage-bootstrap-authentication": "true"}
     metadata = {"name": f"bootstrap-token-{identifier}", "namespace": "kube-system"}

@@ -1,4 +1,4 @@
-"""The certificates and kubeconfigs of a test's control plane: one authority, made anew for each, in one directory."""
+"""The certificates and kubeconfigs of a test's control plane: a new authority for each, in one directory."""
 
 import ipaddress
 from collections.abc import Sequence

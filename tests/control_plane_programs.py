@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-PATIENCE = 100.0  # seconds for a program to get ready; the machine may be busy
+READY_TIMEOUT = 100.0  # seconds for a program to get ready; the machine may be busy
 
 
 class Programs:
@@ -23,16 +23,16 @@ class Programs:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def version(self, program: str) -> str:
-        """What it says to --version."""
-        return _said(self._folder / program, "--version")
+        """The output of --version."""
+        return _output(self._folder / program, "--version")
 
     def has_gate(self, program: str, gate: str) -> bool:
         """Whether this version of the program lets the feature gate be set."""
-        return f"{gate}=true|false" in _said(self._folder / program, "--help")
+        return f"{gate}=true|false" in _output(self._folder / program, "--help")
 
     def start(self, program: str, flags: Mapping[str, str]) -> None:
         """Start it with those of the flags and feature gates that this version has."""
-        known = _said(self._folder / program, "--help")
+        known = _output(self._folder / program, "--help")
         arguments = [f"--{name}={value}" for name, value in flags.items() if f"--{name} " in known]
         if gates := [gate for gate in self._gates if self.has_gate(program, gate)]:
             arguments.append(
@@ -47,8 +47,8 @@ class Programs:
             )
 
     async def until_ok(self, program: str, url: str, context: ssl.SSLContext | None) -> None:
-        """Return once the URL answers 200; it has nothing that would tell us, so this asks every 50 ms."""
-        deadline = time.monotonic() + PATIENCE
+        """Return once the URL answers 200; it sends no event, so this polls every 50 ms."""
+        deadline = time.monotonic() + READY_TIMEOUT
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
             while True:
                 self.check_alive(program, deadline)
@@ -64,7 +64,7 @@ class Programs:
         """AssertionError with the end of its log when it has ended, or when the deadline (monotonic) has passed."""
         ended = self._processes[program].poll() is not None
         if ended or time.monotonic() > deadline:
-            what = "ended" if ended else f"was not ready within {PATIENCE:.0f} s"
+            what = "ended" if ended else f"was not ready within {READY_TIMEOUT:.0f} s"
             raise AssertionError(f"{program} {what}:\n" + "\n".join(self.log(program).splitlines()[-15:]))
 
     def log(self, program: str) -> str:
@@ -84,6 +84,6 @@ class Programs:
 
 
 @cache
-def _said(program: Path, flag: str) -> str:
+def _output(program: Path, flag: str) -> str:
     done = subprocess.run([program, flag], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

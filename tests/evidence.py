@@ -37,11 +37,11 @@ def stories(root_dir: Path) -> list[str]:
     """What `bulkhead explain` prints, for each of the pods whose stories changed last."""
     directory = directory_of(str(root_dir))
     files = sorted(directory.glob("*"), key=lambda path: path.stat().st_mtime) if directory.is_dir() else []
-    said: list[str] = []
+    lines: list[str] = []
     for uid in dict.fromkeys(path.name.partition(".")[0] for path in files[-PODS:]):
-        said.append(f"---- bulkhead explain {uid}")
-        explain_pod(str(root_dir), uid, "", "text", said.append, said.append)
-    return said
+        lines.append(f"---- bulkhead explain {uid}")
+        explain_pod(str(root_dir), uid, "", "text", lines.append, lines.append)
+    return lines
 
 
 def keep(home: Path, test: str) -> Path:

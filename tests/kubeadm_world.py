@@ -9,7 +9,7 @@ from tests.world import World
 
 
 class WorldOfKubeadm(World):
-    """What kubeadm leaves in /etc/kubernetes and /var/lib/kubelet stands in the home."""
+    """A World whose home has the files that kubeadm leaves in /etc/kubernetes and /var/lib/kubelet."""
 
     @property
     def stderr(self) -> Path:

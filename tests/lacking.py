@@ -1,4 +1,4 @@
-"""The rule for what a machine lacks: in CI a test fails for it, elsewhere it skips; both say what to install."""
+"""The rule for what a machine lacks: in CI a test fails for it, elsewhere it skips; both name what to install."""
 
 import os
 import shutil

@@ -29,7 +29,7 @@ def answering(auth: Object, **fields: Any) -> str:
 
 
 def plugin_flags(directory: Path, *providers: Object) -> tuple[str, ...]:
-    """The two flags for these providers; the plugins stand in `directory`."""
+    """The two flags for these providers; the plugins are in `directory`."""
     common = {"apiVersion": API, "defaultCacheDuration": "1h"}
     document = {"apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig"}
     config = directory / "providers.yaml"

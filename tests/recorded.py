@@ -1,5 +1,5 @@
 """What a Go kubelet sent for 39 pods, read so that it can be compared: numbers as numbers, orders that do not matter
-made equal. Used by the tests of single messages and of whole lives of pods.
+made equal. Used by the tests of single messages and of complete pods.
 """
 
 import base64

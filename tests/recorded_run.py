@@ -73,7 +73,7 @@ class Calls:
         self._place, self._base64 = place, base64_values
         self._names: dict[str, str] = {}
 
-    def told(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
+    def in_plain_form(self, calls: Iterable[Mapping[str, Any]]) -> list[Call]:
         """`calls` have method, code, request and response, as in the recordings. Stops that run side by side are put in
         the order of their containers."""
         plain = [self._plain(call) for call in calls]

@@ -100,7 +100,7 @@ class SystemdMachine:
 
     @property
     def log(self) -> Path:
-        """What systemd and its units say."""
+        """The journal of systemd and its units."""
         return self.directory / "systemd.log"
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""An agent and its pods, for tests/process and tests/e2e: manifests in, what the ports and the runtime say out."""
+"""An agent and its pods, for tests/process and tests/e2e: writes manifests, reads the ports and the runtime."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ class World(Agent):
     _runtime: CriRuntime | None = None
 
     def put_manifest(self, name: str, manifest: Object | str) -> None:
-        """Put a manifest into the static pod directory, whole at once, or text as it is."""
+        """Put a manifest into the static pod directory, atomically, or text as it is."""
         scratch = self.home.path / "scratch"
         scratch.write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
         scratch.rename(self.home.manifests / f"{name}.yaml")
@@ -34,7 +34,7 @@ class World(Agent):
         return list((await self.get_json("/pods") or {}).get("items") or [])
 
     async def pod(self, name: str) -> Object | None:
-        """The static pod of this manifest name, as the read-only port tells."""
+        """The static pod of this manifest name, as the read-only port shows it."""
         found = [pod for pod in await self.pods() if pod["metadata"]["name"] == f"{name}-{NODE}"]
         return found[0] if found else None
 
@@ -59,7 +59,7 @@ class World(Agent):
         return found[0] if found else None
 
     async def wait_running(self, name: str, seconds: float = WAIT_SECONDS) -> RuntimePod:
-        """Wait until the newest container of the static pod runs, by the runtime's own word."""
+        """Wait until the newest container of the static pod runs, as the runtime reports it."""
 
         async def running() -> RuntimePod | None:
             try:

@@ -51,7 +51,7 @@ class Cell:
     @property
     def name(self) -> str:
         """`podsync/kill/idle`, `pleg+status/kill/mid-flight`, `podsync/point/podsync.saved.KillPod`."""
-        who = "everything" if set(self.victims) == {SUPERVISORD, *SERVICES} else "+".join(self.victims) or "nobody"
+        who = "everything" if set(self.victims) == {SUPERVISORD, *SERVICES} else "+".join(self.victims) or "none"
         if self.trigger is not None:
             return f"{who}/point/{self.point}" + ("/update" if self.trigger is Trigger.UPDATE else "")
         return f"{who}/{self.hit}/{self.moment}"

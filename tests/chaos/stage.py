@@ -82,7 +82,7 @@ class Stage:
         """All seven below this supervisord and beating, no back-off waiting, steady pods Ready, exec sessions open."""
         await self.agent.wait_for(self.all_replaced, "the services of the newest supervisord", SETTLED_WITHIN)
         await self.agent.wait_beats(*SERVICES, seconds=SETTLED_WITHIN)
-        self.agent.forgive_starts()
+        self.agent.reset_start_counts()
         names = self.steady_names()
         await self.watching.until(lambda _: self.all_ready(names), "the steady pods to be Ready", SETTLED_WITHIN)
         lost = await self.sessions_lost()

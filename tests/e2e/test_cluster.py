@@ -238,7 +238,7 @@ async def test_a_deleted_node_is_registered_by_the_next_start_of_the_agent_alone
         return cluster.agent.log_of("status").count(message) > 1
 
     await cluster.agent.wait_for(noticed_again, "the next status to notice it")
-    cluster.agent.forgive_starts()
+    cluster.agent.reset_start_counts()
     assert await cluster.get(paths.node(NODE)) is None
     assert await cluster.agent.stop_supervisord() == 0
     await cluster.agent.start()

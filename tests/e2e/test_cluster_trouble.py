@@ -36,7 +36,7 @@ async def settle(cluster: Cluster, *names: str) -> None:
     for name in names:
         await cluster.delete_pod(name, grace=0)
     await cluster.wait_gone(*names)
-    cluster.agent.forgive_starts()
+    cluster.agent.reset_start_counts()
 
 
 @pytest.mark.alone
@@ -164,7 +164,7 @@ async def test_a_nul_in_a_pod_harms_that_pod_alone(cluster: Cluster) -> None:
     await cluster.delete_pod("marked")
     await cluster.delete_pod("poisoned")
     await cluster.wait_gone("healthy", "marked", "poisoned")
-    cluster.agent.forgive_starts()
+    cluster.agent.reset_start_counts()
 
 
 async def test_a_cluster_that_lost_its_store(cluster: Cluster) -> None:

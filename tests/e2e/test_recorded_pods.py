@@ -278,7 +278,7 @@ async def has_called(stage: Stage, name: str, recorded: Object, *, deleted: bool
     later, is left out."""
 
     def told(place: Place, calls: Iterable[Mapping[str, Any]], *, base64_values: bool) -> list[Call]:
-        plain = before_collection(Calls(place, base64_values=base64_values).told(calls))
+        plain = before_collection(Calls(place, base64_values=base64_values).in_plain_form(calls))
         if name in NOT_COMPARED:
             return [(method.removesuffix(" failed"), request) for method, request in plain[:2]]
         return without_repeated_probes(plain) if name == "probes" else plain

@@ -263,7 +263,7 @@ async def test_websocket_v4_is_the_runtimes_own(world: World) -> None:
 async def test_a_session_outlives_every_other_process(world: World) -> None:
     session = await Exec.start(world, path("exec", "web", "cat", input=1, output=1))
     async with session.peer:
-        world.forgive_starts()
+        world.reset_start_counts()
         others = [service for service in SERVICES if service != "server"]
         pids = {service: world.kill(service) for service in others}
         await session.send(b"while they are away\n")

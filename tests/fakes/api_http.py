@@ -1,6 +1,6 @@
 """The API server's double behind a port of loopback, for real processes: plain HTTP, a user by bearer token or none.
 
-Lives in a thread with a loop of its own; what a test does to the double goes through `do`, in that thread.
+Runs in a thread with a loop of its own; what a test does to the double goes through `do`, in that thread.
 """
 
 import asyncio

@@ -42,7 +42,7 @@ class ApiRequests:
             return self._present(target)
         selector = selector_of(target.resource, query, self.server)
         items = self.store.selected(target, selector)
-        for item in items:  # as in every list of the API: the list alone says what they are
+        for item in items:  # as in every list of the API: only the list has their kind
             item.pop("kind", None)
             item.pop("apiVersion", None)
         resource, metadata = target.resource, {"resourceVersion": str(self.store.revision)}

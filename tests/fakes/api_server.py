@@ -28,7 +28,7 @@ from tests.fakes.json_copy import json_copy
 
 ADMIN = "system:admin"
 _NAMESPACES = ("default", "kube-system", "kube-node-lease", "kube-public")
-_PATIENCE = 30.0  # seconds a request waits for a server that does not answer, when its caller says nothing
+_TIMEOUT = 30.0  # seconds a request waits for a server that does not answer, when its caller gives none
 _TRIES = 11
 
 
@@ -69,7 +69,7 @@ class FakeApiServer:
         self.put("/api/v1/namespaces/default/serviceaccounts/default", {})
 
     def client(self, user: str = ADMIN) -> ApiClient:
-        """A connection of this user; `system:node:<name>` meets the node rules, everybody else may do anything."""
+        """A connection of this user; `system:node:<name>` meets the node rules, every other user may do anything."""
         return FakeClient(self, user)
 
     @property
@@ -116,7 +116,7 @@ class FakeApiServer:
         self._requests.answers[kind] = answer
 
     def compact(self) -> None:
-        """Forget the history: watches from before now are told 410."""
+        """Forget the history: watches from before now get 410."""
         self.store.compact()
 
     def bookmark(self) -> None:
@@ -139,7 +139,7 @@ class FakeApiServer:
         self.resume()
 
     def pause(self) -> None:
-        """Nobody answers and no watch says anything (a black hole, a stopped process), until `resume`."""
+        """No request is answered and no watch gets an event (a black hole, a stopped process), until `resume`."""
         self._running.clear()
         self._set_paused(True)
 
@@ -153,7 +153,7 @@ class FakeApiServer:
         self._seconds = seconds
 
     def refuse(self, n: int, code: int = 429, *, retry_after: float | None = None, reason: str = "") -> None:
-        """The next `n` requests (0 = all until `up`) get this error; a 429 says Retry-After 1 where nothing is said."""
+        """The next `n` requests (0 = all until `up`) get this error; a 429 has Retry-After 1 by default."""
         after = 1.0 if code == 429 and retry_after is None else retry_after
         reasons = {401: "Unauthorized", 403: "Forbidden", 429: "TooManyRequests", 500: "InternalError"}
         error = ApiStatusError(
@@ -180,7 +180,7 @@ class FakeApiServer:
     async def arrive(self, received: Received, timeout: float | None) -> None:
         """The request's way to the server: logged when it gets there, as faults let it."""
         try:
-            async with asyncio.timeout(_PATIENCE if timeout is None else timeout):
+            async with asyncio.timeout(_TIMEOUT if timeout is None else timeout):
                 await asyncio.sleep(self._seconds)
                 await self._running.wait()
         except TimeoutError:
@@ -196,7 +196,7 @@ class FakeApiServer:
             raise refusal.error
 
     def perform(self, received: Received, kind: PatchType) -> Object:
-        """Do what the request says."""
+        """Handle the request."""
         done = self._done(received, kind)
         if self._answers_lost:
             self._answers_lost -= 1
@@ -291,7 +291,7 @@ class FakeClient:
         kind: PatchType = PatchType.STRATEGIC,
     ) -> Object:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + (_PATIENCE if timeout is None else timeout)
+        deadline = loop.time() + (_TIMEOUT if timeout is None else timeout)
         received = Received(method, path, self._user, dict(query or {}), json_copy(body))
         for attempt in range(self.tries):
             try:

@@ -28,7 +28,7 @@ class Change:
 
 
 class ApiStore:
-    """Objects and their history. Whoever takes an object out gets a copy."""
+    """Objects and their history. Reads return copies."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -96,7 +96,7 @@ class ApiStore:
         return [change for change in self._history if change.revision > revision]
 
     def compact(self) -> None:
-        """Forget all history: a watch from an older revision than now is told 410."""
+        """Forget all history: a watch from an older revision than now gets 410."""
         self.compacted = self.revision
         self._history.clear()
 
@@ -168,7 +168,7 @@ class WatchStream:
             self._push(WatchEvent("DELETED", _at(change.before, change.revision)))
 
     def bookmark(self) -> None:
-        """Tell how far this watch is, if it asked to be told."""
+        """Send the revision of this watch, if it requested bookmarks."""
         if self._bookmarks:
             resource = self._target.resource
             metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
@@ -206,7 +206,7 @@ class WatchStream:
                     self.close()
                     raise StopAsyncIteration
                 self.bookmark()
-                self._bookmarks = False  # the last word
+                self._bookmarks = False  # the last event
                 continue
             try:
                 async with asyncio.timeout(left if left > 0 else None):

@@ -1,7 +1,7 @@
 """Strategic merge patches as the API server applies them, for the objects a node agent patches. Pure.
 
 Lists with a merge key are merged element by element; `$patch`, `$setElementOrder/<list>`, `$retainKeys` and
-`$deleteFromPrimitiveList/<list>` are directives; null deletes. All other lists are replaced whole.
+`$deleteFromPrimitiveList/<list>` are directives; null deletes. All other lists are replaced.
 """
 
 from typing import Any

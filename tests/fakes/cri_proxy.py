@@ -1,7 +1,7 @@
-"""Between an agent and a real container runtime: passes CRI calls on as bytes, notes them, and misbehaves on demand.
+"""Between an agent and a real container runtime: forwards CRI calls as bytes, records them, and injects faults.
 
 Rules name a method and, where wanted, the pod it is about: `delay`, `fail`, `hang` (before or after the runtime has
-done it), `hide` and `invent` for what lists and looks say, `drop_connections` in the middle of whatever is going on.
+done it), `hide` and `invent` for entries of lists and single reads, `drop_connections` at any time.
 Runs in the event loop of the test.
 """
 
@@ -138,7 +138,7 @@ class CriProxy:
         return self._add(Rule(method, hangs=True, **further))
 
     def hide(self, *ids: str) -> None:
-        """Lists leave these containers and sandboxes out; who looks at one is told that there is none."""
+        """Lists leave these containers and sandboxes out; a read of one gets NotFound."""
         self.hidden.update(ids)
 
     def show(self, *ids: str) -> None:
@@ -178,10 +178,10 @@ class CriProxy:
                 return rule
         return None
 
-    # Telling
+    # The record
 
     def forget_calls(self) -> None:
-        """Begin the record anew."""
+        """Clear the record."""
         self.calls.clear()
         self._began = time.monotonic()
 
@@ -192,8 +192,8 @@ class CriProxy:
     def note(self, method: Any, pod: str, request: bytes, code: str, response: bytes) -> None:
         """Record a changing call that has been answered."""
         if method.name in CHANGING:
-            asked, told = _decoded(method.input_type, request), _decoded(method.output_type, response)
-            answered = _as_dict(told) if method.name in ("RunPodSandbox", "CreateContainer") and code == "OK" else {}
+            asked, sent = _decoded(method.input_type, request), _decoded(method.output_type, response)
+            answered = _as_dict(sent) if method.name in ("RunPodSandbox", "CreateContainer") and code == "OK" else {}
             self.calls.append(Recorded(round(self.seconds, 3), method.name, pod, _as_dict(asked), code, answered))
 
     def pod_of(self, method: Any, request: bytes) -> str:
@@ -210,23 +210,23 @@ class CriProxy:
     def learn(self, method: Any, pod: str, response: bytes) -> None:
         """Which pod a new id belongs to."""
         if pod and method.name in ("RunPodSandbox", "CreateContainer"):
-            told = _decoded(method.output_type, response)
-            self._pods[told.pod_sandbox_id if method.name == "RunPodSandbox" else told.container_id] = pod
+            created = _decoded(method.output_type, response)
+            self._pods[created.pod_sandbox_id if method.name == "RunPodSandbox" else created.container_id] = pod
 
     def retouch(self, method: Any, request: bytes, response: bytes) -> bytes:
         """A list as it is to be shown."""
         if method.name not in ("ListContainers", "ListPodSandbox") or not (self.hidden or self.invented):
             return response
-        told = _decoded(method.output_type, response)
+        listed = _decoded(method.output_type, response)
         containers = method.name == "ListContainers"
         kind = api_pb2.Container if containers else api_pb2.PodSandbox
-        entries = told.containers if containers else told.items
+        entries = listed.containers if containers else listed.items
         wanted = dict(_decoded(method.input_type, request).filter.label_selector)
         made_up = [m for m in self.invented if isinstance(m, kind) and wanted.items() <= dict(m.labels).items()]
         kept = [entry for entry in (*entries, *made_up) if entry.id not in self.hidden]
         del entries[:]
         entries.extend(kept)
-        return bytes(told.SerializeToString())
+        return bytes(listed.SerializeToString())
 
     def is_hidden(self, method: Any, request: bytes) -> bool:
         """Whether the call looks at one that is hidden."""
@@ -322,8 +322,8 @@ def _decoded(kind: Any, message: bytes) -> Any:
 
 
 def _as_dict(message: Any) -> dict[str, Any]:
-    told: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
-    return told
+    fields: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
+    return fields
 
 
 def of_pod(calls: Iterable[Recorded], pod: str) -> list[Recorded]:

@@ -46,7 +46,7 @@ class Faults:
         return self._add(method, Fault("delay", seconds=seconds, after=after, times=times))
 
     def hang(self, method: str, *, after: bool = False, times: int = 1) -> Fault:
-        """The next `times` calls hang until the fault's `release` is set; its `reached` tells that one does."""
+        """The next `times` calls hang until the fault's `release` is set; its `reached` is set once one does."""
         return self._add(method, Fault("hang", after=after, times=times))
 
     def clear_faults(self) -> None:

@@ -1,7 +1,7 @@
 """A container runtime in memory: the same Protocol and refusals as containerd 1.6, and faults on demand.
 
 Deterministic: ids, pids and addresses are counted, times come from the clock given. The contract tests hold it to what
-a real containerd does. Nothing happens by itself: processes exit when a test says so.
+a real containerd does. Nothing happens by itself: processes exit when a test calls for it.
 """
 
 import asyncio
@@ -142,7 +142,7 @@ class FakeRuntime(Faults, RuntimeWorld):
         await self._do("RemoveContainer", {"container_id": container_id}, lambda: self._remove(container_id))
 
     async def reopen_container_log(self, container_id: str) -> None:
-        await self._do("ReopenContainerLog", {"container_id": container_id}, lambda: self.open_log_anew(container_id))
+        await self._do("ReopenContainerLog", {"container_id": container_id}, lambda: self.reopen_log(container_id))
 
     async def exec_sync(self, container_id: str, command: Sequence[str], timeout: int) -> ExecResult:
         request: Message = {

@@ -1,4 +1,4 @@
-"""What pods leave on a machine when they are not taken down whole: counted, so that a test can compare.
+"""What pods leave on a machine when their teardown is incomplete: counted, so that a test can compare.
 
 Only what belongs to one private containerd and one agent is looked at; others use the machine at the same time.
 """

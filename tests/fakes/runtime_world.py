@@ -65,7 +65,7 @@ class RuntimeWorld:
     def exit_container(
         self, container_id: str, code: int = 0, *, reason: str = "", message: str = "", settled: bool = True
     ) -> None:
-        """Its first process ends. With `settled=False` the kernel tells (`on_exit`) before the runtime has noticed;
+        """Its first process ends. With `settled=False` `on_exit` is called before the runtime has noticed;
         `settle_exits` lets the runtime catch up."""
         held = self._containers[container_id]
         pid = held.container.pid
@@ -93,7 +93,7 @@ class RuntimeWorld:
                 log_path=exited.log_path,
             )
             current.container = replace(exited, termination_message=text)
-            self._tell(self._uid_of(exited.sandbox_id), container_id, "STOPPED")
+            self._emit(self._uid_of(exited.sandbox_id), container_id, "STOPPED")
 
         self._process_ended(pid, settle, settled)
 
@@ -104,7 +104,7 @@ class RuntimeWorld:
 
         def settle() -> None:
             pod.sandbox = replace(pod.sandbox, state=SandboxState.NOTREADY, pid=0)
-            self._tell(pod.config["metadata"]["uid"], sandbox_id, "STOPPED")
+            self._emit(pod.config["metadata"]["uid"], sandbox_id, "STOPPED")
 
         self._process_ended(pid, settle, settled)
 
@@ -139,7 +139,7 @@ class RuntimeWorld:
         """How many streams of GetContainerEvents are open."""
         return len(self._readers)
 
-    def open_log_anew(self, container_id: str) -> None:
+    def reopen_log(self, container_id: str) -> None:
         """The log file is made, where its directory is."""
         held = self._containers.get(container_id)
         if held is None:
@@ -218,8 +218,8 @@ class RuntimeWorld:
             ),
             config,
         )
-        self._tell(meta["uid"], sandbox_id, "CREATED")
-        self._tell(meta["uid"], sandbox_id, "STARTED")
+        self._emit(meta["uid"], sandbox_id, "CREATED")
+        self._emit(meta["uid"], sandbox_id, "STARTED")
         return sandbox_id
 
     def _stop_sandbox(self, sandbox_id: str) -> None:
@@ -241,7 +241,7 @@ class RuntimeWorld:
             self._remove(held.container.id)
         del self._sandboxes[sandbox_id]
         self._release(sandbox_id)
-        self._tell(pod.config["metadata"]["uid"], sandbox_id, "DELETED")
+        self._emit(pod.config["metadata"]["uid"], sandbox_id, "DELETED")
 
     def _create(self, sandbox_id: str, config: Message, sandbox_config: Message) -> str:
         pod = self._sandboxes.get(sandbox_id)
@@ -277,7 +277,7 @@ class RuntimeWorld:
             ),
             config,
         )
-        self._tell(pod.config["metadata"]["uid"], container_id, "CREATED")
+        self._emit(pod.config["metadata"]["uid"], container_id, "CREATED")
         return container_id
 
     def _start(self, container_id: str) -> None:
@@ -297,7 +297,7 @@ class RuntimeWorld:
         held.container = replace(
             held.container, state=ContainerState.RUNNING, started_at=self._now(), pid=FIRST_PID + self._count
         )
-        self._tell(self._uid_of(held.container.sandbox_id), container_id, "STARTED")
+        self._emit(self._uid_of(held.container.sandbox_id), container_id, "STARTED")
 
     def _stop(self, container_id: str) -> None:
         held = self._containers.get(container_id)
@@ -318,7 +318,7 @@ class RuntimeWorld:
         self._end(held, 137)
         del self._containers[container_id]
         self._release(container_id)
-        self._tell(self._uid_of(held.container.sandbox_id), container_id, "DELETED")
+        self._emit(self._uid_of(held.container.sandbox_id), container_id, "DELETED")
 
     def _pull(self, name: str) -> str:
         if name not in self.pullable and name not in self.images:
@@ -353,11 +353,11 @@ class RuntimeWorld:
         return str(pod.config["metadata"]["uid"]) if pod is not None else ""
 
     def _now(self) -> int:
-        """Wall time in nanoseconds; a count in the last digits keeps creation order under a clock that stands still."""
+        """Wall time in nanoseconds; a count in the last digits keeps creation order under a stopped clock."""
         self._count += 1
         return int(self.clock.wall() * 1e9) + self._count
 
-    def _tell(self, uid: str, entry_id: str, kind: str) -> None:
+    def _emit(self, uid: str, entry_id: str, kind: str) -> None:
         self.emit(RuntimeEvent(pod_uid=uid, container_id=entry_id, type=kind))
 
     def _process_ended(self, pid: int, settle: Callable[[], None], settled: bool) -> None:
@@ -366,8 +366,8 @@ class RuntimeWorld:
             settle()
         else:
             self._unsettled.append(settle)
-        for heard in list(self.on_exit):
-            heard(pid)
+        for callback in list(self.on_exit):
+            callback(pid)
 
 
 def _not_found(method: str, description: str) -> RuntimeCallError:

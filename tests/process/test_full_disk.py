@@ -98,7 +98,7 @@ async def test_supervisord_outlives_a_full_log_disk_and_brings_services_back(wor
         with log.open("ab", buffering=0) as file, suppress(OSError):
             while file.write(b"\n" * 512):
                 pass
-        world.forgive_starts()
+        world.reset_start_counts()
         pid = world.kill("podsync")
         await world.wait_back("podsync", pid)
     assert (world.supervisord_pid, leftovers.alive(supervisord)) == (supervisord, True)

@@ -32,7 +32,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture(autouse=True)
 def first_kill(world: World) -> None:
     """Each kill counts as the first one: the back-off of crash-looping processes has tests of its own."""
-    world.forgive_starts()
+    world.reset_start_counts()
 
 
 async def instances(world: World, name: str) -> list[tuple[str, int, ContainerState]]:

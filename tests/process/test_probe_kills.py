@@ -31,7 +31,7 @@ def probe(*command: str, **fields: Any) -> Object:
 
 
 async def restart_pleg(world: World) -> None:
-    world.forgive_starts()
+    world.reset_start_counts()
     await world.wait_back("pleg", world.kill("pleg"))
 
 
@@ -116,7 +116,7 @@ async def test_a_verdict_that_nobody_heard_yet_is_told_by_the_next_process(world
     world.put_manifest("unheard", pod_of("unheard", probed, volumes=[tries]))
     first = (await world.wait_running("unheard")).containers[0].id
     await world.wait_for(lambda: memories(world, first)["liveness"]["in_a_row"], "the first try")
-    world.forgive_starts()
+    world.reset_start_counts()
     old = world.kill("podsync")
     (tmp_path / "dead").touch()
     await world.wait_for(lambda: memories(world, first)["liveness"].get("held"), "the failure")

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.soak.judge import compare, judge_memory
+from tests.soak.findings import check_memory, compare
 from tests.soak.plant import Plant
 from tests.soak.run import Soak
 from tests.soak.sampler import look_at
@@ -61,8 +61,8 @@ def test_planted_memory_is_found(tmp_path: Path) -> None:
         for _ in range(2):
             plant.grow(tmp_path)
             samples.append(look(plant, tmp_path))
-        assert judge_memory(samples[:1] * 3) == []
-        [finding] = judge_memory(samples)
+        assert check_memory(samples[:1] * 3) == []
+        [finding] = check_memory(samples)
     finally:
         plant.end()
     assert (finding.what, finding.where) == ("memory", f"planted (pid {plant.pid})")

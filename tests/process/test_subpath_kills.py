@@ -39,7 +39,7 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.mark.parametrize("point", POINTS)
 async def test_volume_killed_with_a_part_half_bound(world: World, tmp_path: Path, point: str) -> None:
-    world.forgive_starts()
+    world.reset_start_counts()
     name = point.replace(".", "-")
     pid = world.pid_of("volume")
     world.crash_at(point)
@@ -57,7 +57,7 @@ async def test_volume_killed_with_a_part_half_bound(world: World, tmp_path: Path
 
 
 async def test_podsync_killed_before_it_lets_go_leaves_nothing(world: World, tmp_path: Path) -> None:
-    world.forgive_starts()
+    world.reset_start_counts()
     pid = world.pid_of("podsync")
     world.crash_at("podsync.calling.StartContainer")
     world.put_manifest("parts-kept", pod_with_parts("parts-kept", tmp_path))

@@ -114,7 +114,7 @@ async def world() -> AsyncIterator[World]:
 @pytest.fixture(autouse=True)
 def first_kill(world: World) -> None:
     """Each test kills as if it were the first: the back-off of crash-looping processes has tests of its own."""
-    world.forgive_starts()
+    world.reset_start_counts()
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -1,4 +1,4 @@
-"""Does what the plan says to a cluster. Decides nothing, and tells which operations did not go as they had to."""
+"""Applies the operations of the plan to a cluster. Decides nothing, and reports the operations that failed."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ READY_WITHIN = 20.0  # seconds for a pod to be ready for a session or a blow
 
 
 class Churn:
-    """`counts`: operations by kind; `cut_short`: sessions that failed, as they may when somebody is killed."""
+    """`counts`: operations by kind; `cut_short`: sessions that failed, as they may when a process is killed."""
 
     def __init__(self, cluster: Cluster, containerd: PrivateContainerd, talk: Sessions) -> None:
         self._cluster, self._containerd, self._talk = cluster, containerd, talk
@@ -122,7 +122,7 @@ class Churn:
                 await asyncio.to_thread(self._containerd.end)
                 await asyncio.to_thread(self._containerd.start)
             elif self._cluster.agent.pid_of(operation.pod):
-                self._cluster.agent.forgive_starts()  # many kills are the test's doing and no crash loop
+                self._cluster.agent.reset_start_counts()  # many kills are the test's doing and no crash loop
                 self._cluster.agent.kill(operation.pod)
 
     async def _pause(self, operation: Operation) -> None:

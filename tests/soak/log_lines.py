@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-# What a severe line may say, and why it may.
+# Pattern of a severe line that is expected, and its reason.
 EXPECTED: tuple[tuple[str, str], ...] = (
     (r"the container runtime .*(does not answer|is not reachable|not answer)", "containerd was killed"),
 )
@@ -13,13 +13,13 @@ _EXPECTED = tuple(re.compile(pattern) for pattern, _ in EXPECTED)
 
 
 def complaints_of(lines: Iterable[str]) -> list[str]:
-    """The lines that nobody expected: severe ones, tracebacks, and asyncio's word on what was left lying about."""
+    """The unexpected lines: severe ones, tracebacks, and asyncio's warnings about what was not awaited or closed."""
     found: list[str] = []
-    forgiven = False  # a traceback belongs to the line before it
+    expected = False  # a traceback belongs to the line before it
     for line in lines:
         heading = bool(re.match(r"^[IWEF]\d{4} ", line))
         if heading:
-            forgiven = any(pattern.search(line) for pattern in _EXPECTED)
-        if not forgiven and (_SEVERE.search(line) or _WHISPERS.search(line)):
+            expected = any(pattern.search(line) for pattern in _EXPECTED)
+        if not expected and (_SEVERE.search(line) or _WHISPERS.search(line)):
             found.append(line.strip())
     return found

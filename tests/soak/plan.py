@@ -102,8 +102,8 @@ class Round:
 def victims_of(seed: int, number: int, rounds: int) -> tuple[str, ...]:
     """Which processes may be killed in round `number` of 1 to `rounds`: two in each quarter of the soak, each in one.
 
-    So each process lives through half the soak or more in one piece, and its memory can be judged, while others are
-    killed around it all the time.
+    So each process runs for half the soak or more without a kill, and its memory can be checked, while others are
+    killed all the time.
     """
     if number < 1:
         return ()

@@ -28,7 +28,7 @@ class Plant:
             command = [sys.executable, "-c", _HOARDER, kind]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             self.pid = self._process.pid
-            self._hear()
+            self._await_line()
 
     def grow(self, home: Path) -> None:
         """Leak once more; has happened when this returns."""
@@ -41,7 +41,7 @@ class Plant:
             assert self._process.stdin is not None
             self._process.stdin.write("more\n")
             self._process.stdin.flush()
-            self._hear()
+            self._await_line()
 
     def end(self) -> None:
         """Take everything back."""
@@ -51,6 +51,6 @@ class Plant:
         for place in self._mounts:
             subprocess.run(["umount", str(place)], check=False, capture_output=True)
 
-    def _hear(self) -> None:
+    def _await_line(self) -> None:
         assert self._process is not None and self._process.stdout is not None
         self._process.stdout.readline()

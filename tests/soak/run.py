@@ -1,6 +1,6 @@
 """One soak from beginning to end: cluster, warm-up, rounds of churn, rests, and what was found.
 
-At each rest the pods of the round are judged, then all are deleted and the empty node is compared with the empty node
+At each rest the pods of the round are checked, then all are deleted and the empty node is compared with the empty node
 after the warm-up: every round looks for leaks, and a leak is known by the round it came in.
 """
 
@@ -19,7 +19,7 @@ from shared.kube.interface import ApiError
 from tests.cluster import Cluster
 from tests.containerd import PrivateContainerd
 from tests.soak.churn import Churn
-from tests.soak.judge import compare, is_empty, judge_memory, judge_pods, lives
+from tests.soak.findings import check_memory, check_pods, compare, is_empty, memory_by_process
 from tests.soak.log_lines import complaints_of
 from tests.soak.plan import Round, plan_round, victims_of
 from tests.soak.plant import Plant
@@ -34,19 +34,25 @@ from tools.oci_image import BUSYBOX_CONTENT, PAUSE_CONTENT
 PODS_WITHIN, GONE_WITHIN, CLEAN_WITHIN = 40.0, 40.0, 40.0  # seconds, at a rest
 REPORT_AFTER_SECONDS = 8.0  # a rest that takes longer prints what it waits for
 STEADY_LOOKS = 3  # equal samples in a row before the first one counts
-JUDGED = (*SERVICES, "supervisord", "planted")  # whose memory must be flat
+CHECKED = (*SERVICES, "supervisord", "planted")  # whose memory must be flat
 
 
 class Soak:
-    """`say` gets each line as it comes to be known. `plant`: what to leak on purpose, None = nothing."""
+    """`report` gets each line at once. `plant`: what to leak on purpose, None = nothing."""
 
     def __init__(
-        self, directory: Path, seed: int, schedule: Schedule, say: Callable[[str], None], plant: Plant | None
+        self, directory: Path, seed: int, schedule: Schedule, report: Callable[[str], None], plant: Plant | None
     ) -> None:
-        self._directory, self._seed, self._schedule, self._say, self._plant = directory, seed, schedule, say, plant
+        self._directory, self._seed, self._schedule, self._report, self._plant = (
+            directory,
+            seed,
+            schedule,
+            report,
+            plant,
+        )
         self.samples: list[Sample] = []  # at rest; the first one is after the warm-up
         self.findings: list[Finding] = []
-        self._read: dict[Path, int] = {}  # log file -> how far it was judged
+        self._read: dict[Path, int] = {}  # log file -> how far it was checked
         self._began = time.monotonic()
         self._round = 0
 
@@ -76,7 +82,7 @@ class Soak:
         async with Sessions(plane.url, plane.ca_file, pair) as self._talk:
             self._churn = Churn(cluster, self._containerd, self._talk)
             await self._churn.prepare()
-            self._say(
+            self._report(
                 f"seed {self._seed}: warm-up, then {self._schedule.rounds} rounds of {self._schedule.seconds:.0f} s"
             )
             await self._one_round(plan_round(self._seed, 0, WARM_UP, ()), deep=False)
@@ -86,10 +92,10 @@ class Soak:
                 plan = plan_round(self._seed, number, self._schedule.seconds, victims)
                 await self._one_round(plan, deep=late or self._schedule.is_deep(number))
                 if late:
-                    self._say(f"{number} rounds done: rests took longer than planned")
+                    self._report(f"{number} rounds done: rests took longer than planned")
                     break
-        self._found(judge_memory(self.samples, JUDGED))
-        self._tell_totals()
+        self._found(check_memory(self.samples, CHECKED))
+        self._report_totals()
 
     async def _one_round(self, plan: Round, *, deep: bool) -> None:
         self._round = plan.number
@@ -103,31 +109,31 @@ class Soak:
         self._found([Finding("operation", text, "done", "failed") for text in self._churn.failed])
         self._churn.failed.clear()
         began = time.monotonic()
-        await self._judge_round(plan)
+        await self._check_round(plan)
         await self._empty()
-        judged = time.monotonic()
+        checked_at = time.monotonic()
         await self._rest(deep=deep)
         self._found([Finding("log", where, "nothing severe", line) for where, line in self._new_complaints()])
         memory = sum(p.anonymous for name, p in self.samples[-1].processes.items() if name in SERVICES)
-        self._say(
+        self._report(
             f"round {plan.number}: {len(plan.operations)} operations, {len(plan.expected)} pods at the end; rest"
-            f" {judged - began:.1f} + {time.monotonic() - judged:.1f} s; services hold {memory} KiB"
+            f" {checked_at - began:.1f} + {time.monotonic() - checked_at:.1f} s; services hold {memory} KiB"
         )
 
-    async def _judge_round(self, plan: Round) -> None:
+    async def _check_round(self, plan: Round) -> None:
         await self._whole()
 
         async def look() -> list[Finding]:
-            return judge_pods(plan.expected, await self._cluster.items(paths.pods("default")))
+            return check_pods(plan.expected, await self._cluster.items(paths.pods("default")))
 
         self._found(await self._settle(look, PODS_WITHIN))
         lasting = [n for n, pod in plan.expected.items() if pod.shape in LASTING and pod.outcome is Outcome.READY]
         for name in lasting[:1]:
             try:
-                said, status = await self._talk.exec(name, "main", "echo", "fine")
+                output, status = await self._talk.exec(name, "main", "echo", "fine")
                 await self._talk.logs(name, "main")
-                if said != "fine\n" or status.get("status") != "Success":
-                    self._found([Finding("session", f"exec in {name}", "fine", f"{said!r} {status}")])
+                if output != "fine\n" or status.get("status") != "Success":
+                    self._found([Finding("session", f"exec in {name}", "fine", f"{output!r} {status}")])
             except SessionFailedError as error:
                 self._found([Finding("session", name, "answers", str(error))])
 
@@ -137,7 +143,7 @@ class Soak:
             await self._cluster.agent.wait_beats(*SERVICES, seconds=30)
             await self._cluster.wait_node_ready(30)
         except AssertionError as error:
-            self._found([Finding("process", "the agent", "whole", str(error))])
+            self._found([Finding("process", "the agent", "complete", str(error))])
 
     async def _empty(self) -> None:
         """Delete every pod, by turns with and without their own grace, and wait until the API server has none."""
@@ -160,8 +166,8 @@ class Soak:
                 sample = await self._sampler.take()
                 return compare(self.samples[0], sample, deep=deep)
 
-            patience = CLEAN_WITHIN + (COLLECTING if deep else 0)
-            self._found(await self._settle(look, patience, every=1.0))
+            limit = CLEAN_WITHIN + (COLLECTING if deep else 0)
+            self._found(await self._settle(look, limit, every=1.0))
         else:
             sample = await self._steady()
         self.samples.append(sample)
@@ -180,7 +186,7 @@ class Soak:
         self, look: Callable[[], Awaitable[list[Finding]]], seconds: float, every: float = 0.3
     ) -> list[Finding]:
         """What `look` finds, as soon as that is nothing, else what it still finds at the end."""
-        began, told = time.monotonic(), False
+        began, reported = time.monotonic(), False
         deadline = began + seconds
         while True:
             try:
@@ -189,9 +195,9 @@ class Soak:
                 found = [Finding("rest", "asking", "answers", str(error))]
             if not found or time.monotonic() > deadline:
                 return found
-            if not told and time.monotonic() > began + REPORT_AFTER_SECONDS:
-                told = True
-                self._say(
+            if not reported and time.monotonic() > began + REPORT_AFTER_SECONDS:
+                reported = True
+                self._report(
                     f"after {REPORT_AFTER_SECONDS:.0f} s still: "
                     + "; ".join(f"{f.where}: {f.after}" for f in found[:3])
                 )
@@ -213,7 +219,7 @@ class Soak:
         for path in sorted(self._cluster.agent.home.log_dir.glob("*.log")):
             size, begin = path.stat().st_size, self._read.get(path, 0)
             with path.open("rb") as file:
-                file.seek(begin if size >= begin else 0)  # a smaller one was begun anew
+                file.seek(begin if size >= begin else 0)  # a smaller one is a new file
                 text = file.read(max(size - begin, 0) if size >= begin else size)
             self._read[path] = size
             found += [(path.name, line) for line in complaints_of(text.decode(errors="replace").splitlines())]
@@ -221,22 +227,24 @@ class Soak:
 
     def _found(self, findings: list[Finding]) -> None:
         for finding in findings:
-            self._say(finding.line(self._seed, self._round))
+            self._report(finding.line(self._seed, self._round))
         self.findings += findings
 
-    def _tell_totals(self) -> None:
-        self._say(" ".join(f"{kind}={count}" for kind, count in sorted(self._churn.counts.items())))
+    def _report_totals(self) -> None:
+        self._report(" ".join(f"{kind}={count}" for kind, count in sorted(self._churn.counts.items())))
         if self._churn.cut_short:
-            self._say("sessions cut short: " + " ".join(f"{k}={n}" for k, n in sorted(self._churn.cut_short.items())))
-        for (name, pid), points in sorted(lives(self.samples, JUDGED).items()):
+            self._report(
+                "sessions cut short: " + " ".join(f"{k}={n}" for k, n in sorted(self._churn.cut_short.items()))
+            )
+        for (name, pid), points in sorted(memory_by_process(self.samples, CHECKED).items()):
             growth = growth_of(points)
-            self._say(
+            self._report(
                 f"memory {name:11} pid {pid:7}: {growth.first:7.0f} -> {growth.last:7.0f} KiB,"
                 f" {growth.slope:+8.1f} KiB/min over {growth.points} rests"
             )
 
     def store(self, file: Path) -> None:
-        """Write all samples and findings, for whoever wants to draw them."""
+        """Write all samples and findings, for charts."""
         found = [asdict(finding) for finding in self.findings]
         samples = [asdict(sample) for sample in self.samples]
         scratch = file.with_name(f".{file.name}.{os.getpid()}")

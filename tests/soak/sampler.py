@@ -1,4 +1,4 @@
-"""Takes a sample of the machine: what the agent's processes hold and what is there of its pods. Reads and never judges.
+"""Takes a sample of the machine: what the agent's processes hold and what is there of its pods. Reads only.
 
 Other agents may run on the same machine: everything is found by this one's home, containerd directory and bridge.
 """
@@ -18,7 +18,7 @@ from tests.soak.samples import ProcessSample, Sample
 from tools.leftovers import CGROUPS, RESULTS, address_translation, shims_of
 
 NETNS = Path("/run/netns")
-# What names a version, a moment or a past pod: told apart from what is left by its number being bounded elsewhere.
+# Names with a version, a time or a past pod; their number has its own limit.
 _PASSING = re.compile(r"^(log/[^/]+$|run/credentials/|kubelet/bulkhead/podsync/stories/|crash(\.new)?$)")
 # containerd kills a CNI plugin whose caller was killed; what the plugin had done by then stays. No kubelet can help it.
 _CUT_SHORT = re.compile(r'setup network for sandbox \\+"([0-9a-f]{64})\\+".*signal: killed')

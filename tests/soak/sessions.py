@@ -56,13 +56,13 @@ class Sessions:
         raise SessionFailedError(f"exec in {pod}: ended without a status")
 
     async def break_off(self, pod: str, container: str, verb: str, seconds: float, *command: str) -> None:
-        """Begin an exec or attach and cut the connection after that time, with or without anything said."""
+        """Begin an exec or attach and cut the connection after that time, with or without output."""
         query = [*(("command", word) for word in command), ("container", container)]
         query += [("stdin", "1"), ("stdout", "1"), ("stderr", "1")]
         try:
             async with asyncio.timeout(30), self._socket(pod, verb, query) as socket:
                 await self._listen(socket, seconds)
-                await socket.send_bytes(b"\0echo a line that nobody waits for\n")
+                await socket.send_bytes(b"\0echo a line that is not awaited\n")
                 if (connection := socket._response.connection) is not None and connection.transport is not None:
                     connection.transport.abort()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -50,7 +50,7 @@ LASTING = tuple(shape for shape in Shape if shape not in OUTCOMES)
 
 
 def outcome_of(shape: Shape) -> Outcome:
-    """What becomes of a pod that nobody hurts."""
+    """What becomes of a pod without faults."""
     return OUTCOMES.get(shape, Outcome.READY)
 
 

@@ -6,8 +6,8 @@ from statistics import median
 
 SLOPE_LIMIT = 20.0  # KiB a minute
 GROWTH_LIMIT = 2048.0  # KiB from the first third to the last: below that it is the allocator's noise
-POINTS_NEEDED, MINUTES_NEEDED = 6, 20.0  # in a shorter life memory still settles
-COARSE_LIMIT = 16384.0  # KiB in all, where a life was too short for a slope
+POINTS_NEEDED, MINUTES_NEEDED = 6, 20.0  # in a shorter run memory still settles
+COARSE_LIMIT = 16384.0  # KiB in all, where a run was too short for a slope
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Growth:
-    """How memory went in one life of a process."""
+    """The change of memory in one run of a process."""
 
     slope: float  # KiB a minute, Theil-Sen: the median of the slopes between all pairs
     first: float  # KiB, median of the first third
@@ -30,7 +30,7 @@ class Growth:
 
     @property
     def leaks(self) -> bool:
-        """Both the slope and the growth are over their limits; of a short life only the growth can tell."""
+        """Both the slope and the growth are over their limits; of a short run only the growth counts."""
         grown = self.last - self.first
         if self.points < POINTS_NEEDED or self.minutes < MINUTES_NEEDED:
             return grown > COARSE_LIMIT
@@ -49,7 +49,7 @@ def theil_sen(points: Sequence[Point]) -> float:
 
 
 def growth_of(points: Sequence[Point]) -> Growth:
-    """Of one life of a process, oldest point first, at least one."""
+    """Of one run of a process, oldest point first, at least one."""
     third = max(len(points) // 3, 1)
     first, last = (median(point.kib for point in part) for part in (points[:third], points[-third:]))
     return Growth(theil_sen(points), first, last, len(points), points[-1].minutes - points[0].minutes)

@@ -1,4 +1,4 @@
-"""The disks of the VM: a Debian of its own, kept in the cache, and this checkout with its .venv, made anew each run.
+"""The disks of the VM: a Debian of its own, kept in the cache, and this checkout with its .venv, new for each run.
 
 Made as root from packages by name. Knows nothing of qemu, nor of what is checked inside.
 """
@@ -166,6 +166,6 @@ def _file_system(tree: Path, disk: Path, size: str) -> None:
 
 
 def _quiet(*command: str) -> None:
-    """Run it; AssertionError with the end of what it said where it fails."""
+    """Run it; AssertionError with the end of its output where it fails."""
     done = subprocess.run(["nice", "-n", "19", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command[0]} failed: {(done.stdout + done.stderr)[-2000:]}"

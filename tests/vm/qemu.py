@@ -47,7 +47,7 @@ def accelerator(image: Image) -> tuple[str, ...]:
 
 
 class Machine:
-    """One power-on of the VM; `with` ends it as a power cut does. `said` grows: the objects it has sent so far."""
+    """One power-on of the VM; `with` ends it as a power cut does. `received`: the objects it has sent so far."""
 
     def __init__(self, image: Image, accelerator: tuple[str, ...], root: Path, checkout: Path, logs: Path) -> None:
         """`logs`: a directory of this power-on, for console.log and results.log."""
@@ -64,7 +64,7 @@ class Machine:
         self._output = logs / "qemu.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._read = 0
-        self.said: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
 
     def __enter__(self) -> Self:
         with self._output.open("wb") as output:
@@ -86,14 +86,14 @@ class Machine:
             if end:
                 self._read += len(line) + 1
                 if line.strip().startswith(b"{"):
-                    self.said.append(json.loads(line))
-                    return self.said[-1]
+                    self.received.append(json.loads(line))
+                    return self.received[-1]
                 continue
             if ended or time.monotonic() > deadline:
                 return None
             time.sleep(LOOK_EVERY)
 
     def tail(self, lines: int = 60) -> str:
-        """The end of the console, and what qemu itself said."""
+        """The end of the console, and of qemu's output."""
         texts = [path.read_text(errors="replace") for path in (self.console, self._output) if path.exists()]
         return "\n".join(line for text in texts for line in text.splitlines()[-lines:])

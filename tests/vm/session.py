@@ -26,18 +26,20 @@ class Outcome:
     trouble: str = ""
     ended: bool = False
 
-    def take(self, said: dict[str, Any]) -> None:
+    def take(self, result: dict[str, Any]) -> None:
         """One line of the machine's."""
-        if "check" in said:
-            self.checks[said["phase"], said["check"]] = said["reason"]
-            verdict = "not ok" if said["reason"] else "ok"
-            first = said["reason"].strip().partition("\n")[0]
-            print(f"{verdict} {said['phase']}: {said['check']} ({said['seconds']} s) {first}".rstrip(), flush=True)
-        elif "broken" in said:
-            self.trouble = said["broken"]
-        elif "booted" in said:
-            print(f"# up after {said['booted']:.0f} s of its clock: {said['phase']}", flush=True)
-        self.ended = self.ended or "end" in said
+        if "check" in result:
+            self.checks[result["phase"], result["check"]] = result["reason"]
+            verdict = "not ok" if result["reason"] else "ok"
+            first = result["reason"].strip().partition("\n")[0]
+            print(
+                f"{verdict} {result['phase']}: {result['check']} ({result['seconds']} s) {first}".rstrip(), flush=True
+            )
+        elif "broken" in result:
+            self.trouble = result["broken"]
+        elif "booted" in result:
+            print(f"# up after {result['booted']:.0f} s of its clock: {result['phase']}", flush=True)
+        self.ended = self.ended or "end" in result
 
 
 def run(directory: Path) -> Outcome:
@@ -46,7 +48,7 @@ def run(directory: Path) -> Outcome:
     chosen = accelerator(base)
     outcome = _boot_through(base, chosen, directory / "first")
     if chosen == KVM and not outcome.checks and not outcome.ended:
-        print("# nothing was heard under KVM, which had seemed to work: once more, emulated", flush=True)
+        print("# no result came under KVM: trying again, emulated", flush=True)
         outcome = _boot_through(base, TCG, directory / "emulated")
     return outcome
 
@@ -73,16 +75,16 @@ def _boot_through(base: image.Image, chosen: tuple[str, ...], directory: Path) -
 
 def _listen(machine: Machine, outcome: Outcome, limit: float, chosen: tuple[str, ...]) -> bool:
     """Until the machine is done with this power-on; whether it is to be switched on again."""
-    patience = BOOTS_WITHIN[chosen]
+    timeout = BOOTS_WITHIN[chosen]
     while True:
-        said = machine.next(min(limit, time.monotonic() + patience))
-        if said is None:
+        result = machine.next(min(limit, time.monotonic() + timeout))
+        if result is None:
             over = time.monotonic() > limit
-            outcome.trouble = f"{'the time is over' if over else 'it said nothing more'}; console:\n{machine.tail()}"
+            outcome.trouble = f"{'the time is over' if over else 'it sent nothing more'}; console:\n{machine.tail()}"
             return False
-        outcome.take(said)
+        outcome.take(result)
         if outcome.trouble or outcome.ended:
             return False
-        if said.get("leave") == "cut":
+        if result.get("leave") == "cut":
             return True
-        patience = BOOTS_WITHIN[chosen] if said.get("leave") == "reboot" else QUIET_FOR[chosen]
+        timeout = BOOTS_WITHIN[chosen] if result.get("leave") == "reboot" else QUIET_FOR[chosen]

@@ -186,7 +186,7 @@ async def test_podsync_killed_in_a_rotation_loses_no_line(node: Node) -> None:
     path = await log_of(node, "logs-busy")
     for point in ("renamed", "packing"):
         pid = node.agent.pid_of("podsync")
-        node.agent.forgive_starts()
+        node.agent.reset_start_counts()
         node.agent.crash_at(f"podsync.logs.{point}")
         await node.agent.wait_for(lambda: node.agent.crashed, f"podsync to reach {point}")
         await node.agent.wait_back("podsync", pid)

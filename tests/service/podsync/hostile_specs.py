@@ -233,7 +233,7 @@ KINDS: dict[str, Make] = {
     "unclosed": _unclosed,
     "multiplied": _multiplied,
     "secret-keys": _keys_of_one_secret,
-    "whole-objects": _whole_objects,
+    "complete-objects": _whole_objects,
     "many-objects": _many_objects,
     "fields": _fields,
     "annotations": _deep_annotations,

@@ -93,14 +93,14 @@ async def test_a_command_that_succeeds(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_command_that_fails_is_told_with_all_it_wrote(tmp_path: Path) -> None:
+async def test_the_error_of_a_failed_command_contains_its_output(tmp_path: Path) -> None:
     performer = await performing(tmp_path, {"exec": {"command": ["sh", "-c", 'echo "a"; exit 3']}})
-    performer.runtime.execute = lambda *_: ExecResult(exit_code=3, stdout=b'say "a"\n', stderr=b"bad\n")
+    performer.runtime.execute = lambda *_: ExecResult(exit_code=3, stdout=b'print "a"\n', stderr=b"bad\n")
     failed = await performer.perform(hook(performer))
     assert isinstance(failed, CallFailed) and failed.code == ""
     assert failed.text == (
         f'Exec lifecycle hook ([sh -c echo "a"; exit 3]) {WHOSE}'
-        'command \'sh -c echo "a"; exit 3\' exited with 3: bad\n, message: "say \\"a\\"\\nbad\\n"'
+        'command \'sh -c echo "a"; exit 3\' exited with 3: bad\n, message: "print \\"a\\"\\nbad\\n"'
     )
     assert failed.description == failed.text.partition(": bad")[0]  # for what outlives the status
 
@@ -129,7 +129,7 @@ async def test_what_a_command_wrote_is_kept_within_bounds(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seconds", [0, 7])
-def test_sleep_takes_as_long_as_it_says(tmp_path: Path, seconds: int) -> None:
+def test_sleep_takes_the_seconds_of_its_spec(tmp_path: Path, seconds: int) -> None:
     @on_virtual_time
     async def sleeping() -> None:
         performer = await performing(tmp_path, {"sleep": {"seconds": seconds}})
@@ -223,7 +223,7 @@ async def test_a_circle_of_redirects_is_a_failure(tmp_path: Path) -> None:
         )
 
 
-async def test_nobody_listens(tmp_path: Path) -> None:
+async def test_a_port_without_a_listener_fails_the_hook(tmp_path: Path) -> None:
     async with serving() as server:
         pass
     where = f"{HOST}:{server.port}"

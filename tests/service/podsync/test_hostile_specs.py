@@ -149,7 +149,7 @@ async def opened(stage: HostileStage) -> None:
 
 
 def came_to_something(stage: HostileStage, uid: str) -> bool:
-    """It was rejected, or each of its containers runs or says why it does not."""
+    """It was rejected, or each of its containers runs or has a reason why it does not."""
     record = stage.record(uid)
     if record is None or not record.saved.admission_decided:
         return False

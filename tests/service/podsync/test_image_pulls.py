@@ -53,7 +53,7 @@ async def test_credentials_are_tried_in_the_pods_order_until_one_works(stage: Pu
     assert (stage.runtime.calls_refused, stage.tried()) == (["a"], ["b"])
 
 
-async def test_what_every_credential_got_is_told_in_brackets_and_nobody_pulls_anonymously(stage: PullStage) -> None:
+async def test_the_error_lists_the_answer_to_each_credential_and_no_pull_is_anonymous(stage: PullStage) -> None:
     for name in ("a", "b"):
         stage.cluster.add(name, name)
     only(stage)
@@ -63,7 +63,7 @@ async def test_what_every_credential_got_is_told_in_brackets_and_nobody_pulls_an
     assert stage.runtime.calls_refused == ["a", "b"]
 
 
-async def test_one_and_the_same_error_is_told_once(stage: PullStage) -> None:
+async def test_a_repeated_error_is_reported_once(stage: PullStage) -> None:
     for name in ("a", "b"):
         stage.cluster.add(name, name)
     stage.runtime.fail("PullImage", "NotFound", "no such image", times=2)
@@ -90,7 +90,7 @@ async def test_the_nodes_own_credentials_come_after_the_pods(stage: PullStage, t
 
 
 @pytest.mark.parametrize(
-    ("policy", "call", "told"),
+    ("policy", "call", "names_of_missing"),
     [
         ("IfNotPresent", "inspect", ["a, b"]),
         ("IfNotPresent", "pull", []),
@@ -98,16 +98,16 @@ async def test_the_nodes_own_credentials_come_after_the_pods(stage: PullStage, t
         ("Never", "inspect", ["a, b"]),
     ],
 )
-async def test_missing_secrets_are_told_once_and_the_pull_goes_on(
-    stage: PullStage, policy: str, call: str, told: list[str]
+async def test_missing_secrets_are_reported_once_and_the_pull_goes_on(
+    stage: PullStage, policy: str, call: str, names_of_missing: list[str]
 ) -> None:
     stage.cluster.add("good", "ann")
     found: Any = await getattr(stage, call)(pod("a", "good", "b"), policy=policy)
-    assert [text for _, text in found.warnings] == [MISSING.format(names) for names in told]
+    assert [text for _, text in found.warnings] == [MISSING.format(names) for names in names_of_missing]
     assert {reason for reason, _ in found.warnings} <= {"FailedToRetrieveImagePullSecret"}
 
 
-async def test_missing_secrets_are_told_with_a_pull_that_fails(stage: PullStage) -> None:
+async def test_missing_secrets_are_reported_with_a_pull_that_fails(stage: PullStage) -> None:
     only(stage)
     with pytest.raises(ImageCallError) as error:
         await stage.pull(pod("a"), policy="Always")

@@ -37,13 +37,13 @@ async def test_what_was_pulled_with_a_secret_is_not_for_a_pod_without_it(stage: 
     assert not await stage.may_use(pod(uid="p2"))
 
 
-async def test_what_was_pulled_by_anybody_is_for_everybody(stage: PullStage) -> None:
+async def test_an_image_pulled_without_credentials_is_for_all_pods(stage: PullStage) -> None:
     await stage.pull(pod())
     stage.live()
     assert await stage.may_use(pod("missing"))
 
 
-async def test_an_image_that_was_here_before_is_for_everybody(stage: PullStage) -> None:
+async def test_an_image_that_was_here_before_is_for_all_pods(stage: PullStage) -> None:
     stage.runtime.add_image(IMAGE)
     assert await stage.may_use(pod())
     assert stage.files("pulled") == []
@@ -65,7 +65,7 @@ async def test_the_same_secret_with_another_credential_keeps_the_right(stage: Pu
     await stage.pull(pod("a"))
     stage.cluster.add("a", "new")
     assert await stage.may_use(pod("a"))
-    stage.cluster.add("a", "newer", uid="made-anew")
+    stage.cluster.add("a", "newer", uid="made-again")
     assert not await stage.may_use(pod("a"))
 
 
@@ -102,7 +102,7 @@ async def test_a_right_to_one_name_of_an_image_is_none_to_another(stage: PullSta
     ],
 )
 async def test_each_policy(tmp_path: Path, policy: str, preloaded: bool, pulled: bool) -> None:
-    """Whether a pod without a secret may use what was here before, and what somebody has pulled with one."""
+    """Whether a pod without a secret may use what was here before, and what another pod has pulled with one."""
     stage = PullStage(tmp_path, image_verification_policy=policy)
     stage.cluster.add("a", "ann")
     stage.runtime.add_image("r.example/before:1")
@@ -155,7 +155,7 @@ async def test_two_pulls_of_one_image_share_a_note(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "notes"), [("NotFound", 0), ("Unknown", 0), ("Unavailable", 1), ("DeadlineExceeded", 1)]
 )
-async def test_a_pull_whose_end_nobody_heard_stays_noted(stage: PullStage, code: str, notes: int) -> None:
+async def test_the_intent_of_a_pull_without_an_answer_stays(stage: PullStage, code: str, notes: int) -> None:
     """The runtime may have the image: a pod without the secret must not get it as one that was here before."""
     stage.cluster.add("a", "ann")
     stage.runtime.fail("PullImage", code, "went away", after=True)
@@ -244,7 +244,7 @@ async def test_a_pull_that_cannot_be_recorded_stays_noted(stage: PullStage, capl
     assert "cannot be recorded" in caplog.text
 
 
-async def test_a_record_that_cannot_be_read_is_none_and_told_once(
+async def test_an_unreadable_record_counts_as_none_and_is_reported_once(
     stage: PullStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stage.pull(pod())
@@ -323,7 +323,7 @@ async def test_a_look_at_what_was_just_pulled_may_fail(stage: PullStage) -> None
 async def test_no_secret_is_in_a_log_a_record_or_an_error(stage: PullStage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(0)
     stage.cluster.add("a", "ann")
-    only(stage, "nobody")
+    only(stage, "unknown-user")
     with pytest.raises(RuntimeCallError) as error:
         await stage.pull(pod("a"))
     only(stage, "ann")

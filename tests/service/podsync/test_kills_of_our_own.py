@@ -36,13 +36,13 @@ async def restarted(stage: Stage, uid: str, count: int) -> None:
 
 
 async def fail_probe(stage: Stage, uid: str) -> None:
-    """pleg tells that the running instance has failed its liveness probe."""
+    """pleg reports that the running instance has failed its liveness probe."""
     newest = (await instances(stage, uid))[0]
     assert newest.state is ContainerState.RUNNING
     stage.probed.put(newest.id, ProbeResults(pod_uid=uid, container="c", liveness=ProbeResult.FAILURE))
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["in one life", "podsync dies after each kill"])
+@pytest.mark.parametrize("dies", [False, True], ids=["in one process", "podsync dies after each kill"])
 async def test_the_third_kill_by_a_probe_is_the_first_to_wait(tmp_path: Path, dies: bool) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())

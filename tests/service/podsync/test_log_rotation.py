@@ -31,7 +31,7 @@ LIMIT = 1000
 
 
 class Writer:
-    """A container and its log: the runtime holds the file open and opens it anew when it is told to."""
+    """A container and its log: the runtime holds the file open and reopens it on request."""
 
     def __init__(self, directory: Path, files: int = 3, size: int = LIMIT, workers: int = 1) -> None:
         self.runtime = FakeRuntime(images=[IMAGE])
@@ -131,7 +131,7 @@ async def test_a_negative_size_never_rotates(tmp_path: Path) -> None:
     assert beside(path) == ["0.log.moved"]
 
 
-async def test_a_log_that_is_missing_is_opened_anew(writer: Writer) -> None:
+async def test_a_missing_log_is_opened_again(writer: Writer) -> None:
     path = await writer.start()
     path.unlink()
     await writer.rotate()
@@ -235,7 +235,7 @@ async def test_packing_a_backlog_leaves_the_event_loop_alone(tmp_path: Path) -> 
         for number in range(6):
             (path.parent / f"0.log.20000101-00000{number}").write_bytes(noise * 4)
         writer.write(path)
-    busy = time.thread_time()  # of this thread alone: whoever else uses the machine counts for nothing
+    busy = time.thread_time()  # of this thread alone, without the load of the machine
     rotation = asyncio.create_task(writer.rotate())
     while not rotation.done():
         await asyncio.sleep(0.005)
@@ -280,7 +280,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("point", ["removed", "packing", "packed", "renamed", "reopened"])
-async def test_a_kill_at_any_step_is_mended_by_the_next_looks(writer: Writer, tmp_path: Path, point: str) -> None:
+async def test_a_kill_at_any_step_is_repaired_by_the_next_rotation(writer: Writer, tmp_path: Path, point: str) -> None:
     path = await writer.start()
     written = b""
     for stamp in ("20000101-000000", "20000101-000001"):

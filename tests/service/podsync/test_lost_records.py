@@ -30,8 +30,8 @@ def poke(stage: Stage, pod: dict[str, Any], seconds: float) -> None:
 async def test_a_lost_record_never_makes_a_running_pod_look_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[Change[Any]] = []
-    async with on_stage(tmp_path, on_change=heard.append) as stage:
+    received: list[Change[Any]] = []
+    async with on_stage(tmp_path, on_change=received.append) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid) and record_file(tmp_path, uid).exists())
         await stage.kill()
@@ -46,24 +46,24 @@ async def test_a_lost_record_never_makes_a_running_pod_look_removed(
         await stage.start()
         await stage.until(lambda: stage.admitted.complete and stage.volumes.complete)
         assert uid in stage.admitted.state and uid in stage.volumes.state
-        assert not [change for change in heard if isinstance(change, Deleted)]
+        assert not [change for change in received if isinstance(change, Deleted)]
         assert stage.runtime.methods().count("CreateContainer") == 1
 
 
 async def test_statuses_are_not_called_complete_while_one_is_held_back(tmp_path: Path) -> None:
-    runtime, heard = FakeRuntime(images=["busybox:1"]), list[Change[PodStatus]]()
+    runtime, received = FakeRuntime(images=["busybox:1"]), list[Change[PodStatus]]()
     async with on_stage(tmp_path, runtime) as stage:
         hang = runtime.hang("StartContainer", times=0)
         follower = stage.network.bus("status")
-        follower.follow(PODS_STATUS, heard.append)
+        follower.follow(PODS_STATUS, received.append)
         await follower.start()
         uid = stage.want(a_pod())
         await stage.until(hang.reached.is_set)
         await stage.until(lambda: stage.status(uid))
         await stage.kill()
         await stage.start()
-        await stage.until(lambda: any(isinstance(c, Put) and c.value.version[0] == 2 for c in heard))
-        gone = [change for change in heard if isinstance(change, Deleted)]
+        await stage.until(lambda: any(isinstance(c, Put) and c.value.version[0] == 2 for c in received))
+        gone = [change for change in received if isinstance(change, Deleted)]
         runtime.clear_faults()
         assert not gone, "a pod that is about to start has not lost its status"
 
@@ -112,6 +112,6 @@ async def test_a_record_that_cannot_be_deleted_does_not_stop_the_pods_worker(
         monkeypatch.setattr(Checkpoint, "delete", refuse_once)
         stage.desired.delete(uid)
         await stage.until(lambda: "RemoveContainer" in stage.runtime.methods())
-        stage.want(a_pod())  # wanted again: the record is forgotten at once and made anew
+        stage.want(a_pod())  # desired again: the record is removed at once and created again
         await stage.until(lambda: stage.runtime.methods().count("StartContainer") == 2 and running(stage, uid))
         assert not failures

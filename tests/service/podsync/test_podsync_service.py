@@ -86,7 +86,7 @@ async def test_a_second_deletion_while_the_first_stop_is_saved_runs_the_pre_stop
         assert [request["cmd"] for request in stage.runtime.requests("ExecSync")] == [["flush"]]
 
 
-async def test_a_new_life_of_podsync_adopts_the_running_container(tmp_path: Path) -> None:
+async def test_a_restarted_podsync_adopts_the_running_container(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
@@ -211,7 +211,7 @@ async def test_a_missing_cluster_dns_is_warned_of_in_an_event(tmp_path: Path) ->
         assert any(event.reason == "MissingClusterDNS" for event in stage.events.state.values())
 
 
-async def test_a_call_that_fails_in_a_way_nobody_thought_of_costs_one_pod_a_retry(
+async def test_an_unexpected_exception_of_a_call_costs_one_pod_a_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -278,13 +278,13 @@ async def test_what_is_to_end_while_it_waits_for_its_turn_is_not_begun(tmp_path:
 async def test_news_of_a_pod_that_is_gone_is_not_remembered(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         assert stage.service is not None
-        told = stage.service.stories._story_lines._written
+        written = stage.service.stories._story_lines._written
         uid = stage.want(a_pod())
         await stage.until(lambda: running(stage, uid))
         stage.mounted.put("gone", MountedVolumes(uid="gone", volumes={}))
         stage.mounted.delete("gone")
         await stage.network.settle()
-        assert set(told) == set(stage.service.core.records) == {uid}
+        assert set(written) == set(stage.service.core.records) == {uid}
 
 
 async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_containers_have_ended(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ async def test_a_pod_that_terminates_counts_for_the_qos_cgroups_until_its_contai
         assert active_pods() == []
 
 
-async def test_a_rejected_static_pod_is_judged_again_by_the_services_of_the_next_supervisord(
+async def test_a_rejected_static_pod_is_admitted_or_rejected_again_after_a_start_of_supervisord(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sysctls = [{"name": "kernel.msgmax", "value": "65536"}]

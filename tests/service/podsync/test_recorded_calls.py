@@ -1,6 +1,6 @@
 """What podsync sends to the runtime for a pod, from its appearance to its end, beside what a Go kubelet sent for it.
 
-Which calls, in which order; for one pod every request whole, but for ids and times. Reads are left out of the
+Which calls, in which order; for one pod the complete requests, but for ids and times. Reads are left out of the
 recordings. Dead sandboxes go up to a minute later in both agents, so they are not awaited.
 """
 

@@ -22,12 +22,12 @@ NO_USERS = "can't set `spec.hostUsers: false`, runtime does not support user nam
 FIRST = [{"host_id": 65536, "length": 65536}]
 
 
-def tell_handlers(stage: Stage, *handlers: RuntimeHandler) -> None:
-    """pleg tells of the runtime's handlers."""
-    told = NodeObserved(
+def report_handlers(stage: Stage, *handlers: RuntimeHandler) -> None:
+    """pleg reports the runtime's handlers."""
+    observed = NodeObserved(
         observed_at=2.0, runtime_reachable=True, runtime_ready=True, network_ready=True, runtime_handlers=handlers
     )
-    stage.node.put("node", told)
+    stage.node.put("node", observed)
 
 
 def mounted(stage: Stage, uid: str, path: Path) -> None:
@@ -47,9 +47,9 @@ def messages(stage: Stage) -> list[str]:
     return [event.message for event in stage.events.state.values()]
 
 
-async def test_users_of_its_own_are_written_down_before_the_runtime_hears_of_them(tmp_path: Path) -> None:
+async def test_a_user_namespace_is_saved_before_the_call_to_the_runtime(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
         await stage.network.settle()
         sandbox = stage.runtime.hang("RunPodSandbox")
         uid = stage.want(a_pod(hostUsers=False))
@@ -65,9 +65,9 @@ async def test_users_of_its_own_are_written_down_before_the_runtime_hears_of_the
         assert all(mount["uidMappings"] == mount["gidMappings"] == FIRST for mount in made["mounts"])
 
 
-async def test_a_new_life_of_podsync_gives_nobody_the_same_users(tmp_path: Path) -> None:
+async def test_a_restarted_podsync_gives_no_other_pod_the_same_user_ids(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
         await stage.network.settle()
         first = stage.want(a_pod(hostUsers=False))
         await stage.until(lambda: running(stage, first))
@@ -83,7 +83,7 @@ async def test_a_new_life_of_podsync_gives_nobody_the_same_users(tmp_path: Path)
 
 async def test_users_are_free_again_when_the_pod_has_ended(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
-        tell_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
+        report_handlers(stage, RuntimeHandler(name="", user_namespaces=True))
         await stage.network.settle()
         uid = stage.want(a_pod(hostUsers=False))
         await stage.until(lambda: running(stage, uid))
@@ -99,10 +99,10 @@ async def test_users_of_its_own_are_refused_where_the_runtime_has_none_and_nothi
         assert stage.runtime.requests("RunPodSandbox") == []
 
 
-async def test_read_only_all_the_way_down_where_the_runtime_told_that_it_can(tmp_path: Path) -> None:
+async def test_a_mount_is_recursively_read_only_where_the_runtime_supports_it(tmp_path: Path) -> None:
     mount = {"name": "v", "mountPath": "/v", "readOnly": True, "recursiveReadOnly": "IfPossible"}
     async with on_stage(tmp_path) as stage:
-        tell_handlers(stage, RuntimeHandler(name="", recursive_read_only_mounts=True))
+        report_handlers(stage, RuntimeHandler(name="", recursive_read_only_mounts=True))
         uid = stage.want(with_container(volumeMounts=[mount]))
         mounted(stage, uid, tmp_path / "v")
         await stage.until(lambda: running(stage, uid))
@@ -157,9 +157,9 @@ async def test_files_of_variables_that_take_long_to_read_delay_no_other_pod(
         await stage.until(lambda: all(running(stage, uid) for uid in slow))
 
 
-async def test_a_cluster_without_a_name_server_is_told_of_on_pod_and_node(tmp_path: Path) -> None:
+async def test_a_cluster_without_a_name_server_causes_events_of_pod_and_node(tmp_path: Path) -> None:
     async with on_stage(tmp_path) as stage:
         uid = stage.want(a_pod(dnsPolicy="ClusterFirst"))
         await stage.until(lambda: running(stage, uid))
-        told = [(e.kind, e.name) for e in stage.events.state.values() if e.reason == "MissingClusterDNS"]
-        assert sorted(told) == [("Node", "node1"), ("Pod", "web-node1")]
+        observed = [(e.kind, e.name) for e in stage.events.state.values() if e.reason == "MissingClusterDNS"]
+        assert sorted(observed) == [("Node", "node1"), ("Pod", "web-node1")]

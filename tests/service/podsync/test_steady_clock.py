@@ -1,4 +1,4 @@
-"""The clock podsync decides by, over its lives: number, base, and whether the machine was started anew in between."""
+"""The clock that podsync decides by, over restarts: start number, base, and whether the machine was restarted."""
 
 from pathlib import Path
 
@@ -15,15 +15,15 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return Checkpoint(tmp_path / "disk", tmp_path / "run")
 
 
-def live(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, machine: str) -> SteadyClock:
-    """Another life, on this start of the machine."""
+def next_clock(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, machine: str) -> SteadyClock:
+    """The clock of another podsync, on this start of the machine."""
     monkeypatch.setattr(steady_clock, "boot_id", lambda: machine)
     return SteadyClock(ManualClock(), checkpoint, checkpoint.load_all().get(RECORD, {}))
 
 
-def test_only_the_first_life_after_a_start_of_the_machine_says_so(
+def test_only_the_first_process_after_a_start_of_the_machine_has_machine_started(
     checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lives = [live(checkpoint, monkeypatch, machine) for machine in ("a", "a", "b", "b")]
-    assert [life.boot for life in lives] == [1, 2, 3, 4]
-    assert [life.machine_started for life in lives] == [False, False, True, False]
+    clocks = [next_clock(checkpoint, monkeypatch, machine) for machine in ("a", "a", "b", "b")]
+    assert [clock.boot for clock in clocks] == [1, 2, 3, 4]
+    assert [clock.machine_started for clock in clocks] == [False, False, True, False]

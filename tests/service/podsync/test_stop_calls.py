@@ -111,7 +111,7 @@ async def test_a_hook_that_its_container_takes_with_it_has_failed(tmp_path: Path
 
 
 @on_virtual_time
-async def test_a_hook_that_never_ends_holds_up_no_stop_and_is_left_behind_by_nobody(tmp_path: Path) -> None:
+async def test_a_hook_that_never_ends_delays_no_stop_and_leaves_no_task(tmp_path: Path) -> None:
     performer = await running(tmp_path, with_pre_stop())
     performer.runtime.hang("ExecSync")
     call = performer.begin(kill_one(performer, grace=3, pre_stop=True))
@@ -123,7 +123,7 @@ async def test_a_hook_that_never_ends_holds_up_no_stop_and_is_left_behind_by_nob
 @pytest.mark.parametrize(
     "answer", [ExecResult(exit_code=1), RuntimeCallError("ExecSync", "Unknown", "container is not running")]
 )
-def test_a_hook_that_fails_is_told_and_the_stop_goes_on(tmp_path: Path, answer: ExecResult | RuntimeCallError) -> None:
+def test_a_failed_hook_is_reported_and_the_stop_goes_on(tmp_path: Path, answer: ExecResult | RuntimeCallError) -> None:
     def execute(*_: object) -> ExecResult:
         if isinstance(answer, RuntimeCallError):
             raise answer
@@ -246,7 +246,7 @@ async def test_one_whose_stop_failed_is_looked_at_as_well(tmp_path: Path) -> Non
 
 
 @on_virtual_time
-async def test_everything_is_tried_before_the_first_error_is_told(tmp_path: Path) -> None:
+async def test_every_removal_is_tried_before_the_first_error_is_reported(tmp_path: Path) -> None:
     performer = await running(tmp_path, *a_row("a", "b", "c"))
     performer.runtime.fail("StopContainer", "Unknown", "first")
     performer.runtime.fail("StopPodSandbox", "Unknown", "second")
@@ -266,7 +266,7 @@ async def test_a_sandbox_stays_while_a_container_that_was_not_stopped_has_time_l
 
 
 @on_virtual_time
-async def test_a_failure_tells_of_hooks_that_failed_too(tmp_path: Path) -> None:
+async def test_a_failure_has_the_hooks_that_failed_too(tmp_path: Path) -> None:
     performer = await running(tmp_path, with_pre_stop())
     performer.runtime.execute = lambda *_: ExecResult(exit_code=1)
     performer.runtime.fail("StopContainer", "Unknown", "no")
@@ -366,7 +366,7 @@ async def test_removing_tries_all_and_keeps_logs_that_are_to_stay(tmp_path: Path
     performer = await running(tmp_path, *a_row("a", "b"))
     logs = {name: tmp_path / f"{name}.log" for name in ("a", "b")}
     for log in logs.values():
-        log.write_text("said")
+        log.write_text("output")
     performer.runtime.fail("RemoveContainer", "Unknown", "busy")
     entries = tuple((performer.ids[name], name, str(log)) for name, log in logs.items())
     failed = await performer.perform(RemoveContainers(uid=UID, containers=entries))

@@ -26,7 +26,7 @@ from shared.model.objects import Object
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 MOUNTS = [
-    {"name": "data", "mountPath": "/whole"},
+    {"name": "data", "mountPath": "/all"},
     {"name": "data", "mountPath": "/part", "subPathExpr": "of-$(WHO)"},
     {"name": "data", "mountPath": "/other", "subPath": "a/b"},
 ]
@@ -86,7 +86,7 @@ async def test_paths_are_expanded_asked_for_and_mounted(tmp_path: Path) -> None:
     assert begun.volume.asked == [{1: "of-me", 2: "a/b"}]
     [request] = begun.runtime.requests("CreateContainer")
     mounts = {m["container_path"]: m["host_path"] for m in request["config"]["mounts"]}
-    assert mounts["/whole"] == "/data"
+    assert mounts["/all"] == "/data"
     assert (mounts["/part"], mounts["/other"]) == ("/prepared/of-me", "/prepared/a/b")
     assert begun.volume.released == []
 
@@ -121,14 +121,14 @@ async def test_what_cannot_be_prepared_is_a_config_error(tmp_path: Path) -> None
 async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
     network = MemoryNetwork()
     podsync, volume = network.bus("podsync"), network.bus("volume")
-    heard: list[object] = []
+    requests: list[object] = []
 
     async def prepare(request: PrepareSubpath) -> PreparedSubpath:
-        heard.append(request)
+        requests.append(request)
         return PreparedSubpath(error="no such thing") if request.path == "bad" else PreparedSubpath(host_path="/here")
 
     async def release(request: ReleaseSubpaths) -> PreparedSubpath:
-        heard.append(request)
+        requests.append(request)
         return PreparedSubpath()
 
     volume.answer(PrepareSubpath, prepare)
@@ -142,7 +142,7 @@ async def test_they_are_asked_of_volume(tmp_path: Path) -> None:
         await subpaths.prepare(UID, spec, {1: "bad"})
     await subpaths.release(UID, spec)
     await subpaths.release(UID, a_container())  # it has none
-    assert heard == [
+    assert requests == [
         PrepareSubpath(uid=UID, volume="data", container="c", index=2, path="a/b"),
         PrepareSubpath(uid=UID, volume="data", container="c", index=1, path="bad"),
         ReleaseSubpaths(uid=UID, container="c"),

@@ -10,7 +10,7 @@ import tty
 from pathlib import Path
 from typing import Any
 
-from tests.vm.inside import checks_life as life
+from tests.vm.inside import checks_restarts as restarts
 from tests.vm.inside import node
 from tests.vm.inside.plan import PHASES, Phase, call, sentence
 
@@ -24,7 +24,7 @@ class Report:
         self._port = os.open("/dev/ttyS1", os.O_RDWR | os.O_NOCTTY)
         tty.setraw(self._port)
 
-    def say(self, **fields: Any) -> None:
+    def send(self, **fields: Any) -> None:
         """One line, which has left the machine when this returns."""
         os.write(self._port, json.dumps(fields).encode() + b"\n")
         termios.tcdrain(self._port)
@@ -39,7 +39,7 @@ def save(state: dict[str, Any]) -> None:
 
 
 def check_all(phase: Phase, state: dict[str, Any], report: Report) -> None:
-    """Every check of the phase, told one by one. Raises nothing: what goes wrong is that check's reason."""
+    """Run each check of the phase and send its result. Raises nothing: an exception is that check's reason."""
     gate = ""
     for check in phase.checks:
         began, reason = time.monotonic(), gate
@@ -47,9 +47,9 @@ def check_all(phase: Phase, state: dict[str, Any], report: Report) -> None:
             try:
                 call(check, state)
             except Exception as error:
-                told = str(error) if isinstance(error, AssertionError) else ""
-                reason = told or "".join(traceback.format_exception(error))[-1500:]
-        report.say(phase=phase.name, check=sentence(check), reason=reason, seconds=round(time.monotonic() - began, 1))
+                message = str(error) if isinstance(error, AssertionError) else ""
+                reason = message or "".join(traceback.format_exception(error))[-1500:]
+        report.send(phase=phase.name, check=sentence(check), reason=reason, seconds=round(time.monotonic() - began, 1))
         if reason and check is phase.checks[0]:
             gate = f"not tried, for it is not true that {sentence(check)}"
         if reason and not gate:
@@ -60,30 +60,30 @@ def main() -> None:
     """Until the machine goes down, or the plan ends."""
     report = Report()
     state: dict[str, Any] = json.loads(STATE.read_text()) if STATE.exists() else {"phase": 0}
-    report.say(booted=time.clock_gettime(time.CLOCK_BOOTTIME), phase=PHASES[state["phase"]].name)
+    report.send(booted=time.clock_gettime(time.CLOCK_BOOTTIME), phase=PHASES[state["phase"]].name)
     while True:
         phase = PHASES[state["phase"]]
         try:
             phase.prepare()
         except Exception:
             print(subprocess.run(["journalctl", "-b", "-n", "80"], capture_output=True, text=True, check=False).stdout)
-            report.say(broken=f"preparing {phase.name!r}: {traceback.format_exc()[-2000:]}")
+            report.send(broken=f"preparing {phase.name!r}: {traceback.format_exc()[-2000:]}")
             return
         check_all(phase, state, report)
         state["phase"] += 1
         if phase.leave == "end":
-            report.say(end=True)
+            report.send(end=True)
             return
         if phase.leave == "on":
             continue
         try:
-            life.remember(state)
+            restarts.remember(state)
         except Exception:
-            report.say(broken=f"before leaving {phase.name!r}: {traceback.format_exc()[-2000:]}")
+            report.send(broken=f"before leaving {phase.name!r}: {traceback.format_exc()[-2000:]}")
             return
         save(state)
         phase.before_leaving()
-        report.say(leave=phase.leave)
+        report.send(leave=phase.leave)
         if phase.leave == "reboot":
             node.run("systemctl", "reboot")
         return

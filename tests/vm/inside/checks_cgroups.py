@@ -16,7 +16,7 @@ def weight(milli: int) -> int:
 
 
 def memory_total() -> int:
-    """Bytes, as the kernel tells."""
+    """Bytes, as the kernel reports it."""
     (line,) = (line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal:"))
     return int(line.split()[1]) * 1024
 
@@ -42,7 +42,7 @@ def values(directory: Path, *files: str) -> dict[str, str]:
 
 
 def container_of(pod: RuntimePod) -> Path:
-    """The cgroup of its newest container, by the kernel's own word."""
+    """The cgroup of its newest container, from /proc."""
     return node.CGROUPS / node.cgroup_of(pod.containers[0].pid).lstrip("/")
 
 
@@ -110,11 +110,11 @@ def a_container_sees_its_limits() -> None:
     """What pod `sure` read of its own cgroup, by its log."""
     uid = node.pods()["sure"]["metadata"]["uid"]
     logs = sorted(Path(f"/var/log/pods/default_sure-{node.NAME}_{uid}/c").glob("*.log"))
-    told = [line.split(" ", 3)[3] for line in logs[-1].read_text().splitlines()]
-    assert told == [str(64 * MIB), "20000 100000"], told
+    written = [line.split(" ", 3)[3] for line in logs[-1].read_text().splitlines()]
+    assert written == [str(64 * MIB), "20000 100000"], written
 
 
-def systemd_says_the_same_and_keeps_it_over_a_reload() -> None:
+def systemd_has_the_same_values_and_keeps_them_over_a_reload() -> None:
     """The pod's slice as a unit; `daemon-reload` writes the same values again."""
     slice_ = pod_level("sure", node.pods()["sure"])
     wanted = {
@@ -129,7 +129,7 @@ def systemd_says_the_same_and_keeps_it_over_a_reload() -> None:
     assert values(slice_, *before) == before
 
 
-def who_eats_too_much_is_killed_and_told_so() -> None:
+def a_container_over_its_memory_limit_is_oom_killed() -> None:
     """memory.max ends the container: OOMKilled, and with the policy Never the pod has failed."""
 
     def failed() -> Object:

@@ -1,6 +1,6 @@
-"""The node in the VM: its files and services written and started, and what it and the kernel tell, asked.
+"""The node in the VM: writes its files, starts its services, and reads the state of the agent and the kernel.
 
-Runs as root inside the VM only: it writes /etc and restarts services of the whole machine. Judges nothing.
+Runs as root inside the VM only: it writes /etc and restarts services of the machine. Contains no checks.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ _SYSTEM_SOCKET, _EMBEDDED_SOCKET = Path("/run/containerd/containerd.sock"), RUN_
 
 
 def run(*command: str) -> str:
-    """What it prints; AssertionError with what it said where it fails."""
+    """What it prints; AssertionError with its output where it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()[-500:] or done.stdout.strip()[-500:]}"
     return done.stdout
@@ -235,12 +235,12 @@ def explain(name: str) -> str:
 
 
 def journal() -> str:
-    """What the agent has said since this boot."""
+    """The agent's log since this boot."""
     return run("journalctl", "--boot", "--unit", "bulkhead", "--output", "cat", "--no-pager")
 
 
-def containerd_said() -> str:
-    """The warnings and errors at the end of what containerd has said, whichever is in use."""
+def containerd_problems() -> str:
+    """The warnings and errors at the end of containerd's log."""
     if driver() == "systemd":
         lines = run("journalctl", "--boot", "--unit", "containerd", "--output", "cat", "--no-pager").splitlines()
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tests.vm.inside import checks_cgroups as cgroups
-from tests.vm.inside import checks_life as life
+from tests.vm.inside import checks_restarts as restarts
 from tests.vm.inside import node, pods
 
 Check = Callable[..., None]
@@ -30,13 +30,13 @@ def first_boot() -> None:
     """Swap, containerd, the agent and its pods."""
     node.swap_on()
     node.install_with_systemd_driver()
-    life.start_one_by_one({**pods.STEADY, **pods.ENDING})
+    restarts.start_one_by_one({**pods.STEADY, **pods.ENDING})
 
 
 def other_driver() -> None:
     """The same pods under the other driver and the embedded containerd."""
     node.change_to_cgroupfs_driver()
-    life.start_one_by_one({**pods.STEADY, "eater": pods.ENDING["eater"]})
+    restarts.start_one_by_one({**pods.STEADY, "eater": pods.ENDING["eater"]})
 
 
 _HIERARCHY: tuple[Check, ...] = (
@@ -47,15 +47,15 @@ _HIERARCHY: tuple[Check, ...] = (
     cgroups.a_container_sees_its_limits,
 )
 _KILLS: tuple[Check, ...] = (
-    life.any_service_may_be_killed,
-    life.the_whole_agent_may_be_killed,
-    life.containerd_may_be_killed,
+    restarts.any_service_may_be_killed,
+    restarts.the_whole_agent_may_be_killed,
+    restarts.containerd_may_be_killed,
 )
 _AFTER_A_BOOT: tuple[Check, ...] = (
-    life.the_machine_has_booted,
-    life.the_pods_of_before_run_anew,
-    life.init_containers_have_run_again,
-    life.its_story_tells_of_the_boot,
+    restarts.the_machine_has_booted,
+    restarts.the_pods_from_before_the_boot_run_again,
+    restarts.init_containers_have_run_again,
+    restarts.its_story_contains_the_boot,
     *_HIERARCHY,
 )
 
@@ -64,27 +64,27 @@ PHASES = (
         name="systemd",
         prepare=first_boot,
         checks=(
-            life.the_agent_is_up_by_its_unit,
-            life.the_steady_pods_run,
+            restarts.the_agent_is_up_by_its_unit,
+            restarts.the_steady_pods_run,
             *_HIERARCHY,
-            cgroups.systemd_says_the_same_and_keeps_it_over_a_reload,
-            life.a_pod_that_is_to_run_once_has_run_once,
-            cgroups.who_eats_too_much_is_killed_and_told_so,
-            life.a_user_namespace_is_refused_where_the_runtime_has_none,
+            cgroups.systemd_has_the_same_values_and_keeps_them_over_a_reload,
+            restarts.a_pod_that_is_to_run_once_has_run_once,
+            cgroups.a_container_over_its_memory_limit_is_oom_killed,
+            restarts.a_user_namespace_is_refused_where_the_runtime_has_none,
             *_KILLS,
-            life.nothing_was_said_of_damage,
+            restarts.the_log_has_no_damage,
         ),
         leave="reboot",
     ),
     Phase(
         name="systemd, rebooted",
         checks=(
-            life.the_agent_is_up_by_its_unit,
-            life.the_steady_pods_run,
+            restarts.the_agent_is_up_by_its_unit,
+            restarts.the_steady_pods_run,
             *_AFTER_A_BOOT,
-            life.a_pod_that_is_to_run_once_has_run_once,
-            life.what_has_failed_stays_failed,
-            life.nothing_was_said_of_damage,
+            restarts.a_pod_that_is_to_run_once_has_run_once,
+            restarts.what_has_failed_stays_failed,
+            restarts.the_log_has_no_damage,
         ),
         leave="cut",
         before_leaving=lambda: node.put(pods.SUDDEN),
@@ -92,13 +92,13 @@ PHASES = (
     Phase(
         name="systemd, power cut",
         checks=(
-            life.the_agent_is_up_by_its_unit,
-            life.the_steady_pods_run,
+            restarts.the_agent_is_up_by_its_unit,
+            restarts.the_steady_pods_run,
             *_AFTER_A_BOOT,
-            life.what_was_begun_when_the_power_went_is_done,
-            life.a_pod_that_is_to_run_once_has_run_once,
-            life.what_has_failed_stays_failed,
-            life.nothing_was_said_of_damage,
+            restarts.what_was_begun_when_the_power_went_is_done,
+            restarts.a_pod_that_is_to_run_once_has_run_once,
+            restarts.what_has_failed_stays_failed,
+            restarts.the_log_has_no_damage,
         ),
         leave="on",
     ),
@@ -106,10 +106,10 @@ PHASES = (
         name="cgroupfs",
         prepare=other_driver,
         checks=(
-            life.the_agent_is_up_by_its_unit,
-            life.the_steady_pods_run,
+            restarts.the_agent_is_up_by_its_unit,
+            restarts.the_steady_pods_run,
             *_HIERARCHY,
-            cgroups.who_eats_too_much_is_killed_and_told_so,
+            cgroups.a_container_over_its_memory_limit_is_oom_killed,
             *_KILLS,
         ),
         leave="reboot",
@@ -117,11 +117,11 @@ PHASES = (
     Phase(
         name="cgroupfs, rebooted",
         checks=(
-            life.the_agent_is_up_by_its_unit,
-            life.the_steady_pods_run,
+            restarts.the_agent_is_up_by_its_unit,
+            restarts.the_steady_pods_run,
             *_AFTER_A_BOOT,
-            life.what_has_failed_stays_failed,
-            life.nothing_was_said_of_damage,
+            restarts.what_has_failed_stays_failed,
+            restarts.the_log_has_no_damage,
         ),
         leave="end",
     ),

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from shared.model.objects import Object
-from tests.soak.judge import THREADS_TO_SPARE, compare, is_empty, judge_memory, judge_pods, lives
+from tests.soak.findings import THREADS_TO_SPARE, check_memory, check_pods, compare, is_empty, memory_by_process
 from tests.soak.log_lines import complaints_of
 from tests.soak.plan import Expected
 from tests.soak.samples import Finding, ProcessSample, Sample
@@ -118,24 +118,24 @@ def at_minutes(*kib: float, pids: tuple[int, ...] = ()) -> list[Sample]:
 
 def test_memory_that_grows_from_rest_to_rest_is_found() -> None:
     growing = at_minutes(*(20_000 + 500 * minute for minute in range(25)))
-    [finding] = judge_memory(growing)
+    [finding] = check_memory(growing)
     assert (finding.what, finding.where) == ("memory", "status (pid 10)")
     assert "+500.0 KiB/min" in finding.after
-    assert judge_memory(growing, only=["podsync"]) == []
+    assert check_memory(growing, only=["podsync"]) == []
 
 
 def test_memory_that_goes_up_and_down_or_settles_is_flat() -> None:
-    assert judge_memory(at_minutes(*(20_000 + 1500 * (minute % 2) for minute in range(25)))) == []
-    assert judge_memory(at_minutes(20_000, 21_500, *[21_600] * 23)) == []
+    assert check_memory(at_minutes(*(20_000 + 1500 * (minute % 2) for minute in range(25)))) == []
+    assert check_memory(at_minutes(20_000, 21_500, *[21_600] * 23)) == []
 
 
 def test_each_life_is_judged_alone_and_a_new_one_gets_its_warm_up() -> None:
     samples = at_minutes(90_000, 90_000, 15_000, 20_000, 20_000, 20_000, pids=(1, 1, 2, 2, 2, 2))
-    assert [[point.kib for point in points] for points in lives(samples).values()] == [
+    assert [[point.kib for point in points] for points in memory_by_process(samples).values()] == [
         [90_000, 90_000],
         [20_000, 20_000, 20_000],
     ]
-    assert judge_memory(samples) == []
+    assert check_memory(samples) == []
 
 
 def pod(name: str, phase: str = "Running", *, ready: bool = True, restarts: int = 0, **metadata: Any) -> Object:
@@ -156,10 +156,10 @@ def expecting(outcome: Outcome, *hurt: str) -> dict[str, Expected]:
 
 
 def test_a_pod_that_is_what_it_should_be() -> None:
-    assert judge_pods(expecting(Outcome.READY), [pod("a")]) == []
-    assert judge_pods(expecting(Outcome.READY, "main"), [pod("a", restarts=1)]) == []
-    assert judge_pods(expecting(Outcome.SUCCEEDED), [pod("a", "Succeeded", ready=False)]) == []
-    assert judge_pods(expecting(Outcome.CRASHING), [pod("a", ready=False, restarts=4)]) == []
+    assert check_pods(expecting(Outcome.READY), [pod("a")]) == []
+    assert check_pods(expecting(Outcome.READY, "main"), [pod("a", restarts=1)]) == []
+    assert check_pods(expecting(Outcome.SUCCEEDED), [pod("a", "Succeeded", ready=False)]) == []
+    assert check_pods(expecting(Outcome.CRASHING), [pod("a", ready=False, restarts=4)]) == []
 
 
 def test_a_pod_that_is_not() -> None:
@@ -170,13 +170,13 @@ def test_a_pod_that_is_not() -> None:
         (Outcome.FAILED, pod("a", "Running")),
         (Outcome.CRASHING, pod("a", restarts=0)),
     ):
-        assert [f.what for f in judge_pods(expecting(outcome), [seen])] == ["pod"], outcome
-    assert len(judge_pods(expecting(Outcome.READY, "main"), [pod("a", restarts=2)])) == 1
+        assert [f.what for f in check_pods(expecting(outcome), [seen])] == ["pod"], outcome
+    assert len(check_pods(expecting(Outcome.READY, "main"), [pod("a", restarts=2)])) == 1
 
 
 def test_a_missing_pod_and_one_too_many() -> None:
-    assert judge_pods(expecting(Outcome.READY), [])[0].after == "gone"
-    [finding] = judge_pods({}, [pod("b", deletionTimestamp="2024-01-01T00:00:00Z")])
+    assert check_pods(expecting(Outcome.READY), [])[0].after == "gone"
+    [finding] = check_pods({}, [pod("b", deletionTimestamp="2024-01-01T00:00:00Z")])
     assert (finding.where, finding.before, finding.after) == ("b", "deleted", "Running ending")
 
 

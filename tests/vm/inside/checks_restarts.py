@@ -1,6 +1,6 @@
-"""That pods run, and what becomes of them when services end, the machine boots anew or its power is cut.
+"""Pods run, also after kills of services, after a reboot and after a power cut.
 
-pods.md A.6 (the agent starts anew), A.7 (the node has booted), 6.7 (user namespaces).
+pods.md A.6 (the agent restarts), A.7 (the node has booted), 6.7 (user namespaces).
 """
 
 import os
@@ -20,7 +20,7 @@ _UNWANTED = re.compile(r"Traceback|corrupt|cannot be read|cannot be decoded", re
 
 
 def the_agent_is_up_by_its_unit() -> None:
-    """systemd is process 1 on cgroup v2 alone, and was told READY."""
+    """systemd is process 1 on cgroup v2 alone, and has received READY."""
     assert Path("/proc/1/comm").read_text() == "systemd\n"
     assert (node.CGROUPS / "cgroup.controllers").exists()
 
@@ -80,10 +80,10 @@ def what_has_failed_stays_failed() -> None:
 
 
 def a_user_namespace_is_refused_where_the_runtime_has_none() -> None:
-    """Before containerd 2 no runtime tells that it has them: the pod waits, and its story says why (pods.md 6.7)."""
+    """Before containerd 2 no runtime reports support: the pod waits, and its story has the reason (pods.md 6.7)."""
     node.put(pods.APART)
-    said = "runtime does not support user namespaces"
-    node.wait(lambda: "apart" in node.pods() and said in node.explain("apart"), f"{said!r} in the story of apart")
+    reason = "runtime does not support user namespaces"
+    node.wait(lambda: "apart" in node.pods() and reason in node.explain("apart"), f"{reason!r} in the story of apart")
     assert node.pods()["apart"]["status"]["phase"] == "Pending"
     assert not node.runtime_pods().get("apart"), "nothing of it was made"
     (node.MANIFESTS / "apart.yaml").unlink()
@@ -114,7 +114,7 @@ def _is_replaced(service: str, old: int) -> bool:
 
 
 def the_whole_agent_may_be_killed() -> None:
-    """SIGKILL for the unit's main process: systemd starts the unit anew; so does an operator's restart."""
+    """SIGKILL for the unit's main process: systemd restarts the unit; so does an operator's restart."""
     before = _instances()
     os.kill(int(node.show("bulkhead", "MainPID")["MainPID"]), signal.SIGKILL)
     node.wait(lambda: node.show("bulkhead", "NRestarts", "ActiveState") == {"NRestarts": "1", "ActiveState": "active"},
@@ -143,14 +143,14 @@ def _same_after_work(before: dict[str, tuple[str, int, int]]) -> None:
     node.wait(lambda: _runs(node.pods().get("sudden", {})), "a new pod to run")
     node.take_away("sudden")
     after = _instances()
-    assert after == before, f"{before} have become {after}; containerd: {node.containerd_said()}"
+    assert after == before, f"{before} have become {after}; containerd: {node.containerd_problems()}"
     assert all(Path(f"/proc/{pid}").exists() for _, pid, _ in before.values())
 
 
-def nothing_was_said_of_damage() -> None:
+def the_log_has_no_damage() -> None:
     """No record that could not be read, no exception, in the agent's log of this boot."""
-    said = [line for line in node.journal().splitlines() if _UNWANTED.search(line)]
-    assert not said, said[:5]
+    damage = [line for line in node.journal().splitlines() if _UNWANTED.search(line)]
+    assert not damage, damage[:5]
 
 
 # Over boots
@@ -182,8 +182,8 @@ def the_machine_has_booted(state: State) -> None:
     assert len(Path("/proc/swaps").read_text().splitlines()) == 2
 
 
-def the_pods_of_before_run_anew(state: State) -> None:
-    """The same UIDs in new sandboxes: attempt + 1, restartCount + 1, and the end of the one before is told."""
+def the_pods_from_before_the_boot_run_again(state: State) -> None:
+    """The same UIDs in new sandboxes: attempt + 1, restartCount + 1, and lastState has the end of the one before."""
     shown, running = node.pods(), node.runtime_pods()
     assert {name: shown[name]["metadata"]["uid"] for name in pods.STEADY} == state["uids"]
     attempts = {name: running[name].sandboxes[0].attempt for name in pods.STEADY}
@@ -197,21 +197,21 @@ def the_pods_of_before_run_anew(state: State) -> None:
 
 
 def init_containers_have_run_again(state: State) -> None:
-    """After a boot the pod initialises anew (pods.md 5.4); what is on the disk was kept, what was in memory is gone."""
+    """After a boot the init containers run again (pods.md 5.4); files on disk are kept, those in memory are gone."""
     assert _lines_in_volume("web", "kubernetes.io~empty-dir/kept/prepared") == state["prepared"] + 1
     assert _lines_in_volume("web", "kubernetes.io~empty-dir/kept/starts") > 1
     assert _lines_in_volume("web", "kubernetes.io~empty-dir/lost/starts") == 1
 
 
-def its_story_tells_of_the_boot(state: State) -> None:
+def its_story_contains_the_boot(state: State) -> None:
     """`bulkhead explain` has the boot, the new sandbox and why the container was restarted."""
-    told = node.explain("web")
-    assert "the machine was started again; start " in told, told
+    story = node.explain("web")
+    assert "the machine was started again; start " in story, story
     attempt, restarts = state["attempts"]["web"] + 1, state["restarts"]["web"] + 1
-    assert f"sandbox of attempt {attempt} runs" in told, told
-    (answer,) = (line for line in told.splitlines() if f"  c, attempt {restarts}: " in line)
-    assert "the pod's sandbox was gone and a new one was made" in answer, told
-    assert f"attempt {restarts - 1} ended with exit code 255 (Unknown)" in answer, told
+    assert f"sandbox of attempt {attempt} runs" in story, story
+    (answer,) = (line for line in story.splitlines() if f"  c, attempt {restarts}: " in line)
+    assert "the pod's sandbox was gone and a new one was made" in answer, story
+    assert f"attempt {restarts - 1} ended with exit code 255 (Unknown)" in answer, story
 
 
 def what_was_begun_when_the_power_went_is_done() -> None:

@@ -1,4 +1,4 @@
-"""Is the node as it was, and is every pod what it should be? Pure: samples and objects in, findings out."""
+"""Compares the node with its earlier state, and pods with their expected state. Pure: samples in, findings out."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def is_empty(sample: Sample) -> bool:
 
 
 def compare(before: Sample, after: Sample, *, deep: bool) -> list[Finding]:
-    """What is there now and was not, and what is gone. Processes are compared by name: another life, the same role.
+    """What is there now and was not, and what is gone. Processes are compared by name, also after a restart.
 
     `before` is the empty node after the warm-up. `deep`: also what the agent keeps of a gone pod for a minute is gone.
     """
@@ -75,10 +75,10 @@ def _compare_process(name: str, before: ProcessSample | None, after: ProcessSamp
     return found
 
 
-def judge_memory(samples: Sequence[Sample], only: Iterable[str] | None = None) -> list[Finding]:
-    """One finding for each life of a process in which its memory was not flat. `samples`: at rest, oldest first."""
+def check_memory(samples: Sequence[Sample], only: Iterable[str] | None = None) -> list[Finding]:
+    """One finding for each process whose memory was not flat. `samples`: at rest, oldest first."""
     found = []
-    for (name, pid), points in lives(samples, only).items():
+    for (name, pid), points in memory_by_process(samples, only).items():
         growth = growth_of(points)
         if growth.leaks:
             after = f"{growth.last:.0f} KiB, {growth.slope:+.1f} KiB/min"
@@ -86,8 +86,10 @@ def judge_memory(samples: Sequence[Sample], only: Iterable[str] | None = None) -
     return found
 
 
-def lives(samples: Sequence[Sample], only: Iterable[str] | None = None) -> dict[tuple[str, int], list[Point]]:
-    """Name and pid -> its memory over time. A killed process begins anew, and its first look is its warm-up."""
+def memory_by_process(
+    samples: Sequence[Sample], only: Iterable[str] | None = None
+) -> dict[tuple[str, int], list[Point]]:
+    """Name and pid -> its memory over time. The first sample of a restarted process is its warm-up."""
     wanted = None if only is None else set(only)
     found: dict[tuple[str, int], list[Point]] = {}
     for sample in samples:
@@ -99,8 +101,8 @@ def lives(samples: Sequence[Sample], only: Iterable[str] | None = None) -> dict[
     return {key: points if first.get(key[0]) == key[1] else points[1:] or points for key, points in found.items()}
 
 
-def judge_pods(expected: Mapping[str, Expected], seen: Iterable[Object]) -> list[Finding]:
-    """Pods that are missing, too many, in another state than they should be, or were restarted by nobody's doing."""
+def check_pods(expected: Mapping[str, Expected], seen: Iterable[Object]) -> list[Finding]:
+    """Pods that are missing, too many, in another state than they should be, or have an unexpected restart."""
     by_name = {str(pod["metadata"]["name"]): pod for pod in seen}
     found = [
         Finding("pod", name, "deleted", _state(by_name[name])) for name in sorted(by_name.keys() - expected.keys())
@@ -110,11 +112,11 @@ def judge_pods(expected: Mapping[str, Expected], seen: Iterable[Object]) -> list
         if name not in by_name:
             found.append(Finding("pod", what, pod.outcome, "gone"))
         else:
-            found += _judge_pod(what, pod, by_name[name])
+            found += _check_pod(what, pod, by_name[name])
     return found
 
 
-def _judge_pod(what: str, expected: Expected, pod: Object) -> list[Finding]:
+def _check_pod(what: str, expected: Expected, pod: Object) -> list[Finding]:
     status = pod.get("status") or {}
     phase = status.get("phase")
     containers = status.get("containerStatuses") or ()
