@@ -140,13 +140,26 @@ class ControlPlane:
         self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator; `stdin` for `-f -`. With `check`, a failure is an AssertionError."""
-        command = [str(self._folder / "kubectl"), "--kubeconfig", str(self.kubeconfig), *args]
-        environment = {**os.environ, "HOME": str(self.directory)}
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout, env=environment
+            self.kubectl_command(*args),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+            env=self.kubectl_environment,
         )
         assert done.returncode == 0 or not check, f"kubectl {' '.join(args)}: {done.stderr.strip()}"
         return done
+
+    def kubectl_command(self, *args: str) -> list[str]:
+        """Return the command line of kubectl as the administrator, for a test that starts the process itself."""
+        return [str(self._folder / "kubectl"), "--kubeconfig", str(self.kubeconfig), *args]
+
+    @property
+    def kubectl_environment(self) -> dict[str, str]:
+        """Return the environment of kubectl: its caches are in the cluster's directory."""
+        return {**os.environ, "HOME": str(self.directory)}
 
     async def start_api_server(self) -> None:
         """Start it, again on the same port with the same data, and wait until it is ready."""
