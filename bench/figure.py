@@ -40,6 +40,7 @@ class Plan:
     settle: float = 15.0  # seconds before an idle node is measured
     idle: float = 60.0  # seconds
     scrapes: int = 10
+    crowd: int = 50  # pods that run while the kubelet's port is measured
     execs: int = 5  # batches of 10
     log_mib: int = 64
     kills: tuple[str, ...] | None = None  # which services; None = all seven

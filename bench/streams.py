@@ -1,4 +1,4 @@
-"""Requests that reach a kubelet through the API server and stay open: a log, a command in a container."""
+"""Requests of an administrator that read a log or run a command: through the API server, or at a kubelet's port."""
 
 import json
 import ssl
@@ -11,18 +11,24 @@ from bench.errors import BenchError
 from tests.control_plane import ControlPlane
 
 _PROTOCOL = "v4.channel.k8s.io"
+_PODS = "/api/v1/namespaces/default/pods"
+_CONTAINER = "main"
 _STDIN, _STDOUT, _ERROR = 0, 1, 3
 TIMEOUT = 30.0  # seconds
 
 
 class Through:
-    """`async with Through(plane) as api:` a client of the API server, as an administrator."""
+    """`async with Through(plane) as api:` a client of the API server; with `port`, of the kubelet there."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, port: int | None = None) -> None:
         context = ssl.create_default_context(cafile=str(plane.ca_file))
+        if port is not None:  # the serving certificate of a kubelet is self-signed
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.load_cert_chain(*plane.kubelet_client_pair)  # its group is system:masters
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=TIMEOUT, sock_read=TIMEOUT)
-        self._session = aiohttp.ClientSession(plane.url, connector=aiohttp.TCPConnector(ssl=context), timeout=timeout)
+        url = plane.url if port is None else f"https://127.0.0.1:{port}"
+        self._at_port = port is not None
+        self._session = aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(ssl=context), timeout=timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -32,10 +38,17 @@ class Through:
     ) -> None:
         await self._session.close()
 
+    async def get(self, path: str) -> int:
+        """GET the path and read the answer; return its status."""
+        async with self._session.get(path) as answer:
+            await answer.read()
+            return answer.status
+
     async def log_bytes(self, pod: str) -> int:
         """Read the pod's log; return its length in bytes."""
         read = 0
-        async with self._session.get(f"/api/v1/namespaces/default/pods/{pod}/log") as answer:
+        path = f"/containerLogs/default/{pod}/{_CONTAINER}" if self._at_port else f"{_PODS}/{pod}/log"
+        async with self._session.get(path) as answer:
             if answer.status != 200:
                 raise BenchError(f"the log of {pod} answers {answer.status}: {(await answer.text())[:200]}")
             async for chunk in answer.content.iter_any():
@@ -44,11 +57,11 @@ class Through:
 
     async def exec(self, pod: str, *command: str, stdin: bool = False) -> "Command":
         """Start the command in the pod's container."""
-        query = [*(("command", word) for word in command), ("stdout", "1"), *([("stdin", "1")] if stdin else [])]
+        names = ("input", "output") if self._at_port else ("stdin", "stdout")
+        query = [*(("command", word) for word in command), *((name, "1") for name in names[0 if stdin else 1 :])]
+        path = f"/exec/default/{pod}/{_CONTAINER}" if self._at_port else f"{_PODS}/{pod}/exec"
         try:
-            socket = await self._session.ws_connect(
-                f"/api/v1/namespaces/default/pods/{pod}/exec", params=query, protocols=(_PROTOCOL,), max_msg_size=0
-            )
+            socket = await self._session.ws_connect(path, params=query, protocols=(_PROTOCOL,), max_msg_size=0)
         except aiohttp.ClientError as error:
             raise BenchError(f"exec in {pod}: {error}") from error
         return Command(socket)

@@ -48,6 +48,8 @@ PREREQUISITES = (
     Prerequisite("docker-registry", "docker-registry", "test"),
     Prerequisite("curl", "curl", "test"),
     Prerequisite("openssl", "openssl", "test"),
+    Prerequisite("prometheus", "prometheus", "test"),
+    Prerequisite("promtool", "prometheus", "test"),
     Prerequisite("gcc", "gcc", "test"),
     Prerequisite("/usr/include/stdio.h", "libc6-dev", "test"),
     Prerequisite("qemu-system-x86_64", "qemu-system-x86", "vm"),

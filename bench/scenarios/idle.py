@@ -1,17 +1,13 @@
-"""A node with pods that do nothing: what it asks of the API server, what CPU and memory it takes, how fast it answers.
+"""A node with pods that do nothing: what it requests from the API server, what CPU and memory it takes.
 
 The pods of these scenarios are the burst's, so that both are measured with one set of pods.
 """
 
 import asyncio
-import ssl
 import time
 from collections import Counter
 
-import aiohttp
-
 from bench.agents import BULKHEAD
-from bench.errors import BenchError
 from bench.figure import Figure, Plan, Samples, Scenario
 from bench.scenarios.pods import (
     BURST_CPU,
@@ -34,18 +30,6 @@ LARGE_CPU = Figure("idle.large_cpu", "CPU idle with 100 pods", "s/min", (Goal("p
 PSS_EMPTY = Figure("memory.empty", "PSS without pods", "MiB")
 PSS = Figure("memory.burst", "PSS with 30 pods", "MiB", (Goal("p50", "ratio", 2.0),), "104")
 PSS_LARGE = Figure("memory.large", "PSS with 100 pods", "MiB")
-_PATHS = {
-    "healthz": False,
-    "pods": False,
-    "metrics": True,
-    "metrics/cadvisor": True,
-    "metrics/resource": True,
-    "stats/summary": True,
-}
-SCRAPES = {
-    path: Figure(f"scrape.{path.replace('/', '_')}", f"GET /{path}, 30 pods", "ms", optional=optional)
-    for path, optional in _PATHS.items()
-}
 USAGE = Figure(
     "usage.container",
     "CPU of reading the usage of a container, 30 pods",
@@ -67,7 +51,6 @@ async def burst_and_idle(node: Node, samples: Samples, plan: Plan) -> None:
     await asyncio.sleep(plan.settle)
     await _idle(node, samples, plan, CPU, REQUESTS)
     _memory(node, samples, PSS)
-    await _scrapes(node, samples, plan)
     await _usage(node, samples, plan)
     await burst_gone(node, samples, BURST_GONE)
 
@@ -102,28 +85,6 @@ def _memory(node: Node, samples: Samples, figure: Figure) -> None:
         samples.detail(figure.title, name, mebibytes)
 
 
-async def _scrapes(node: Node, samples: Samples, plan: Plan) -> None:
-    """GETs at the kubelet's own port, one connection, the first of each path not counted."""
-    certificate, key = node.site.plane.kubelet_client_pair
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # its serving certificate is self-signed
-    context.load_cert_chain(certificate, key)
-    connector = aiohttp.TCPConnector(ssl=context)
-    async with aiohttp.ClientSession(f"https://127.0.0.1:{node.agent.port}", connector=connector) as session:
-        for path, figure in SCRAPES.items():
-            for number in range(plan.scrapes + 1):
-                began = time.monotonic()
-                async with session.get(f"/{path}") as answer:
-                    await answer.read()
-                if answer.status in (404, 501) and figure.optional:
-                    samples.is_absent(figure.key, f"/{path} answers {answer.status}")
-                    break
-                if answer.status != 200:
-                    raise BenchError(f"/{path} answers {answer.status}")
-                if number:
-                    samples.sample(figure.key, (time.monotonic() - began) * 1000)
-
-
 async def _usage(node: Node, samples: Samples, plan: Plan) -> None:
     """As pleg reads it, in this process: the cgroups and the network of each pod, the first reading not counted."""
     if node.agent.name != BULKHEAD:
@@ -144,7 +105,7 @@ SCENARIOS = (
     Scenario(
         "burst",
         burst_and_idle,
-        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS, *SCRAPES.values(), USAGE),
+        (BURST_READY, BURST_CPU, BURST_GONE, CPU, REQUESTS, PSS, USAGE),
     ),
     Scenario("large", large, (LARGE_READY, LARGE_GONE, LARGE_CPU, PSS_LARGE), large=True),
 )

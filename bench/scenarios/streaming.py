@@ -17,21 +17,33 @@ BATCH = 10  # commands to a sample
 
 async def log(node: Node, samples: Samples, plan: Plan) -> None:
     """A log that is complete is read some times; its size is checked."""
+    name = await finished_log(node, plan)
+    async with Through(node.site.plane) as api:
+        await read_log(api, name, samples, LOG, plan)
+    await node.delete_all()
+
+
+async def finished_log(node: Node, plan: Plan) -> str:
+    """Create a pod that writes its log and ends; return its name once it has."""
     lines = plan.log_mib * 2**20 // LINE
     [name] = node.new_names("log", 1)
     ended = node.watch.pod(name, terminated, "to write its log and end")
     command = f"yes {'x' * (LINE - 1)} | head -n {lines}"
     await node.post(node.pod(name, "sh", "-c", command, restartPolicy="Never"))
     await ended.within(POD_SECONDS)
-    async with Through(node.site.plane) as api:
-        for _ in range(READS):
-            began = time.monotonic()
-            size = await api.log_bytes(name)
-            took = time.monotonic() - began
-            if size != lines * LINE:
-                raise BenchError(f"the log of {name} came with {size} bytes of {lines * LINE}")
-            samples.sample(LOG.key, size / 1e6 / took)
-    await node.delete_all()
+    return name
+
+
+async def read_log(api: Through, name: str, samples: Samples, figure: Figure, plan: Plan) -> None:
+    """Read the log of `finished_log` READS times: MB/s."""
+    expected = plan.log_mib * 2**20 // LINE * LINE
+    for _ in range(READS):
+        began = time.monotonic()
+        size = await api.log_bytes(name)
+        took = time.monotonic() - began
+        if size != expected:
+            raise BenchError(f"the log of {name} came with {size} bytes of {expected}")
+        samples.sample(figure.key, size / 1e6 / took)
 
 
 async def commands(node: Node, samples: Samples, plan: Plan) -> None:
@@ -39,13 +51,18 @@ async def commands(node: Node, samples: Samples, plan: Plan) -> None:
     [name] = node.new_names("exec", 1)
     await node.create(node.pod(name))
     async with Through(node.site.plane) as api:
-        for _ in range(plan.execs):
-            began = time.monotonic()
-            for _ in range(BATCH):
-                if not await (await api.exec(name, "true")).succeeded():
-                    raise BenchError(f"exec in {name} did not succeed")
-            samples.sample(EXEC.key, BATCH / (time.monotonic() - began))
+        await run_commands(api, name, samples, EXEC, plan)
     await node.delete_all()
+
+
+async def run_commands(api: Through, name: str, samples: Samples, figure: Figure, plan: Plan) -> None:
+    """`true`, BATCH times for a sample: commands per second."""
+    for _ in range(plan.execs):
+        began = time.monotonic()
+        for _ in range(BATCH):
+            if not await (await api.exec(name, "true")).succeeded():
+                raise BenchError(f"exec in {name} did not succeed")
+        samples.sample(figure.key, BATCH / (time.monotonic() - began))
 
 
 SCENARIOS = (Scenario("log", log, (LOG,)), Scenario("exec", commands, (EXEC,)))
