@@ -12,7 +12,7 @@ from services.bootstrap.adapters.certificate_store import CertificateStore
 from shared.errors import OperatorError
 
 WALL = 1_700_000_000.0
-POINTS = ("written", "linked", "unlinked", "stored")
+POINTS = ("written", "linked", "stored")
 
 
 class KilledError(BaseException):
@@ -96,7 +96,7 @@ def test_a_kill_between_two_steps_leaves_a_store_that_can_be_read(
     after = CertificateStore("kubelet-client", str(tmp_path))
     after.recover()
     found = after.read()
-    wanted = {"written": "old", "linked": "old", "unlinked": "new", "stored": "new"}[point]
+    wanted = {"written": "old", "linked": "old", "stored": "new"}[point]
     if before or wanted == "new" or point == "linked":
         assert found is not None
         assert ("new" if not before else wanted) in found.certificate
