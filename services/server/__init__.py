@@ -3,9 +3,9 @@
 Purpose
     Serve the HTTPS listener (10250), the read-only listener (10255, off by default) and the health listener (10248):
     `/healthz`, `/pods`, `/runningpods/`, `/configz`, `/metrics` and the pages below it, `/stats/summary`,
-    `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, with the kubelet's own status codes and texts. Streams
-    go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are answered as a kubelet
-    answers paths it does not register (404 before authentication).
+    `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/run`, `/checkpoint`, `/logs/`, with the kubelet's own status
+    codes and texts. Streams go to the runtime's streaming server, over SPDY or WebSocket. Paths that are not served are
+    answered as a kubelet answers paths it does not register (404 before authentication).
 
 Owns
     No stream and no state. The listeners, open streams and log files, a cache of who may do what, and the counters of
@@ -40,6 +40,9 @@ numbers.
 
 A log is read from a regular file in its pod's log directory, and no link below that directory is followed; only under
 docker, whose log files are links, are they.
+
+`/logs/` shows /var/log. A link is followed only where it ends below it, and a FIFO or device is not opened. Queries run
+journalctl, which is killed when the client leaves. An archive of `/checkpoint` is written by the runtime.
 
 A client certificate is requested in the handshake and verified at every request, as in the Go kubelet. Python's ssl
 module cannot do this, so `adapters/openssl.py` calls OpenSSL itself (tested with Python 3.11 to 3.14 by

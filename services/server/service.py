@@ -10,6 +10,7 @@ from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
 from services.server.adapters.listener import Listener
+from services.server.controllers.checkpoint_endpoint import CheckpointEndpoint
 from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.endpoints import Endpoints, health_handler
 from services.server.controllers.health_checks import HealthChecks
@@ -22,6 +23,7 @@ from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
 from services.server.controllers.stream_endpoints import StreamEndpoints
+from services.server.controllers.system_logs import SystemLogs
 from services.server.controllers.usage_endpoints import UsageEndpoints
 from services.server.controllers.zpages_endpoints import ZPagesEndpoints
 from services.server.core.routes import Endpoint, handler_paths
@@ -47,8 +49,11 @@ class ServerService:
         self._metrics = MetricsEndpoints(bus, context.metrics, ClaimMetrics(context.metrics, bus, self._streams))
         self._checks = CheckMetrics(context.metrics, bus)
         BeatMetrics(context.metrics, bus, clock)
-        self._zpages = ZPagesEndpoints(config, clock, handler_paths(main_served(config, self._health.names)))
+        self.served = main_served(config, self._health.names)
+        self._zpages = ZPagesEndpoints(config, clock, handler_paths(self.served))
         self._usage = UsageEndpoints(bus, config.node_name)
+        self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
+        self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
 
@@ -98,6 +103,7 @@ class ServerService:
             **self._stream_endpoints.handlers,
             **self._metrics.handlers,
             **self._usage.handlers,
+            **self._checkpoint.handlers,
         }
         for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
             handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])
@@ -105,6 +111,7 @@ class ServerService:
             **handlers,
             **self._checks.handlers,
             **self._zpages.handlers,
+            **self._system_logs.handlers,
             Endpoint.HEALTHZ: health_handler(lambda: self._checks.count(self._health.checks())),
         }
 

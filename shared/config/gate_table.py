@@ -2,6 +2,7 @@
 declares the feature in its status (node.md 1.6). Data only.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -226,6 +227,12 @@ GATES: dict[str, Gate] = {
     **_gates(_DEPRECATED_ON_LOCKED, Stage.DEPRECATED, True, locked=True),
     **_gates(_DEPRECATED_OFF_LOCKED, Stage.DEPRECATED, False, locked=True),
 }
+
+
+def enabled(gates: Mapping[str, bool], name: str) -> bool:
+    """Return whether the gate is on; `gates` are those that the configuration sets."""
+    return gates.get(name, GATES[name].default)
+
 
 # Gates the kubelet of 1.20 knew and this one does not.
 _REMOVED = """

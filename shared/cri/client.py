@@ -164,6 +164,12 @@ class CriRuntime:
         answer = await self._channel.call(self._channel.runtime, "ExecSync", request, deadline)
         return ExecResult(exit_code=answer.exit_code, stdout=answer.stdout, stderr=answer.stderr)
 
+    async def checkpoint_container(self, container_id: str, location: str, timeout: int) -> None:
+        """CheckpointContainer; `timeout` in seconds is at least the request timeout, for the runtime too."""
+        seconds = max(timeout, int(self._timeout))
+        request = api_pb2.CheckpointContainerRequest(container_id=container_id, location=location, timeout=seconds)
+        await self._channel.call(self._channel.runtime, "CheckpointContainer", request, seconds)
+
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
         """Exec: the URL to stream the command at."""
         request = api_pb2.ExecRequest(container_id=container_id, cmd=list(command), **asdict(streams))

@@ -201,6 +201,12 @@ class Runtime(Protocol):
         code DeadlineExceeded; a runtime that does not even do that is given up runtimeRequestTimeout later."""
         ...
 
+    async def checkpoint_container(self, container_id: str, location: str, timeout: int) -> None:
+        """CheckpointContainer: write the state of a running container to the archive `location`, an absolute path.
+        `timeout` is in seconds; one below runtimeRequestTimeout counts as that. Unimplemented where the runtime lacks
+        it."""
+        ...
+
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
         """Exec: the URL of the runtime's streaming server for this one command; good for one use, for a minute."""
         ...

@@ -157,6 +157,10 @@ class FakeRuntime(Faults, RuntimeWorld):
 
         return await self._do("ExecSync", request, run)
 
+    async def checkpoint_container(self, container_id: str, location: str, timeout: int) -> None:
+        request: Message = {"container_id": container_id, "location": location, "timeout": timeout}
+        await self._do("CheckpointContainer", request, lambda: None)
+
     async def exec_url(self, container_id: str, command: Sequence[str], streams: StreamOptions) -> str:
         request: Message = {"container_id": container_id, "cmd": list(command), **_set(streams)}
         return await self._do("Exec", request, lambda: self._url("exec"))

@@ -6,6 +6,7 @@ What exists already keeps its mode, as with the kubelet. Everything below a pod'
 from pathlib import Path
 
 from shared.config.effective import EffectiveConfig
+from shared.config.gate_table import enabled
 from shared.errors import OperatorError
 
 
@@ -27,6 +28,7 @@ def directories(config: EffectiveConfig) -> list[tuple[Path, int]]:
     return [
         (root, 0o750),
         *((root / name, 0o750) for name in below_root),
+        *([(root / "checkpoints", 0o700)] if enabled(config.feature_gates, "ContainerCheckpoint") else ()),
         (pod_logs, 0o750),
         (pod_logs.parent / "containers", 0o755),  # podsync links the logs there
         (Path(config.cert_dir), 0o755),

@@ -27,8 +27,14 @@ from services.server.core.health import Check
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Served
 from shared.config.effective import EffectiveConfig
-from shared.config.gate_table import GATES
+from shared.config.gate_table import enabled
 from shared.errors import OperatorError
+
+_GATES = {
+    Endpoint.CHECKPOINT: "ContainerCheckpoint",
+    Endpoint.STATUSZ: "ComponentStatusz",
+    Endpoint.FLAGZ: "ComponentFlagz",
+}
 
 
 class Listeners:
@@ -115,9 +121,14 @@ class Listeners:
 
 def main_served(config: EffectiveConfig, checks: tuple[str, ...]) -> Served:
     """Return what the main listener serves."""
-    gates = {Endpoint.STATUSZ: "ComponentStatusz", Endpoint.FLAGZ: "ComponentFlagz"}
-    zpages = tuple(each for each, gate in gates.items() if config.feature_gates.get(gate, GATES[gate].default))
-    return Served(config.enable_debugging_handlers, checks, resets=True, zpages=zpages)
+    switches = {Endpoint.LOGS: config.enable_system_log_handler}
+    return Served(
+        config.enable_debugging_handlers,
+        checks,
+        resets=True,
+        gated=tuple(each for each, gate in _GATES.items() if enabled(config.feature_gates, gate)),
+        disabled=tuple(each for each, on in switches.items() if not on),
+    )
 
 
 async def _opened(opening: Awaitable[Listener], address: str, port: int, key: str) -> Listener:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from services.server.adapters.client_certificates import ClientCertificates, UntrustedError
 from services.server.adapters.http_limits import count_as_authorized
-from services.server.adapters.plain_answer import plain
+from services.server.adapters.plain_answer import go_error, plain
 from services.server.controllers.http_metrics import HttpMetrics
 from services.server.core import authentication, authorization, bearer
 from services.server.core.authentication import ANONYMOUS, User
@@ -152,8 +152,6 @@ class RequestHandler:
 
 
 def _refusal(refusal: Refusal) -> web.Response:
-    response = plain(refusal.status, refusal.body + ("\n" if refusal.go_error else ""))
-    if refusal.go_error:
-        response.headers["X-Content-Type-Options"] = "nosniff"
+    response = (go_error if refusal.go_error else plain)(refusal.status, refusal.body)
     response.headers.update(refusal.headers)
     return response

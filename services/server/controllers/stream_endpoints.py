@@ -37,7 +37,7 @@ class _Way:
 
 
 class StreamEndpoints:
-    """The handlers; `runtime` is asked for URLs and to run what /run asks for, nothing else."""
+    """The handlers; `runtime` is asked for URLs and to run what /run asks for."""
 
     def __init__(self, streams: PodStreams, runtime: Runtime) -> None:
         self._streams, self._runtime = streams, runtime

@@ -1,10 +1,13 @@
 """Texts and numbers as Go writes and reads them, where API clients see the difference. Knows nothing of HTTP routes."""
 
 import re
+from urllib.parse import quote as escaped
 from urllib.parse import unquote_plus
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_IN_PATH = "/:@!$&'()*+,;=~"  # characters Go leaves as they are in the Location of a redirect
+_IN_QUERY = _IN_PATH + "?%[]"
 _ESCAPES = {
     "\\": "\\\\",
     '"': '\\"',
@@ -52,6 +55,12 @@ def parse_int64(text: str) -> int:
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"parsing {quote(text)}: value out of range")
     return number
+
+
+def redirect_location(path: str, query: str) -> str:
+    """Return the Location for a decoded path and a raw query; what HTTP does not permit in a header is escaped."""
+    in_utf8 = path.encode("utf-8", "surrogatepass")
+    return escaped(in_utf8, safe=_IN_PATH) + (f"?{escaped(query, safe=_IN_QUERY)}" if query else "")
 
 
 def parse_query(raw: str) -> dict[str, list[str]]:

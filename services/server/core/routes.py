@@ -8,26 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
-from urllib.parse import quote
+
+from services.server.core.go_text import redirect_location
 
 PAGE_NOT_FOUND = "404: Page Not Found"
 METHOD_NOT_ALLOWED = "405: Method Not Allowed"
 DEBUG_DISABLED = "Debug endpoints are disabled."
-
-_IN_PATH = "/:@!$&'()*+,;=~"  # characters Go leaves as they are in the Location of a redirect
-_IN_QUERY = _IN_PATH + "?%[]"
-
-# With debugging handlers these are served or unknown; without them every method gets DEBUG_DISABLED.
-_DEBUG_SUBTREES = (
-    "/run/",
-    "/exec/",
-    "/attach/",
-    "/portForward/",
-    "/containerLogs/",
-    "/runningpods/",
-    "/debug/pprof/",
-    "/logs/",
-)
 
 
 class Endpoint(StrEnum):
@@ -42,6 +28,8 @@ class Endpoint(StrEnum):
     ATTACH = "attach"
     PORT_FORWARD = "portForward"
     RUN = "run"
+    CHECKPOINT = "checkpoint"
+    LOGS = "logs"
     METRICS = "metrics"
     METRICS_PROBES = "metrics/probes"
     METRICS_CADVISOR = "metrics/cadvisor"
@@ -52,24 +40,62 @@ class Endpoint(StrEnum):
     FLAGZ = "flagz"
 
 
-_METRICS = {
-    f"/{endpoint}": endpoint
-    for endpoint in (
-        Endpoint.METRICS,
-        Endpoint.METRICS_CADVISOR,
-        Endpoint.METRICS_PROBES,
-        Endpoint.METRICS_RESOURCE,
-        Endpoint.METRICS_SLIS,
-    )
-}
 RESET = ("reset",)  # the parameters of DELETE /metrics/slis
 
-# prefix, endpoint, path segments without and with the pod's UID, methods
-_STREAMS: tuple[tuple[str, Endpoint, tuple[int, ...], tuple[str, ...]], ...] = (
-    ("/exec", Endpoint.EXEC, (3, 4), ("GET", "POST")),
-    ("/attach", Endpoint.ATTACH, (3, 4), ("GET", "POST")),
-    ("/portForward", Endpoint.PORT_FORWARD, (2, 3), ("GET", "POST")),
-    ("/run", Endpoint.RUN, (3, 4), ("POST",)),
+
+@dataclass(frozen=True)
+class Rule:
+    """One registered path. `methods` () = Go's ServeMux has it, alone and for every method; else go-restful has it with
+    what is below it, and `segments` are the numbers of path segments below it that a handler takes (() = any; the
+    handler gets them as one text). `tree`: the ServeMux has the path with a slash at its end and redirects to it.
+    `json`: a client that does not accept JSON gets 406."""
+
+    endpoint: Endpoint
+    path: str
+    methods: tuple[str, ...] = ()
+    segments: tuple[int, ...] = (0,)
+    tree: str = ""
+    json: bool = False
+
+
+_GET, _BOTH, _POST = ("GET",), ("GET", "POST"), ("POST",)
+
+# On the main and the read-only listener. /healthz is apart: it depends on the names of the checks.
+PUBLIC_RULES = (
+    Rule(Endpoint.PODS, "/pods", _GET, json=True),
+    Rule(Endpoint.STATS_SUMMARY, "/stats/summary", _BOTH, tree="/stats", json=True),
+    Rule(Endpoint.METRICS, "/metrics"),
+    Rule(Endpoint.METRICS_CADVISOR, "/metrics/cadvisor"),
+    Rule(Endpoint.METRICS_PROBES, "/metrics/probes"),
+    Rule(Endpoint.METRICS_RESOURCE, "/metrics/resource"),
+    Rule(Endpoint.METRICS_SLIS, "/metrics/slis"),
+)
+# On the main listener, with debugging handlers.
+DEBUG_RULES = (
+    Rule(Endpoint.CONTAINER_LOGS, "/containerLogs", _GET, (3,)),
+    Rule(Endpoint.EXEC, "/exec", _BOTH, (3, 4)),
+    Rule(Endpoint.ATTACH, "/attach", _BOTH, (3, 4)),
+    Rule(Endpoint.PORT_FORWARD, "/portForward", _BOTH, (2, 3)),
+    Rule(Endpoint.RUN, "/run", _POST, (3, 4)),
+    Rule(Endpoint.RUNNING_PODS, "/runningpods", _GET, tree="/runningpods", json=True),
+    Rule(Endpoint.CONFIGZ, "/configz"),
+    Rule(Endpoint.LOGS, "/logs", _GET, (), tree="/logs"),
+    Rule(Endpoint.CHECKPOINT, "/checkpoint", _POST, (3,), tree="/checkpoint"),
+    Rule(Endpoint.STATUSZ, "/statusz", _GET),
+    Rule(Endpoint.FLAGZ, "/flagz", _GET),
+)
+GATED = frozenset({Endpoint.CHECKPOINT, Endpoint.STATUSZ, Endpoint.FLAGZ})  # unknown paths while their gates are off
+DISABLED = {Endpoint.LOGS: "logs endpoint is disabled."}  # texts of 405 where a key switches the endpoint off
+# Without debugging handlers every method gets DEBUG_DISABLED below these.
+_DEBUG_SUBTREES = (
+    "/run/",
+    "/exec/",
+    "/attach/",
+    "/portForward/",
+    "/containerLogs/",
+    "/runningpods/",
+    "/debug/pprof/",
+    "/logs/",
 )
 
 
@@ -101,7 +127,8 @@ class Served:
     pods: bool = True  # off on the health listener, which serves /healthz alone
     refusals: bool = True  # answer the debug paths with DEBUG_DISABLED when debugging is off
     resets: bool = False  # DELETE /metrics/slis resets it; not where no credentials are needed
-    zpages: Collection[Endpoint] = ()  # STATUSZ and FLAGZ, where their gates are on
+    gated: Collection[Endpoint] = ()  # those of GATED whose gates are on
+    disabled: Collection[Endpoint] = ()  # those of DISABLED that a key switches off
 
 
 def resolve(method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal:
@@ -113,74 +140,60 @@ def resolve(method: str, path: str, query: str, accept: str, served: Served) -> 
         return Route(Endpoint.HEALTHZ)
     if path.startswith("/healthz/") and path[len("/healthz/") :] in served.checks:
         return Route(Endpoint.HEALTHZ, (path[len("/healthz/") :],))
-    if served.pods and _under(path, "/pods"):
-        return _restful(method, path, "/pods", Endpoint.PODS, (0,), accept, json=True)
-    if served.pods and path == "/stats":
-        return _redirect(method, "/stats/", query)
-    if served.pods and path.startswith("/stats/"):
-        prefix = "/stats/summary" if _under(path, "/stats/summary") else "/stats"
-        segments = (0,) if prefix == "/stats/summary" else ()
-        methods = ("GET", "POST")
-        return _restful(method, path, prefix, Endpoint.STATS_SUMMARY, segments, accept, methods=methods, json=True)
     if served.resets and method == "DELETE" and path == f"/{Endpoint.METRICS_SLIS}":
         return Route(Endpoint.METRICS_SLIS, RESET)
-    if served.pods and path in _METRICS:
-        return Route(_METRICS[path])
-    if served.debugging:
-        return _debug_route(method, path, query, accept, served)
-    if served.refusals:
+    for rule in _rules(served):
+        if (found := _by_rule(rule, method, path, query, accept, served)) is not None:
+            return found
+    if served.refusals and not served.debugging:
         for subtree in _DEBUG_SUBTREES:
             if path == subtree[:-1]:
                 return _redirect(method, subtree, query)
             if path.startswith(subtree):
                 return Refusal(405, DEBUG_DISABLED, go_error=True)
-    return _unknown()
+    return Refusal(404, "404 page not found", open=True, go_error=True)
 
 
-def _debug_route(method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal:
-    if _under(path, "/containerLogs"):
-        return _restful(method, path, "/containerLogs", Endpoint.CONTAINER_LOGS, (3,), accept)
-    for prefix, endpoint, segments, methods in _STREAMS:
-        if _under(path, prefix):
-            return _restful(method, path, prefix, endpoint, segments, accept, methods=methods)
-    if path == "/runningpods":
-        return _redirect(method, "/runningpods/", query)
-    if path.startswith("/runningpods/"):
-        return _restful(method, path, "/runningpods", Endpoint.RUNNING_PODS, (0,), accept, json=True)
-    if path == "/configz":
-        return Route(Endpoint.CONFIGZ)
-    for endpoint in served.zpages:
-        if _under(path, f"/{endpoint}"):
-            return _restful(method, path, f"/{endpoint}", endpoint, (0,), accept)
-    return _unknown()
+def _rules(served: Served) -> tuple[Rule, ...]:
+    if not served.pods:
+        return ()
+    return (*PUBLIC_RULES, *DEBUG_RULES) if served.debugging else PUBLIC_RULES
+
+
+def _by_rule(rule: Rule, method: str, path: str, query: str, accept: str, served: Served) -> Route | Refusal | None:
+    """Return what the rule makes of a path; None where it is not the rule's."""
+    if rule.endpoint in GATED and rule.endpoint not in served.gated:
+        return None
+    if rule.tree and path == rule.tree:
+        return _redirect(method, f"{rule.tree}/", query)
+    if not (path == rule.path if not rule.methods else _under(path, rule.tree or rule.path)):
+        return None
+    if rule.endpoint in served.disabled:
+        return Refusal(405, DISABLED[rule.endpoint], go_error=True)
+    if not rule.methods:
+        return Route(rule.endpoint)
+    below = path[len(rule.path) :] if _under(path, rule.path) else None
+    return _restful(method, below, rule, accept)
 
 
 def handler_paths(served: Served) -> list[str]:
     """Return the paths that /statusz names: those without parameters or sub-paths that this listener serves."""
-    served_paths = {"/healthz", "/configz", *_METRICS, *(f"/{endpoint}" for endpoint in served.zpages)}
-    return sorted(served_paths)
+    exact = {rule.path for rule in (*PUBLIC_RULES, *DEBUG_RULES) if not rule.methods}
+    pages = {f"/{endpoint}" for endpoint in served.gated if endpoint is not Endpoint.CHECKPOINT}
+    return sorted({"/healthz", *exact, *pages})
 
 
-def _restful(
-    method: str,
-    path: str,
-    prefix: str,
-    endpoint: Endpoint,
-    segments: tuple[int, ...],
-    accept: str,
-    *,
-    methods: tuple[str, ...] = ("GET",),
-    json: bool = False,
-) -> Route | Refusal:
-    rest = path[len(prefix) :].strip("/")
+def _restful(method: str, below: str | None, rule: Rule, accept: str) -> Route | Refusal:
+    """`below`: the path below the rule's; None = a path beside it in the same tree."""
+    rest = (below or "").strip("/")
     parameters = tuple(rest.split("/")) if rest else ()
-    if len(parameters) not in segments:
+    if below is None or (rule.segments and len(parameters) not in rule.segments):
         return Refusal(404, PAGE_NOT_FOUND)
-    if method not in methods:
-        return Refusal(405, METHOD_NOT_ALLOWED, headers={"Allow": ", ".join(methods)})
-    if json and not _accepts_json(accept):
+    if method not in rule.methods:
+        return Refusal(405, METHOD_NOT_ALLOWED, headers={"Allow": ", ".join(rule.methods)})
+    if rule.json and not _accepts_json(accept):
         return Refusal(406, "406: Not Acceptable\n\nAvailable representations: application/json")
-    return Route(endpoint, parameters)
+    return Route(rule.endpoint, parameters if rule.segments else (below.removeprefix("/"),))
 
 
 def _accepts_json(accept: str) -> bool:
@@ -192,12 +205,8 @@ def _under(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith(prefix + "/")
 
 
-def _unknown() -> Refusal:
-    return Refusal(404, "404 page not found", open=True, go_error=True)
-
-
 def _redirect(method: str, path: str, query: str) -> Refusal:
-    location = quote(path, safe=_IN_PATH) + (f"?{quote(query, safe=_IN_QUERY)}" if query else "")
+    location = redirect_location(path, query)
     body = f'<a href="{escape(location)}">Moved Permanently</a>.\n\n' if method == "GET" else ""
     headers = {"Location": location, "Content-Type": "text/html; charset=utf-8"}
     return Refusal(301, body, open=True, headers=headers)

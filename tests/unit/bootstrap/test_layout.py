@@ -44,6 +44,7 @@ def test_modes_are_the_kubelets_whatever_the_umask(tmp_path: Path) -> None:
         "lib/kubelet/plugins": 0o750,
         "lib/kubelet/plugins_registry": 0o750,
         "lib/kubelet/pod-resources": 0o750,
+        "lib/kubelet/checkpoints": 0o700,
         "lib/kubelet/pki": 0o755,
         "log": 0o750,
         "log/pods": 0o750,

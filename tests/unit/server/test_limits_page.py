@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from services.server.adapters import accepting, http_limits
-from services.server.controllers import reviews
-from services.server.core import bearer
+from services.server.adapters import accepting, http_limits, system_log_files
+from services.server.controllers import reviews, system_logs
+from services.server.core import bearer, node_log_query
 from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
@@ -33,6 +33,9 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ
         ("bytes of a bearer token, which is ASCII", f"{bearer.LONGEST >> 10} KiB"),
         ("tokens under review; for one address", f"{reviews.TOKENS}; {reviews.TOKENS_OF_ADDRESS}"),
         ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
+        ("entries of a listed directory", system_log_files.MOST_ENTRIES),
+        ("queries of the journal at once", system_logs.MOST_QUERIES),
+        ("characters of a pattern", node_log_query.LONGEST_PATTERN),
     ],
     ids=lambda row: row[0],
 )

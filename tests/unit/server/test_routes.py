@@ -158,12 +158,32 @@ def test_slis_are_reset_only_where_credentials_are_needed() -> None:
 
 
 def test_zpages_are_served_where_their_gates_are_on() -> None:
-    main = Served(debugging=True, checks=(), zpages=(Endpoint.FLAGZ,))
+    main = Served(debugging=True, checks=(), gated=(Endpoint.FLAGZ,))
     assert get("/flagz", main) == Route(Endpoint.FLAGZ)
     assert refused("/flagz", main, method="POST").status == 405
     assert refused("/flagz/x", main).status == 404
     assert refused("/statusz", main).open
     assert handler_paths(main) == ["/configz", "/flagz", "/healthz", *metrics_paths()]
+
+
+def test_logs_take_any_depth_and_keep_the_slash_at_the_end() -> None:
+    assert refused("/logs").headers["Location"] == "/logs/"
+    assert get("/logs/") == Route(Endpoint.LOGS, ("",))
+    assert get("/logs/a/b/") == Route(Endpoint.LOGS, ("a/b/",))
+    assert refused("/logs/a", method="POST").headers == {"Allow": "GET"}
+    off = Served(debugging=True, checks=(), disabled=(Endpoint.LOGS,))
+    for method in ("GET", "PUT"):
+        answer = refused("/logs/a", off, method)
+        assert (answer.status, answer.body, answer.open) == (405, "logs endpoint is disabled.", False)
+
+
+def test_a_checkpoint_is_served_where_its_gate_is_on() -> None:
+    on = Served(debugging=True, checks=(), gated=(Endpoint.CHECKPOINT,))
+    assert get("/checkpoint/ns/p/c", on, "POST") == Route(Endpoint.CHECKPOINT, ("ns", "p", "c"))
+    assert refused("/checkpoint/ns/p/c", on).headers == {"Allow": "POST"}
+    assert refused("/checkpoint", on).headers["Location"] == "/checkpoint/"
+    assert refused("/checkpoint/ns/p/c", method="POST").open
+    assert "/checkpoint" not in handler_paths(on)
 
 
 def metrics_paths() -> list[str]:
