@@ -1,9 +1,10 @@
 """CPU use per second between two readings of one cgroup (node.md 7.1). Pure; times are CLOCK_MONOTONIC seconds."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bus.messages.usage import CgroupUsage, ContainerUsage, NodeUsage, PodUsage
+from shared.frozen_copy import replace
 
 SHORTEST_SECONDS = 5.0  # that a rate is computed over
 

@@ -1,9 +1,10 @@
 """Decides the content of `node.observed`, and which changes are published at once. Reads no runtime and no /proc."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bus.messages.pleg import NodeObserved, RuntimeHandler
 from shared.cri.interface import RuntimeCondition, RuntimeFeatures, RuntimeVersion
+from shared.frozen_copy import replace
 
 REPUBLISH_SECONDS = 10.0  # immaterial changes are sent no more often
 _UNTOLD = RuntimeFeatures()

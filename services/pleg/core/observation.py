@@ -4,7 +4,7 @@ Knows no calls, descriptors or bus. A hint proves nothing: it only causes a look
 begun later counts, in whatever order they arrive.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from services.pleg.core.events import (
@@ -29,6 +29,7 @@ from services.pleg.core.instructions import (
     WithdrawPod,
 )
 from services.pleg.core.processes import Processes
+from shared.frozen_copy import replace
 from shared.model.runtime import RuntimePod, SandboxState
 
 RELIST_SECONDS = 5.0  # between full lists while every change has a hint of its own

@@ -1,7 +1,9 @@
 """Reads what the kernel logs about processes that it killed for lack of memory (node.md 4.17)."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from shared.frozen_copy import replace
 
 ROOT_CGROUP = "/"
 _BEGIN = "invoked oom-killer:"

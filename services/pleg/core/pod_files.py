@@ -1,10 +1,11 @@
 """What the files of a pod use, joined with the usage of its cgroups (node.md 7.5). Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bus.messages.usage import ContainerUsage, FilesystemUsage, NodeUsage, PodUsage, VolumeUsage
 from shared.cri.interface import FilesystemFiles
+from shared.frozen_copy import replace
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ timers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from bus.messages.podsync import PodProbes
 from services.pleg.core.probe_memory import ProbeMemory
 from services.pleg.core.probe_spec import ProbeKind, probes_of
 from services.pleg.core.probe_worker import Instance, ProbeWorker
+from shared.frozen_copy import replace
 from shared.model.probes import ProbeResult
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 

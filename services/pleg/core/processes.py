@@ -3,11 +3,12 @@ not show yet. Knows ids and pids, not descriptors.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from services.pleg.core.instructions import UnwatchProcess, WatchProcess
 from shared.backoff import Backoff
+from shared.frozen_copy import replace
 from shared.model.runtime import ContainerState, RuntimePod, SandboxState
 
 # 5, 7, 10, 14 … 397 ms: 1.4 s in all; after that the relist is soon enough. A runtime usually shows the end after 40 to

@@ -4,7 +4,7 @@ Lets `node_state` take an event in and `steps` decide what each pod it touched n
 follow from that. Must not know how anything is done.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.event import KubeEvent
@@ -46,6 +46,7 @@ from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.status.pod_status import container_ids, is_starting, pod_status, withheld
 from services.podsync.core.sync.pre_stop import note_begun_hooks, with_begun_hooks
 from services.podsync.core.sync.steps import next_step
+from shared.frozen_copy import replace
 from shared.podspec.containers import field_path
 from shared.timestamps import rfc3339
 

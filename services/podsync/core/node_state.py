@@ -4,7 +4,6 @@ Takes events in and returns which pods they touch. Decides which pods end or are
 admitted, `steps` what a pod needs next, called by `machine`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.pleg import RuntimeHandler
@@ -42,6 +41,7 @@ from services.podsync.core.pod.records import Records
 from services.podsync.core.pod.results import NodeRead
 from services.podsync.core.pod.saved import without
 from services.podsync.core.pod.saved_record import restore
+from shared.frozen_copy import replace
 from shared.model.objects import Object
 from shared.model.runtime import RuntimePod
 from shared.timestamps import rfc3339

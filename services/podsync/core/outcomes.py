@@ -1,7 +1,6 @@
 """The record of a pod after one of our own calls ended. What follows from it is decided by `steps`."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from services.podsync.core.images.image_outcomes import (
     inspected,
@@ -44,6 +43,7 @@ from services.podsync.core.sync.actions import decide_sandbox
 from services.podsync.core.sync.post_start import with_start_over
 from services.podsync.core.sync.pre_stop import drop_unbegun_hooks, without_begun_hooks
 from shared.backoff import Backoff
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod, SandboxState
 from shared.podspec.hashing import container_hash
 

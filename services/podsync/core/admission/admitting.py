@@ -4,7 +4,6 @@ Waits for the facts that a verdict depends on; `verdict` decides. Puts the recor
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bus.messages.podsync import PodState
 from services.podsync.core.admission.node_view import MachineFacts, NodeView, node_view
@@ -13,6 +12,7 @@ from services.podsync.core.pod import lifecycle
 from services.podsync.core.pod.listed import from_desired
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.records import Records
+from shared.frozen_copy import replace
 from shared.model.objects import Object
 from shared.timestamps import rfc3339
 

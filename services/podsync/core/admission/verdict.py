@@ -4,13 +4,14 @@ The verdict is saved with the pod's record, so that a restart never rejects a ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from services.podsync.core.admission.node_view import NodeView
 from services.podsync.core.admission.predicates import Misfit, misfits
 from services.podsync.core.admission.preemption import NoVictimsError, choose_victims
 from services.podsync.core.admission.sysctls import refusal
 from services.podsync.core.admission.taints import tolerates
+from shared.frozen_copy import replace
 from shared.model.objects import Object, annotations
 from shared.podspec.pod_source import is_critical
 from shared.podspec.qos import QosClass, qos_class

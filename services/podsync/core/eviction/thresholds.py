@@ -1,9 +1,10 @@
 """The configured thresholds, and which of them readings meet (node.md 5.2, 5.3)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from services.podsync.core.eviction.signals import Layout, Reading
+from shared.frozen_copy import replace
 from shared.model.eviction import SIGNALS, reclaim_amount, threshold_amount
 
 MEMORY, ALLOCATABLE_MEMORY = "memory.available", "allocatableMemory.available"

@@ -2,10 +2,11 @@
 (node.md 6.1). Moments are seconds of a clock that is never set."""
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from services.podsync.core.images.image_repository import repository
 from shared.cri.interface import ImageStatus
+from shared.frozen_copy import replace
 
 
 @dataclass(frozen=True, kw_only=True)

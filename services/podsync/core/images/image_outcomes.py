@@ -3,8 +3,6 @@
 pods.md 7.1, 7.3.
 """
 
-from dataclasses import replace
-
 from services.podsync.core.images.image_reference import InvalidImageNameError, with_default_tag
 from services.podsync.core.images.pull_backoff import count_pull_failure, registry_error
 from services.podsync.core.pod.events import CallFailed
@@ -13,6 +11,7 @@ from services.podsync.core.pod.progress import Progress
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.results import ImageInspected, ImagePulled
 from shared.cri.interface import ImageStatus
+from shared.frozen_copy import replace
 from shared.timestamps import go_duration
 
 

@@ -6,13 +6,14 @@ the kubelet's own, so that either agent goes on with what the other has written.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from services.podsync.core.images.image_repository import repository
 from services.podsync.core.images.keyring import AccountSource, SecretSource, TrackedCredential
+from shared.frozen_copy import replace
 
 INTENT, PULLED = "ImagePullIntent", "ImagePulledRecord"
 _GROUP = "kubelet.config.k8s.io"

@@ -3,7 +3,7 @@
 Why the image of a volume is not there is shown by the containers that mount it, and by no event of its own.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from services.podsync.core.images.image_reference import InvalidImageNameError, pull_policy, with_default_tag
@@ -11,6 +11,7 @@ from services.podsync.core.images.pull_backoff import PULL_ERRORS, pull_waits_un
 from services.podsync.core.pod.instructions import Call, InspectImage, PullImage
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.situation import Step, World
+from shared.frozen_copy import replace
 
 LOOK_AGAIN_SECONDS = 10.0  # the image may be imported meanwhile; the runtime sends no event of that
 

@@ -1,10 +1,9 @@
 """Why a pull failed, and how long the next pull of that image waits (pods.md 7.1, 7.3)."""
 
-from dataclasses import replace
-
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import ImageBackoff
 from shared.backoff import Backoff
+from shared.frozen_copy import replace
 
 PULLS = Backoff(initial=10.0, cap=300.0, reset_after=600.0)
 

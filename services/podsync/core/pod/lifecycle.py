@@ -3,12 +3,12 @@
 pods.md 4.1, 4.4, 8.2. Knows nothing of containers.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord
 from services.podsync.core.pod.saved import with_containers
+from shared.frozen_copy import replace
 from shared.timestamps import parse_rfc3339
 
 LEGAL_EDGES: frozenset[tuple[PodState, PodState]] = frozenset(

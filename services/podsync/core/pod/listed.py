@@ -4,7 +4,6 @@ A pod keeps the resources it was admitted with; that the source lists others is 
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from bus.messages.podsync import PodState
@@ -12,6 +11,7 @@ from services.podsync.core.pod.allocation import as_last_shown, resize_event, wi
 from services.podsync.core.pod.api_baseline import sound_status
 from services.podsync.core.pod.record import TERMINAL_PHASES, PodRecord, Status
 from services.podsync.core.pod.saved import Pod
+from shared.frozen_copy import replace
 from shared.model import objects
 from shared.model.conditions import POD_CONDITIONS
 from shared.model.runtime import RuntimePod

@@ -4,10 +4,11 @@ Decides which observation counts, and which instance is the rest of an interrupt
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from services.podsync.core.pod.saved import Attempts, Saved
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, RuntimePod
 
 

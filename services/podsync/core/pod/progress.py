@@ -4,10 +4,11 @@ Moments are steady seconds, 0 = at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bus.messages.pleg import ProbeResults
 from shared.cri.interface import ImageStatus
+from shared.frozen_copy import replace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ set. Decides nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.messages.pleg import ProbeResults
@@ -19,6 +19,7 @@ from services.podsync.core.pod.performed import Made, Newest, PodVersion
 from services.podsync.core.pod.progress import InstanceFacts, Progress
 from services.podsync.core.pod.retry import Retry
 from services.podsync.core.pod.saved import Attempts, Saved
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, RuntimePod, Sandbox, SandboxState
 from shared.podspec.containers import (
     ContainerKind,

@@ -4,9 +4,10 @@ Moments are steady seconds, 0 = at once. Decides no delay.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from services.podsync.core.pod.instructions import Call
+from shared.frozen_copy import replace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,11 @@ Moments are steady seconds, as in `record`. Knows nothing of how it is written (
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
+from shared.frozen_copy import replace
 
 Pod = dict[str, Any]
 _V = TypeVar("_V")

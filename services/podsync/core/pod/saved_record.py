@@ -3,7 +3,7 @@
 Decides when a change is urgent, and reads records of other versions. Knows nothing of files.
 """
 
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from bus.messages.podsync import PodState
@@ -18,6 +18,7 @@ from services.podsync.core.pod.saved import (
     SavedContainer,
     with_containers,
 )
+from shared.frozen_copy import replace
 
 _B = TypeVar("_B", CrashBackoff, ImageBackoff)
 _Part = TypeVar("_Part", Saved, Attempts)

@@ -8,13 +8,13 @@ Seconds of the steady clock; the moment of an exit is the runtime's wall clock, 
 away from ours.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.pod.progress import InstanceFacts
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import CrashBackoff, with_container
 from shared.backoff import Backoff
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.hashing import backoff_key
 

@@ -6,12 +6,12 @@ before it is performed leaves the hook to the next one; a SIGKILL between the sa
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from services.podsync.core.pod.instructions import Call, ContainerStop, KillContainer, KillPod
 from services.podsync.core.pod.record import PodRecord
 from services.podsync.core.pod.saved import without
+from shared.frozen_copy import replace
 
 CallOrNone = TypeVar("CallOrNone", Call, Call | None)
 

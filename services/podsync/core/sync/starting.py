@@ -3,7 +3,6 @@
 pods.md 5.5, 7.2, 8.4. Which containers start, and their order, is decided in `actions`.
 """
 
-from dataclasses import replace
 from typing import Any
 
 from services.podsync.core.images.image_steps import error_event, find_image, need_of_container, next_volume_image
@@ -17,6 +16,7 @@ from services.podsync.core.sync.actions import PodActions
 from services.podsync.core.sync.crash_backoff import backoff_until, count_start
 from services.podsync.core.sync.post_start import with_start_over
 from shared.cri.interface import ImageStatus
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState
 from shared.podspec.containers import ContainerKind
 from shared.podspec.hashing import container_hash

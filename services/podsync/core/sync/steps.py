@@ -4,8 +4,6 @@ Called after every event that touches the pod, on what is known then; nothing is
 between two steps loses no plan (pods.md 5.1, 5.5). Its parts are `starting`, `stopping` and `collecting`.
 """
 
-from dataclasses import replace
-
 from bus.messages.podsync import PodState
 from bus.messages.volume import VolumeState
 from services.podsync.core.pod.instructions import FetchNode, LookAtPod, PreparePod, RunPodSandbox
@@ -33,6 +31,7 @@ from services.podsync.core.sync.stopping import (
     restart_all,
     terminating,
 )
+from shared.frozen_copy import replace
 from shared.model.runtime import ContainerState
 from shared.podspec.containers import ContainerKind, every_container
 

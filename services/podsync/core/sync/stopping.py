@@ -3,8 +3,6 @@
 pods.md 5.3, 5.7, 8.1-8.3. `container_kill` decides how one container is stopped.
 """
 
-from dataclasses import replace
-
 from bus.messages.podsync import PodState
 from services.podsync.core.pod.instructions import KillContainer, KillPod, RemoveContainers
 from services.podsync.core.pod.lifecycle import grace_left
@@ -13,6 +11,7 @@ from services.podsync.core.pod.saved import with_container
 from services.podsync.core.pod.situation import Step, World
 from services.podsync.core.sync.container_kill import ContainerKill, container_stop, spec_grace, stops_of_pod
 from services.podsync.core.sync.restart_rules import restarts_all
+from shared.frozen_copy import replace
 from shared.model.runtime import Container, ContainerState, SandboxState
 
 
