@@ -1,6 +1,8 @@
 """Many watched Secrets on a real API server: one connection for all watches, resumed without a list when it breaks."""
 
+import contextlib
 import ctypes
+import errno
 import os
 import re
 import socket
@@ -39,7 +41,11 @@ def connections_of(pid: int, port: int) -> list[int]:
                 inodes.add(fields[9])
     found = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        if (match := re.fullmatch(r"socket:\[(\d+)\]", str(entry.readlink()))) and match[1] in inodes:
+        try:
+            target = str(entry.readlink())
+        except FileNotFoundError:
+            continue  # closed meanwhile
+        if (match := re.fullmatch(r"socket:\[(\d+)\]", target)) and match[1] in inodes:
             found.append(int(entry.name))
     return found
 
@@ -49,8 +55,10 @@ def cut(pid: int, descriptor: int) -> None:
     process = os.pidfd_open(pid)
     try:
         ours = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_GETFD, process, descriptor, 0)
-        assert ours >= 0, os.strerror(ctypes.get_errno())
-        with closing(socket.socket(fileno=ours)) as taken:
+        if ours < 0:
+            assert ctypes.get_errno() == errno.EBADF, os.strerror(ctypes.get_errno())  # the process has closed it
+            return
+        with closing(socket.socket(fileno=ours)) as taken, contextlib.suppress(OSError):  # ENOTCONN: it has ended
             taken.shutdown(socket.SHUT_RDWR)
     finally:
         os.close(process)
