@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.mountinfo import parse
+
 V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "blkio", "devices", "freezer", "systemd")
 _MUST_EXIST = ("cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb")
 _MUST_CONTROL = frozenset({"cpu", "cpuset", "memory", "hugetlb", "pids"})
@@ -42,16 +44,17 @@ class Hierarchies:
 def find_hierarchies(mountinfo: str | None = None) -> Hierarchies:
     """Read the mounts of this machine. A hybrid host (v1 controllers, v2 beside them) counts as v1. Of what is mounted
     several times the shortest path counts."""
-    text = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
+    text = (
+        Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape") if mountinfo is None else mountinfo
+    )
     unified: Path | None = None
     controllers: dict[str, Path] = {}
-    for line in text.splitlines():
-        left, _, right = line.partition(" - ")
-        mountpoint, kind, options = Path(left.split()[4]), right.split()[0], right.split()[2].split(",")
-        if kind == "cgroup2":
+    for mount in parse(text):
+        mountpoint = Path(mount.path)
+        if mount.filesystem == "cgroup2":
             unified = _shorter(unified, mountpoint)
-        elif kind == "cgroup":
-            names = {option.removeprefix("name=") for option in options}
+        elif mount.filesystem == "cgroup":
+            names = {option.removeprefix("name=") for option in mount.super_options}
             for name in names.intersection(V1_CONTROLLERS):
                 controllers[name] = _shorter(controllers.get(name), mountpoint)
     if controllers:

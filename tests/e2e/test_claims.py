@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 from services.volume.adapters.mounts import mount_table
-from services.volume.core.mountinfo import below
 from shared.model.objects import Object
+from shared.mountinfo import below
 from tests.agent import NODE
 from tests.cluster import Cluster
 from tests.lacking import require_command

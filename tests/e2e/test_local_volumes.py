@@ -12,10 +12,10 @@ import pytest
 from services.volume.adapters import block_devices, block_maps
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.mountinfo import below
 from services.volume.core.payload import Gathered
 from services.volume.plugins.local import Local, LocalPlugin
 from shared.clock import SystemClock
+from shared.mountinfo import below
 from shared.tree_removal import Removed
 from tests.lacking import require_command
 

@@ -10,10 +10,10 @@ import pytest
 
 from services.volume.adapters.mounts import mount_table, unmount_all
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.mountinfo import below
 from services.volume.core.payload import Gathered
 from services.volume.plugins.nfs import Nfs, NfsPlugin
 from shared.clock import SystemClock
+from shared.mountinfo import below
 from shared.tree_removal import Removed
 
 pytestmark = pytest.mark.root

@@ -16,13 +16,13 @@ from services.volume.adapters.mounts import mount_table, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.adapters.subpaths import SubpathError, Subpaths
 from services.volume.core.files_source import Files
-from services.volume.core.mountinfo import below
 from services.volume.core.operations import RemovePodDirectory, UnmountVolume
 from services.volume.core.payload import Gathered, PayloadFile
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.empty_dir import EmptyDir, EmptyDirPlugin
 from services.volume.plugins.plugin_calls import PluginCalls
 from shared.clock import SystemClock
+from shared.mountinfo import below
 from shared.tree_removal import Removed
 
 pytestmark = pytest.mark.root

@@ -14,7 +14,6 @@ from services.volume.adapters import root_dir
 from services.volume.adapters.mounts import bind_to_itself, mount_table, mount_tmpfs, unmount
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.core.files_source import Files
-from services.volume.core.mountinfo import below, containing
 from services.volume.core.payload import Gathered, PayloadFile
 from services.volume.plugins.config_map import ConfigMapPlugin
 from services.volume.plugins.downward_api import DownwardApiPlugin
@@ -23,6 +22,7 @@ from services.volume.plugins.files import FilesPlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
 from shared.clock import SystemClock
+from shared.mountinfo import below, containing
 from shared.tree_removal import Removed, remove_tree
 
 pytestmark = pytest.mark.root

@@ -21,9 +21,9 @@ from bus.messages.streams import OBJECTS_CHANGED, PODS_VOLUMES, VOLUMES_MOUNTED
 from bus.messages.volume import MountedVolumes, VolumeState
 from bus.process_bus import ProcessBus
 from services.volume.adapters.mounts import mount_table, unmount
-from services.volume.core.mountinfo import below
 from shared.config.effective import EffectiveConfig
 from shared.config.loader import CONFIG_NAME, encode_effective
+from shared.mountinfo import below
 from tests.fakes.followed import FollowedStream
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(120)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from services.bootstrap.core.containerd_config import Machine
 from shared.config.effective import EmbeddedContainerd
+from shared.mountinfo import containing, parse
 
 _CAP_SYS_RESOURCE = 24
 _SOCKET_LIMIT = 107
@@ -52,11 +53,5 @@ def has_capability(number: int) -> bool:
 
 def _file_system_of(path: Path) -> str:
     """Type of the file system that holds the path, or will hold it."""
-    best, kind = "", ""
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
-        fields = line.split()
-        mounted = fields[4]
-        inside = path == Path(mounted) or Path(mounted) in path.parents
-        if inside and len(mounted) >= len(best):
-            best, kind = mounted, fields[fields.index("-") + 1]
-    return kind
+    mount = containing(parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape")), str(path))
+    return mount.filesystem if mount is not None else ""

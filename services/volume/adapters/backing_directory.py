@@ -8,7 +8,7 @@ from pathlib import Path
 
 from services.volume.adapters.mounts import mount_table, mount_tmpfs, unmount
 from services.volume.adapters.ownership import give_to_group
-from services.volume.core.mountinfo import below, containing
+from shared.mountinfo import below, containing
 from shared.pod_directory import make_directory
 from shared.tree_removal import Removed, remove_tree
 

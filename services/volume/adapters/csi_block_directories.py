@@ -9,7 +9,7 @@ from pathlib import Path
 from services.volume.adapters.block_maps import remove_map
 from services.volume.adapters.csi_records import RECORD, CsiRecordError, load_record, remove_record
 from services.volume.adapters.mounts import is_mount_point, mount_table
-from services.volume.core.mountinfo import below
+from shared.mountinfo import below
 from shared.tree_removal import remove_tree
 
 FOLDER = "volumeDevices"

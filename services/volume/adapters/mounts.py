@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from services.volume.core.mountinfo import MountPoint, containing, parse
+from shared.mountinfo import MountPoint, containing, parse
 
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SHARED = 1, 0x20, 0x1000, 0x4000, 0x100000
 # Mount options that a bind mount has of its own, and those of its source that it keeps. Others are the file system's.
@@ -22,7 +22,7 @@ _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 
 def mount_table() -> tuple[MountPoint, ...]:
     """Return every mount that this process sees. Raises OSError."""
-    return parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"))
+    return parse(Path("/proc/self/mountinfo").read_bytes().decode(errors="surrogateescape"))
 
 
 def mount_tmpfs(path: Path, *, size: int) -> None:
@@ -96,7 +96,7 @@ def unmount_all(path: Path) -> None:
 
 def _mount(source: str, target: Path, filesystem: str, flags: int, options: str) -> None:
     result = _libc.mount(
-        source.encode() or None, os.fsencode(target), filesystem.encode() or None, flags, options.encode() or None
+        os.fsencode(source) or None, os.fsencode(target), filesystem.encode() or None, flags, options.encode() or None
     )
     if result != 0:
         number = ctypes.get_errno()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.volume.adapters.block_maps import NEW_LINK
 from services.volume.adapters.mounts import mount_table
-from services.volume.core.mountinfo import below
+from shared.mountinfo import below
 from shared.pod_directory import (
     DEVICES,
     MODE,

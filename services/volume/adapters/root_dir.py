@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from services.volume.adapters.mounts import bind_to_itself, make_shared, mount_table
-from services.volume.core.mountinfo import containing
+from shared.mountinfo import containing
 
 
 def prepare(root_dir: str) -> str | None:

@@ -26,7 +26,6 @@ from services.volume.core.csi_volume import (
     publish_context,
     refused_mode,
 )
-from services.volume.core.mountinfo import references
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
 from services.volume.core.persistent_volume import PersistentVolume
@@ -34,6 +33,7 @@ from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
 from services.volume.plugins.plugin import BlockVolumePlugin
 from shared.model.objects import Object
+from shared.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
 from shared.pod_directory import make_directory
 from shared.podspec.names import dns_subdomain

@@ -13,7 +13,6 @@ from services.volume.adapters.block_devices import DEFAULT_TYPE, format_and_moun
 from services.volume.adapters.block_maps import map_device, remove_link, remove_map, unmap_device
 from services.volume.adapters.mounts import bind_with_options, is_mount_point, mount_table, unmount
 from services.volume.adapters.ownership import belongs_to_group, give_to_group
-from services.volume.core.mountinfo import containing, references
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import Gathered
 from services.volume.core.persistent_volume import PersistentVolume
@@ -21,6 +20,7 @@ from services.volume.core.pod_fields import changes_group_always, fs_group, text
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from shared.model.objects import Object
+from shared.mountinfo import containing, references
 from shared.pod_directory import make_directory
 from shared.tree_removal import Removed
 

@@ -12,9 +12,9 @@ from bus.messages.volume import PreparedSubpath, PrepareSubpath, ReleaseSubpaths
 from services.volume.adapters import recent_mounts, subpaths
 from services.volume.controllers import operation_executor
 from services.volume.core.mount_shares import CALLS_PER_LOCAL_MOUNT, CALLS_PER_MOUNT
-from services.volume.core.mountinfo import MountPoint
 from services.volume.plugins import host_path
 from services.volume.plugins.host_path import HostPath
+from shared.mountinfo import MountPoint
 from tests.fakes.followed import DEADLINE
 from tests.service.volume.node import Node, started_node
 

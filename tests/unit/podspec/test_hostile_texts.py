@@ -22,7 +22,8 @@ from services.podsync.core.images import docker_config, image_reference, image_r
 from services.podsync.core.node.node_facts import NodeFacts
 from services.server.core import go_text, log_format, log_query
 from services.sources.core.yaml_document import UnreadableManifestError, read_document
-from services.volume.core import mountinfo, payload_paths
+from services.volume.core import payload_paths
+from shared import mountinfo
 from shared.config.durations import parse_duration
 from shared.http_get.response import parse_head
 from shared.model import quantity

@@ -6,9 +6,9 @@ import pytest
 
 from services.volume.adapters.csi_records import save_record
 from services.volume.adapters.pod_directories import PodDirectories
-from services.volume.core.mountinfo import MountPoint
 from services.volume.plugins import csi
 from shared.clock import SystemClock
+from shared.mountinfo import MountPoint
 
 
 def test_a_device_that_is_mounted_elsewhere_is_not_unstaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

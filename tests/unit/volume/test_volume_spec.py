@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from services.volume.core.mountinfo import MountPoint, below, containing, parse, references
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.empty_dir import EmptyDir
 from services.volume.plugins.host_path import HostPath
@@ -85,31 +84,3 @@ def test_what_cannot_be_mounted_is_refused_by_name(volume: dict[str, Any], reaso
 
 def test_a_volume_the_pod_does_not_have_is_refused() -> None:
     assert isinstance(volume_spec({}, "v", Node()), Refused)
-
-
-def test_the_mount_table_is_read_with_its_escapes_and_propagation() -> None:
-    text = (
-        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
-        "40 27 0:30 / /var/lib/a\\040b rw shared:5 master:1 - tmpfs tmpfs rw\n"
-        "41 40 0:31 / /var/lib/a\\040b/x rw - tmpfs tmpfs rw\n"
-        "nonsense\n"
-    )
-    table = parse(text)
-    assert table[1] == MountPoint(
-        "/var/lib/a b", "tmpfs", shared=True, device="0:30", root="/", options=frozenset({"rw"}), source="tmpfs"
-    )
-    assert below(table, "/var/lib/a b") == ["/var/lib/a b/x", "/var/lib/a b"]
-    assert below(table, "/var/lib/a") == []
-    assert containing(table, "/var/lib/a b/y") == table[1]
-    assert containing(table, "/var/lib/other") == table[0]
-    assert containing((), "/x") is None
-
-
-def test_the_references_of_a_mount_are_the_other_mounts_of_its_directory() -> None:
-    lines = (("/", "/global"), ("/", "/pods/a"), ("/sub", "/pods/b"), ("/", "/pods/c"))
-    table = parse(
-        "".join(f"4{n} 27 7:0 {root} {path} rw - ext4 /dev/loop0 rw\n" for n, (root, path) in enumerate(lines))
-    )
-    assert references(table, "/global") == ["/pods/a", "/pods/c"]
-    assert references(table, "/pods/b") == []
-    assert references(table, "/nowhere") == []

@@ -1,4 +1,8 @@
-"""Reads /proc/self/mountinfo (proc_pid_mountinfo(5)); pure."""
+"""Reads the text of /proc/self/mountinfo (proc_pid_mountinfo(5)); pure.
+
+The kernel escapes spaces, tabs, newlines and backslashes only. Every other byte may be in a path: text is decoded with
+`surrogateescape`, and only a newline ends a line, not what else Python takes for the end of one.
+"""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +15,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 class MountPoint:
     """One mount. `shared`: events of mounts propagate to and from its peers; `device`: `<major>:<minor>`; `root`: the
     path inside the file system that is mounted; `options`: of this mount, such as `ro`; `source`: of its file
-    system."""
+    system; `super_options`: of its file system."""
 
     path: str
     filesystem: str
@@ -20,12 +24,13 @@ class MountPoint:
     root: str = ""
     options: frozenset[str] = frozenset()
     source: str = ""
+    super_options: frozenset[str] = frozenset()
 
 
 def parse(text: str) -> tuple[MountPoint, ...]:
     """Return all mounts in the order of the table; lines of another format are left out."""
     mounts = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         before, separator, after = line.partition(" - ")
         fields = before.split(" ")
         if not separator or len(fields) < 6:
@@ -39,6 +44,7 @@ def parse(text: str) -> tuple[MountPoint, ...]:
             root=_unescaped(fields[3]),
             options=frozenset(fields[5].split(",")),
             source=_unescaped(of_filesystem[1]) if len(of_filesystem) > 1 else "",
+            super_options=frozenset(of_filesystem[2].split(",") if len(of_filesystem) > 2 else ()),
         )
         mounts.append(mount)
     return tuple(mounts)
