@@ -16,14 +16,15 @@ Owns
     and `events/sources`.
 
 Follows
-    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`, and
-    the API server: pods only after the node was read, one watch for each Secret or ConfigMap that pods name, for at
-    most 400 of them (100 if the API server speaks no HTTP/2). The rest is read when it is first asked for, with one
-    read for each pod in turn, and, if a volume shows it, again every half minute or more, at most with half of the rate
-    limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read. A claim and its
-    volume, which a node may not watch, are read every 0.25 to 2 s until they are bound, then each sync period, ten
-    reads a second at most. Node and pods have a rate limit of their own. Watches resume from their last version, also
-    after an outage; a list follows only where that version expired or the API server's store went back.
+    Nothing on the bus; outside it the static pod path, by inotify and by a full look every `fileCheckFrequency`,
+    and the API server: pods only after the node was read, one watch for each Secret or ConfigMap that pods name,
+    for at most 400 of them (100 if the API server speaks no HTTP/2). The rest is read when it is first asked for,
+    with one read for each pod in turn, and, if a volume shows it, again every half minute or more, at most with
+    half of the rate limit; immutable objects take no watch and are not read again. Of a pod at most 2000 are read.
+    A claim and its volume, which a node may not watch, are read every 0.25 to 2 s until they are bound, with at
+    most 0.4 of the rate limit, then each sync period, with ten reads a second at most. Node and pods have a rate
+    limit of their own. Watches resume from their last version, also after an outage; a list follows only where that
+    version expired or the API server's store went back.
 
 Answers
     `GetObject` by the configured change-detection strategy, only for what a pod of this node names, and `GetServices`.

@@ -1,7 +1,8 @@
 """PersistentVolumeClaims that pods name and the PersistentVolumes bound to them, read again until both are bound.
 
 A node may get single claims and volumes but not watch them (the node authorizer): a change is found by a read. A claim
-that is not bound is read again with a short back-off, a bound one each sync period.
+that is not bound is read again with a short back-off, a bound one each sync period. Each of the two kinds has a rate of
+its own: a pod that waits for its claim does not wait longer because many others are bound.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from bus.interface import OwnedStream
 from bus.messages.sources import ChangedObject, FoundObject
 from services.sources.controllers.api_server import ApiServer
 from services.sources.controllers.live_read import live_read
+from services.sources.controllers.referenced_objects import effective_qps
 from services.sources.core.api_objects import metadata_text
 from services.sources.core.bound_claim import is_settled, volume_name
 from services.sources.core.desired_pods import MergeChange, Removed, Wanted
@@ -24,7 +26,9 @@ from shared.podspec.references import claim_names
 CLAIM_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
 UNBOUND = Backoff(initial=0.25, cap=2.0)
 AT_ONCE = 8  # reads
-READS_PER_SECOND = 10.0  # of all claims together, two for each; more claims are read more rarely
+# Of all claims together; more of them are read more rarely. A bound claim takes two reads.
+BOUND_READS_PER_SECOND = 10.0
+UNBOUND_READS_SHARE = 0.4  # of the rate limit: 40 claims are each read within 2 s at 50 requests a second
 TIMEOUT = 4.0  # seconds for which a request waits for the read; the caller waits 10 s
 OUTAGE_PAUSE = 30.0  # seconds, or until the API server answers again
 SPREAD = 1.0  # seconds over which claims are read after an outage
@@ -61,6 +65,8 @@ class VolumeClaims:
         self._claims: dict[Name, _Claim] = {}
         self._by_pod: dict[str, frozenset[Name]] = {}
         self._by_volume: dict[str, _Claim] = {}  # name of a PersistentVolume -> the claim that names it
+        self._bound: set[_Claim] = set()  # with a volume that names them
+        self._unbound_rate = UNBOUND_READS_SHARE * effective_qps(config.kube_api_qps)
         self._room = asyncio.Semaphore(AT_ONCE)
 
     def on_pod(self, change: MergeChange) -> None:
@@ -117,6 +123,7 @@ class VolumeClaims:
 
     def _forget(self, claim: _Claim) -> None:
         del self._claims[claim.namespace, claim.name]
+        self._bound.discard(claim)
         if claim.following is not None:
             claim.following.cancel()
         self._stream.delete(_claim_key(claim), "no pod names it")
@@ -140,11 +147,17 @@ class VolumeClaims:
             if not claim.nudged.is_set():
                 claim.is_read.set()
             found = (found.object if found is not None else None for found in (claim.claim, claim.volume))
-            settled = is_settled(*found)
-            reads = 0 if settled else reads + 1
-            wait = self._period * random.uniform(1.0, 1.5) if settled else UNBOUND.delay(reads)
+            if is_settled(*found):
+                reads = 0
+                self._bound.add(claim)
+                wait = max(self._period * random.uniform(1.0, 1.5), 2 * len(self._bound) / BOUND_READS_PER_SECOND)
+            else:
+                reads += 1
+                self._bound.discard(claim)
+                unbound = len(self._claims) - len(self._bound)
+                wait = max(UNBOUND.delay(reads), unbound / self._unbound_rate)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(wait, 2 * len(self._claims) / READS_PER_SECOND)):
+                async with asyncio.timeout(wait):
                     await claim.nudged.wait()
 
     async def _read(self, claim: _Claim) -> None:

@@ -15,15 +15,20 @@ def using(name: str, claim: str = "data") -> Object:
     return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim}}])
 
 
-def put(node: ClusterNode, *, bound: bool) -> None:
-    """The claim `data`; bound to `pv-1` where asked for."""
-    metadata = {"name": "data", "namespace": "default"}
+def put(node: ClusterNode, *, bound: bool, name: str = "data", volume: str = "pv-1") -> None:
+    """The claim; bound to the volume where asked for."""
+    metadata = {"name": name, "namespace": "default"}
     status = {"phase": "Bound" if bound else "Pending"}
-    made = node.api.put(f"{CLAIMS}/data", {"metadata": metadata, "spec": {"volumeName": "pv-1"} if bound else {}})
-    node.api.put(f"{CLAIMS}/data", {**made, "status": status})
+    made = node.api.put(f"{CLAIMS}/{name}", {"metadata": metadata, "spec": {"volumeName": volume} if bound else {}})
+    node.api.put(f"{CLAIMS}/{name}", {**made, "status": status})
     if bound:
-        reference = {"claimRef": {"name": "data", "namespace": "default", "uid": made["metadata"]["uid"]}}
-        node.api.put(f"{VOLUMES}/pv-1", {"metadata": {"name": "pv-1"}, "spec": reference})
+        reference = {"claimRef": {"name": name, "namespace": "default", "uid": made["metadata"]["uid"]}}
+        node.api.put(f"{VOLUMES}/{volume}", {"metadata": {"name": volume}, "spec": reference})
+
+
+def reads(node: ClusterNode) -> int:
+    """How many requests came for claims and volumes."""
+    return sum("/persistentvolume" in path for _, path in node.api.requests)
 
 
 @on_virtual_time
@@ -62,6 +67,38 @@ async def test_a_claim_that_is_bound_later_shows_within_seconds_and_is_then_read
         before = node.asked("GET", "/data")
         await node.pass_time(100)
         assert node.asked("GET", "/data") - before <= 3
+
+
+@on_virtual_time
+async def test_a_claim_that_is_bound_late_does_not_wait_for_the_many_that_are_bound(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        for number in range(200):
+            put(node, bound=True, name=f"old-{number}", volume=f"pv-old-{number}")
+            node.api.bind(using(f"web-{number}", f"old-{number}"), NODE)
+        put(node, bound=False)
+        node.api.bind(using("web"), NODE)
+        await node.start()
+        await node.until(lambda: "PersistentVolume//pv-old-199" in node.changed.state, within=60)
+        await node.pass_time(300)
+        before = reads(node)
+        await node.pass_time(100)
+        limit = volume_claims.BOUND_READS_PER_SECOND + 3 / volume_claims.UNBOUND.cap
+        assert reads(node) - before <= 100 * limit
+        put(node, bound=True)
+        await node.until(lambda: VOLUME_KEY in node.changed.state, within=volume_claims.UNBOUND.cap + 1)
+
+
+@on_virtual_time
+async def test_many_claims_that_are_not_bound_leave_most_of_the_rate_limit_to_others(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        for number in range(100):
+            put(node, bound=False, name=f"new-{number}")
+            node.api.bind(using(f"web-{number}", f"new-{number}"), NODE)
+        await node.start()
+        await node.pass_time(60)
+        before = reads(node)
+        await node.pass_time(100)
+        assert 0 < reads(node) - before <= 100 * 50 * volume_claims.UNBOUND_READS_SHARE + 100
 
 
 @on_virtual_time

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from services.sources.controllers import bounded_objects
+from services.sources.controllers.volume_claims import UNBOUND_READS_SHARE
 from shared import http2_frames
 from shared.kube import http2_connection, http2_session
 from shared.kube.interface import LONGEST_RETRY_AFTER
@@ -22,6 +23,7 @@ def test_the_rows_for_watches_are_what_the_code_has() -> None:
     watched = f"{bounded_objects.WATCHED_AT_MOST}; {bounded_objects.WATCHED_WITHOUT_HTTP2}"
     rows = (
         f"| Secrets and ConfigMaps that are watched; without HTTP/2 | {watched} |",
+        f"| share of the rate limit for claims that are not bound (`volume_claims.py` of sources) | {UNBOUND_READS_SHARE} |",
         f"| watches on one connection | as the API server permits; {http2_session.MOST_STREAMS} |",
         f"| bytes of a watch that were received and not read | {http2_session.STREAM_WINDOW} |",
         f"| bytes of a frame; of the header of an answer | {frames} |",
