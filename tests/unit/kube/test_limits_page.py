@@ -21,9 +21,10 @@ def test_the_rows_for_watches_are_what_the_code_has() -> None:
     frames = f"{http2_frames.LARGEST_FRAME}; {http2_session._MOST_HEADERS >> 10} KiB"
     pings = f"{http2_connection.PING_AFTER:.0f}; {http2_connection.PONG_WITHIN:.0f}"
     watched = f"{bounded_objects.WATCHED_AT_MOST}; {bounded_objects.WATCHED_WITHOUT_HTTP2}"
+    share = UNBOUND_READS_SHARE
     rows = (
         f"| Secrets and ConfigMaps that are watched; without HTTP/2 | {watched} |",
-        f"| share of the rate limit for claims that are not bound (`volume_claims.py` of sources) | {UNBOUND_READS_SHARE} |",
+        f"| share of the rate limit for claims that are not bound (`volume_claims.py` of sources) | {share} |",
         f"| watches on one connection | as the API server permits; {http2_session.MOST_STREAMS} |",
         f"| bytes of a watch that were received and not read | {http2_session.STREAM_WINDOW} |",
         f"| bytes of a frame; of the header of an answer | {frames} |",
