@@ -74,8 +74,8 @@ def test_a_reader_at_1_khz_finds_each_token_complete(place: Path) -> None:
     reader = subprocess.Popen(
         [sys.executable, "-c", READER, str(path / "token"), str(READS)], stdout=subprocess.PIPE, text=True
     )
+    assert reader.stdout is not None
     try:
-        assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
         updates = 0
         while reader.poll() is None:
