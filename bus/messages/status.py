@@ -35,6 +35,24 @@ class IssuedToken:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PatchClaimStatus:
+    """Request to status: a strategic merge patch of the status of a PersistentVolumeClaim (volumes.md 17)."""
+
+    namespace: str
+    name: str
+    resource_version: str  # of the claim that the patch was made for; the API server refuses it for a newer one
+    status: dict[str, Any]  # the patch below `status`
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchedClaim:
+    """Answer to PatchClaimStatus."""
+
+    resource_version: str = ""  # of the patched claim
+    error: str = ""  # the API server's words; "" = patched
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReviewToken:
     """Request to status: whose bearer token is this? (TokenReview, server.md 2.) Never logged."""
 

@@ -12,6 +12,7 @@ from services.frame.restarted import restarted
 from services.status.adapters.agent_record import AgentRecord
 from services.status.adapters.clients import Clients
 from services.status.adapters.host import Host, ThisHost
+from services.status.controllers.claim_statuses import ClaimStatuses
 from services.status.controllers.csi_node import CsiNodeUpkeep
 from services.status.controllers.event_intake import EventIntake
 from services.status.controllers.event_sink import EventSink
@@ -81,6 +82,7 @@ class Status:
         records = Checkpoint(Path(self._config.root_dir) / place, Path(self._config.run_dir) / place)
         self.node_conditions = conditions = NodeConditionEvaluator(context, records, events.record_node_event)
         reviews = Reviews(context, clients)
+        ClaimStatuses(context, clients)
         self._parts: dict[str, Callable[[], Awaitable[None]]] = {"node conditions": conditions.run}
         systemd = Systemd(context, supervisor_process())
         if systemd.is_waited_for:

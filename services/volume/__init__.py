@@ -22,7 +22,7 @@ Follows
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
     ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments and ClusterTrustBundles from sources, and
-    service account tokens from status.
+    service account tokens from status, which also writes the status of claims whose volumes are expanded.
 
 Persists
     Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
@@ -47,7 +47,8 @@ On restart
     first renamed to `pods/.removing-<uid>.<token>`, where it is found. Every plugin is called again.
     `plugins.registered` is complete once each socket found has registered its plugin, was refused, or has failed for
     about 4 minutes; until then a plugin that does not answer is not called gone. A CSI call that was cut short is
-    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished.
+    repeated, as CSI permits: a volume with a record is published again where a pod needs it, else unpublished. An
+    expansion that was cut short is performed again: the claim's status shows the new size only after it.
 
 Limits per pod
     Operations have threads by kind: work below the root directory, checks of hostPaths, devices, removals, subpaths of

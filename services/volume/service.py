@@ -34,6 +34,7 @@ from services.volume.controllers.plugin_registration import PluginRegistration
 from services.volume.controllers.populator import DesiredStateOfWorldPopulator
 from services.volume.controllers.reconciliation import Reconciliation
 from services.volume.controllers.subpath_requests import SubpathRequests
+from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.attachments import Attachments
@@ -79,8 +80,9 @@ class Volume:
         self._registration = registration = PluginRegistration(bus, clock, sockets, bus.own(PLUGINS_REGISTERED))
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins, partial(registration.endpoint, CSI))
         executor = OperationExecutor(
-            reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler)
-        )
+            reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler),
+            VolumeExpansion(bus, clock, content, claims.reread),
+        )  # fmt: skip
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(
             bus, clock, context.deadlines, failures, reconciler, executor, content, claims, subpaths,

@@ -16,7 +16,7 @@ from shared.kube.interface import PatchType
 from shared.model.objects import Object
 from tests.agent import NODE
 from tests.cluster import Cluster
-from tests.fakes.csi_driver import STAGE, BindMounts, CsiDriver
+from tests.fakes.csi_driver import EXPAND, STAGE, BindMounts, CsiDriver
 
 pytestmark = [pytest.mark.root, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -37,7 +37,16 @@ class Driver:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.fakes.csi_driver", self._root, self._state, "--name", DRIVER]
-        options = ["--capability", STAGE, "--topology", "topology.hostpath.csi/node=here", "--max-volumes", "7"]
+        options = [
+            "--capability",
+            STAGE,
+            "--capability",
+            EXPAND,
+            "--topology",
+            "topology.hostpath.csi/node=here",
+            "--max-volumes",
+            "7",
+        ]
         self._process = subprocess.Popen([*map(str, command), *options], cwd=Path(__file__).parents[2])
 
     def kill(self) -> None:
@@ -85,12 +94,13 @@ class CsiCluster:
         pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
         await self.cluster.create(pod)
 
-    async def attach(self) -> Object:
-        """As the external attacher does it: the VolumeAttachment of the controller is attached."""
+    async def attach(self, name: str) -> Object:
+        """As the external attacher does it: the controller's VolumeAttachment for the volume is attached."""
 
         async def made() -> Object | None:
             found = await self.cluster.items(f"{STORAGE}/volumeattachments")
-            return next(iter(found), None)
+            of_name = (each for each in found if each["spec"]["source"].get("persistentVolumeName") == name)
+            return next(of_name, None)
 
         attachment: Object = await self.cluster.wait_for(made, "a VolumeAttachment", WAIT)
         status = {"status": {"attached": True, "attachmentMetadata": {"device": "x"}}}
@@ -146,7 +156,7 @@ async def test_the_driver_is_in_the_csi_node_and_on_the_node(csi: CsiCluster) ->
 async def test_a_claim_is_attached_staged_published_and_taken_away_with_its_data_kept(csi: CsiCluster) -> None:
     await csi.claim("data")
     await csi.run("web", {"persistentVolumeClaim": {"claimName": "data"}})
-    attachment = await csi.attach()
+    attachment = await csi.attach("data")
     assert attachment["spec"] | {"source": 0} == {"attacher": DRIVER, "nodeName": NODE, "source": 0}
     await csi.cluster.wait_ready("web", seconds=WAIT)
     (staged,) = csi.driver.files.calls("NodeStageVolume")
@@ -180,6 +190,38 @@ async def test_a_claim_is_attached_staged_published_and_taken_away_with_its_data
 
     await csi.cluster.wait_for(not_in_use, "the volume to leave volumesInUse", WAIT)
     assert file.read_text() == "written\n" * 2
+
+
+async def test_a_volume_that_has_grown_is_expanded_before_its_pod_starts(csi: CsiCluster) -> None:
+    await csi.claim("grown")
+
+    async def claim_of(phase: str, size: str) -> Object | None:
+        found = await csi.cluster.get(f"{CLAIMS}/grown")
+        status = (found or {}).get("status", {})
+        return found if (status.get("phase"), status.get("capacity", {}).get("storage")) == (phase, size) else None
+
+    await csi.cluster.wait_for(lambda: claim_of("Bound", "1Gi"), "the claim to be bound", WAIT)
+    capacity = {"spec": {"capacity": {"storage": "2Gi"}}}
+    await csi.cluster.plane.admin.patch("/api/v1/persistentvolumes/grown", capacity, PatchType.MERGE)
+    resizing = {"status": {"conditions": [{"type": "FileSystemResizePending", "status": "True"}]}}
+    await csi.cluster.plane.admin.patch(f"{CLAIMS}/grown/status", resizing, PatchType.MERGE)
+    await csi.run("grown", {"persistentVolumeClaim": {"claimName": "grown"}})
+    await csi.attach("grown")
+    await csi.cluster.wait_ready("grown", seconds=WAIT)
+    claim = await csi.cluster.wait_for(lambda: claim_of("Bound", "2Gi"), "the claim to have the new size", WAIT)
+    assert not claim["status"].get("conditions")
+    call = csi.driver.files.calls("NodeExpandVolume")[-1]
+    assert (call["volume_id"], call["capacity_range"]) == ("grown", {"required_bytes": str(2 << 30)})
+
+    async def reported() -> bool:
+        events = await csi.cluster.items("/api/v1/namespaces/default/events")
+        kinds = {e["involvedObject"]["kind"] for e in events if e["reason"] == "FileSystemResizeSuccessful"}
+        return kinds == {"Pod", "PersistentVolumeClaim"}
+
+    await csi.cluster.wait_for(reported, "the events of the expansion", WAIT)
+    await csi.cluster.delete_pod("grown")
+    await csi.cluster.wait_gone("grown", seconds=WAIT)
+    await csi.until(lambda: not csi.driver.mounts(), "every mount to be gone")
 
 
 async def test_an_inline_volume_is_published_for_its_pod(csi: CsiCluster) -> None:

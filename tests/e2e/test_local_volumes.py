@@ -238,6 +238,6 @@ def test_a_file_system_grows_to_its_device(machine: Machine) -> None:
     os.truncate(machine.image, 128 << 20)
     subprocess.run(["losetup", "-c", machine.device], check=True)
     for _ in range(2):
-        machine.plugin.expand("a", "pv", source, 128 << 20)
+        machine.plugin.expand("a", "pv", source, 128 << 20, Gathered())
     assert os.statvfs(path).f_blocks > 1.5 * before
     assert (path / "data").read_text() == "kept"

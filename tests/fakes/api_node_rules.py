@@ -24,6 +24,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "secrets": _READ,
     "configmaps": _READ,
     "persistentvolumeclaims": frozenset({"get"}),
+    "persistentvolumeclaims/status": frozenset({"get", "update", "patch"}),
     "persistentvolumes": frozenset({"get"}),
     "serviceaccounts/token": frozenset({"create"}),
     "tokenreviews": frozenset({"create"}),

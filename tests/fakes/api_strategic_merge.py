@@ -24,6 +24,7 @@ _MERGE_KEYS: dict[str, dict[str, str]] = {
         **{f"spec.{containers}.{field}": key for containers in _CONTAINERS for field, key in _CONTAINER.items()},
     },
     "Node": {"status.conditions": "type", "status.addresses": "type", "spec.podCIDRs": ""},
+    "PersistentVolumeClaim": {"status.conditions": "type"},
     "Service": {"spec.ports": "port", "status.conditions": "type"},
     "ServiceAccount": {"secrets": "name", "imagePullSecrets": "name"},
 }

@@ -120,7 +120,7 @@ class DiskPlugin(BlockVolumePlugin[Disk], ExpandableVolumePlugin[Disk]):
             link.unlink()
             self._log(f"unmap {volume} of {uid}")
 
-    def expand(self, uid: str, volume: str, source: Disk, capacity: int) -> None:
+    def expand(self, uid: str, volume: str, source: Disk, capacity: int, gathered: Gathered) -> None:
         """Write the capacity beside the disk; it fails where the disk is gone."""
         self._resize(source, capacity)
         self._log(f"expand {volume} of {uid} to {capacity}")

@@ -48,9 +48,9 @@ class ClusterContent:
             refresh_at=min((at for _, at in issued), default=None),
         )
 
-    async def read(self, key: ObjectKey) -> FoundObject:
-        """Return one object, or a Problem."""
-        return await self._object(key)
+    async def read(self, key: ObjectKey, *, fresh: bool = False) -> FoundObject:
+        """Return one object, or a Problem. `fresh`: as the API server has it now."""
+        return await self._object(key, fresh=fresh)
 
     def changed(self, key: str) -> None:
         """An object has changed: a running request may return the old one, so the next volume sends a new request."""
@@ -85,8 +85,8 @@ class ClusterContent:
         if self._requests.get(key) is task:
             del self._requests[key]
 
-    async def _object(self, key: ObjectKey) -> FoundObject:
-        request = GetObject(kind=key.kind, namespace=key.namespace, name=key.name)
+    async def _object(self, key: ObjectKey, *, fresh: bool = False) -> FoundObject:
+        request = GetObject(kind=key.kind, namespace=key.namespace, name=key.name, fresh=fresh)
         try:
             found = await self._bus.ask("sources", request, sources.FoundObject, SECONDS)
         except NoAnswerError as error:

@@ -95,6 +95,21 @@ class CsiClient:
         request = csi.NodeUnpublishVolumeRequest(volume_id=handle, target_path=target)
         self._call("NodeUnpublishVolume", request, csi.NodeUnpublishVolumeResponse)
 
+    def expand(
+        self, volume: CsiVolume, path: str, staging: str, size: int, secrets: Mapping[str, str], group: str
+    ) -> None:
+        """NodeExpandVolume, to `size` bytes. `path`: where the volume is published; `staging`, `group` as for
+        `publish`."""
+        request = csi.NodeExpandVolumeRequest(
+            volume_id=volume.handle,
+            volume_path=path,
+            capacity_range=csi.CapacityRange(required_bytes=size),
+            staging_target_path=staging,
+            volume_capability=self._capability(volume, group),
+            secrets=secrets,
+        )
+        self._call("NodeExpandVolume", request, csi.NodeExpandVolumeResponse)
+
     def _capability(self, volume: CsiVolume, group: str) -> csi.VolumeCapability:
         mode = volume.access_mode(multi_writer=self.has("SINGLE_NODE_MULTI_WRITER"))
         access = csi.VolumeCapability.AccessMode(mode=mode)

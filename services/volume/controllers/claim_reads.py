@@ -47,6 +47,11 @@ class ClaimReads:
             if found is None or found.object is None or found.version != version:
                 self._request(changed)
 
+    def reread(self, key: ObjectKey) -> None:
+        """Read an object that volumes rest on from the API server itself: this node has written to it."""
+        if key in self._pods:
+            self._request(key, fresh=True)
+
     def forget(self, uid: str) -> None:
         """The pod needs none of its volumes any more."""
         for key in self._keys.pop(uid, ()):
@@ -65,16 +70,16 @@ class ClaimReads:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _request(self, key: ObjectKey) -> None:
+    def _request(self, key: ObjectKey, *, fresh: bool = False) -> None:
         """Read it; a request under way may return an older version, and is replaced."""
         if (reading := self._reading.pop(key, None)) is not None:
             reading.cancel()
-        self._reading[key] = asyncio.create_task(self._read(key), name=f"read {key}")
+        self._reading[key] = asyncio.create_task(self._read(key, fresh=fresh), name=f"read {key}")
 
-    async def _read(self, key: ObjectKey) -> None:
+    async def _read(self, key: ObjectKey, *, fresh: bool) -> None:
         failures = 0
         while True:
-            found = await self._content.read(key)
+            found = await self._content.read(key, fresh=fresh)
             if found.problem is None or found.problem.kind is not FailureKind.UNANSWERED:
                 break
             failures += 1

@@ -8,13 +8,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
 from bus.messages.event import KubeEvent
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.recent_mounts import RecentMounts
 from services.volume.adapters.threads import Call, HungError, Threads, Turn
+from services.volume.controllers.volume_expansion import VolumeExpansion
 from services.volume.controllers.volume_metrics import VolumeMetrics
 from services.volume.core.csi_volume import driver_of
+from services.volume.core.expansion import ExpansionError, ExpansionFailure
 from services.volume.core.mount_shares import Share
 from services.volume.core.operations import (
     ExpandVolume,
@@ -71,8 +74,10 @@ class OperationExecutor:
         failures: PodFailures,
         deadlines: Deadlines,
         metrics: VolumeMetrics,
+        expansion: VolumeExpansion,
     ) -> None:
         self.calls, self._deadlines, self._metrics = calls, deadlines, metrics
+        self._expansion = expansion
         self.on_end: Callable[[Iterable[KubeEvent], Iterable[str] | None], None] = lambda _, __: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
@@ -156,28 +161,38 @@ class OperationExecutor:
     async def _attempt(self, operation: Operation) -> Iterable[KubeEvent]:
         gathered: Gathered | None = Gathered()
         began = self._clock.monotonic()
-        if isinstance(operation, MountVolume | MountDevice) and needs_content(operation):
-            gathered = await self._gather(operation, operation.spec)
+        if isinstance(operation, ExpandVolume):
+            volume = self._reconciler.actual.get(operation.uid, operation.volume)
+            again = volume is not None and volume.expansion_failed
+            outcome = await self._expansion.run(operation, again, partial(self._outcome, operation))
+        else:
+            if isinstance(operation, MountVolume | MountDevice) and needs_content(operation):
+                gathered = await self._gather(operation, operation.spec)
+            outcome = await self._outcome(operation, gathered)
+        if outcome is None:
+            log.info("%s is not due any more", _name(operation))
+            self._reconciler.abandoned(operation)
+            return ()
+        self._metrics.ended(operation, outcome, self._clock.monotonic() - began)
+        return self._ended(operation, outcome)
+
+    async def _outcome(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
+        """How performing it ended; None = it is not due any more."""
         try:
-            done = await self._in_turns(operation, gathered)
-            if done is None:
-                log.info("%s is not due any more", _name(operation))
-                self._reconciler.abandoned(operation)
-                return ()
-            outcome = done
+            outcome = await self._in_turns(operation, gathered)
         except HungError as hung:
             outcome = Outcome(error=f"{_check(operation)}{hung}", under_way=hung.under_way)
         except ContentError as failure:
             outcome = Outcome(error=str(failure), kind=failure.kind)
         except OSError as failure:
-            outcome = Outcome(error=error_text(failure))
+            kind = failure.kind if isinstance(failure, ExpansionError) else ExpansionFailure.FINAL
+            outcome = Outcome(error=error_text(failure), expansion=kind)
         except Exception as failure:
             self._note(operation, failure)
             outcome = Outcome(error=f"unexpected {type(failure).__name__}")
         else:
             self._failures.ended(operation.uid, _what(operation))
-        self._metrics.ended(operation, outcome, self._clock.monotonic() - began)
-        return self._ended(operation, outcome)
+        return outcome
 
     async def _in_turns(self, operation: Operation, gathered: Gathered | None) -> Outcome | None:
         """Perform it; a long removal takes turns with others. None = it is not due any more. An unmount that has begun

@@ -29,7 +29,9 @@ class ActualVolume:
     subpaths: bool = False  # something of it may be bound for a container, which goes first
     unique_name: str = ""  # of its device; "" = it has none
     capacity: int = 0  # bytes it was set up or expanded to; 0 = not known
-
+    held: bool = False  # it is mounted, but no pod gets it before it is expanded
+    refused_capacity: int = 0  # bytes to which it cannot be expanded on this node; 0 = none
+    expansion_failed: bool = False  # finally, at least once
     is_persistent: bool = False  # its directory may be that of a PersistentVolume
     device_unknown: bool = False  # it may be mounted on any device
 
@@ -96,6 +98,10 @@ class ActualStateOfWorld:
     def is_used(self, unique_name: str) -> bool:
         """Return whether a volume of a pod is, or may be, mounted on this device."""
         return unique_name in self._users
+
+    def of_device(self, unique_name: str) -> list[ActualVolume]:
+        """Return the volumes that are, or may be, mounted on this device."""
+        return [self._volumes[uid][name] for uid, name in self._users.get(unique_name, ())]
 
     def is_used_by_others(self, unique_name: str, uid: str) -> bool:
         """Return whether a volume of another pod is, or may be, mounted on this device."""

@@ -43,6 +43,7 @@ class CsiVolume:
     attachment: str = ""
     stage_secret: ObjectKey | None = None
     publish_secret: ObjectKey | None = None
+    expand_secret: ObjectKey | None = None
     pod_info: Pairs = ()  # added to the volume context
     tokens: tuple[tuple[str, TokenKey], ...] = ()  # by audience
     tokens_in_secrets: bool = False
@@ -176,6 +177,7 @@ def persistent_csi_volume(
         attachment=attachment_name(handle, driver, node) if attached else "",
         stage_secret=_secret(source, "nodeStageSecretRef"),
         publish_secret=_secret(source, "nodePublishSecretRef"),
+        expand_secret=_secret(source, "nodeExpandSecretRef"),
         block=persistent.block,
         **of_driver,
     )

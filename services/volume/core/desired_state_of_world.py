@@ -1,7 +1,7 @@
 """The volumes that pods need, by pod, and whether this list is certain enough to unmount others; pure."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bus.messages.podsync import PodState, PodVolumes
 from services.volume.core.volume_spec import Refused, Unprocessed, VolumeSpec
@@ -86,7 +86,7 @@ class DesiredStateOfWorld:
     def _kept(self, spec: VolumeSpec | Refused, before: DesiredVolumes | None, name: str) -> VolumeSpec | Refused:
         """A claim that was resolved once stays so for its pod: one that is deleted, or made again, takes no mount away.
         What is mounted stays as it is while it is refused, and a volume of a driver also when what describes it is
-        edited, unless the driver requires repeated calls: these take what is new."""
+        edited, unless the driver requires repeated calls: these take what is new. Its size is the newest one."""
         earlier = before.volumes.get(name) if before is not None else None
         if before is None or not isinstance(earlier, VolumeSpec):
             return spec
@@ -96,7 +96,11 @@ class DesiredStateOfWorld:
         if earlier.claim and spec.claim and spec.key != earlier.key:
             return earlier
         edited = bool(earlier.served_by) and not spec.requires_remount
-        return earlier if edited and self.is_mounted(before.uid, before.key(name)) else spec
+        if not edited or not self.is_mounted(before.uid, before.key(name)):
+            return spec
+        if spec.unique_name != earlier.unique_name:
+            return earlier
+        return replace(earlier, capacity=spec.capacity, expansion=spec.expansion)
 
     def showing(self, changed: str) -> list[tuple[str, str]]:
         """Return the volumes, by pod UID and key, that show the object with this key in `objects.changed`."""

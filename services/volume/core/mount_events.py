@@ -1,22 +1,32 @@
 """The Kubernetes Events of failed operations, with the kubelet's reasons and texts (volumes.md 5.4); pure."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from bus.messages.event import KubeEvent
+from services.volume.core.actual_state_of_world import ActualStateOfWorld
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
+from services.volume.core.expansion import Expansion
+from services.volume.core.expansions import during_mount
 from services.volume.core.operations import ExpandVolume, MountDevice, MountVolume, Operation
+from services.volume.core.outcome import Outcome
 from services.volume.core.view import device_step, message, mount_step
-from services.volume.core.volume_spec import VolumeSpec
+from services.volume.core.volume_spec import VolumeSpec, spec_name
 
 _EXPAND = "NodeExpandVolume.NodeExpandVolume"
 
 
-def of_failure(operation: Operation, error: str, desired: DesiredStateOfWorld) -> Iterator[KubeEvent]:
+def of_failure(
+    operation: Operation, error: str, desired: DesiredStateOfWorld, actual: ActualStateOfWorld
+) -> Iterator[KubeEvent]:
     """Yield the events of an operation that failed; a failed device is an event of each pod that waits for it."""
     pod = desired.pods.get(operation.uid)
+    volume = actual.get(operation.uid, operation.volume)
     match operation:
         case MountVolume(_, name, spec) if pod is not None:
             yield warning(pod, message(name, error, step=mount_step(spec)), _reason(spec))
+        case ExpandVolume(_, name) if pod is not None and volume is not None and volume.held:
+            yield warning(pod, during_mount(name, error))
         case ExpandVolume(_, name) if pod is not None:
             yield warning(pod, message(name, error, step=_EXPAND), "VolumeResizeFailed")
         case MountDevice(unique_name):
@@ -24,6 +34,34 @@ def of_failure(operation: Operation, error: str, desired: DesiredStateOfWorld) -
                 waiting = desired.pods[uid]
                 spec = waiting.mounts[name]
                 yield warning(waiting, message(name, error, step=device_step(spec)), _reason(spec))
+
+
+def of_success(operation: Operation, outcome: Outcome, desired: DesiredStateOfWorld) -> Iterator[KubeEvent]:
+    """Yield the events of an operation that succeeded: of an expansion, and of one that read-only use prevents."""
+    pod = desired.pods.get(operation.uid)
+    match operation:
+        case ExpandVolume(_, name, spec) if pod is not None and spec.expansion is not None:
+            if outcome.expansion is None:  # else nothing was to be done
+                text = f'MountVolume.NodeExpandVolume succeeded for volume "{spec_name(name)}" {spec.expansion.node}'
+                yield from _of_pod_and_claim(pod, spec.expansion, "Normal", "FileSystemResizeSuccessful", text)
+        case MountVolume(_, name, spec) if pod is not None and spec.expansion is not None and spec.read_only:
+            text = f'MountVolume.NodeExpandVolume failed for volume "{spec_name(name)}" requested read-only file system'
+            yield from _of_pod_and_claim(pod, spec.expansion, "Warning", "FileSystemResizeFailed", text)
+
+
+def _of_pod_and_claim(
+    pod: DesiredVolumes, expansion: Expansion, kind: str, reason: str, text: str
+) -> Iterator[KubeEvent]:
+    yield replace(warning(pod, text, reason), type=kind)
+    yield KubeEvent(
+        type=kind,
+        reason=reason,
+        message=text,
+        kind="PersistentVolumeClaim",
+        namespace=expansion.namespace,
+        name=expansion.claim,
+        uid=expansion.uid,
+    )
 
 
 def warning(pod: DesiredVolumes, text: str, reason: str = "FailedMount") -> KubeEvent:

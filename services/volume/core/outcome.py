@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
+from services.volume.core.expansion import ExpansionFailure
 from services.volume.core.payload import FailureKind
 
 
@@ -39,7 +40,7 @@ class FoundDevice:
 class Outcome:
     """How an operation ended; `error` is the kubelet's inner text, "" = success. `versions` and `refresh_at`
     (monotonic) of a volume of files: the objects used, and when it falls due by age. `under_way`: it failed because its
-    call does not return; the call goes on."""
+    call does not return; the call goes on. `expansion`: why an expansion failed, None = it may have had an effect."""
 
     host_path: str = ""
     error: str = ""
@@ -48,6 +49,7 @@ class Outcome:
     versions: Mapping[str, str] = field(default_factory=dict)
     refresh_at: float | None = None
     under_way: bool = False
+    expansion: ExpansionFailure | None = None
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from bus.messages.event import KubeEvent
 from bus.messages.volume import MountedVolumes, VolumesInUse, VolumeState
-from services.volume.core import devices
+from services.volume.core import devices, expansions
 from services.volume.core.actual_state_of_world import ActualDevice, ActualStateOfWorld, ActualVolume, MountState
 from services.volume.core.attachments import Attachments
 from services.volume.core.desired_state_of_world import DesiredStateOfWorld, DesiredVolumes
-from services.volume.core.mount_events import of_failure
+from services.volume.core.mount_events import of_failure, of_success
 from services.volume.core.mount_refusals import refusal_of
 from services.volume.core.operation_backoff import OperationBackoff
 from services.volume.core.operations import (
@@ -226,9 +226,8 @@ class Reconciler:
             case MountVolume(uid):
                 self.actual.directories.add(uid)
                 self._mount_done(operation, outcome, shown="" if quiet else error)
-            case ExpandVolume(uid, name, _, capacity):
-                if not error and (volume := self.actual.get(uid, name)) is not None:
-                    volume.capacity = capacity
+            case ExpandVolume():
+                expansions.done(operation, outcome, self.actual)
             case UnmountVolume(uid, name):
                 if not error:
                     self._retry_others(uid, name)
@@ -256,7 +255,10 @@ class Reconciler:
                     del self.actual.devices[unique_name]
                 else:
                     self.actual.devices[unique_name].state = MountState.UNCERTAIN
-        events = of_failure(operation, error, self.desired) if error and not quiet else ()
+        if error:
+            events = of_failure(operation, error, self.desired, self.actual) if not quiet else ()
+        else:
+            events = of_success(operation, outcome, self.desired)
         return Done(retry_in=wait, events=tuple(events), quiet=quiet)
 
     def _refusal(self, operation: MountVolume) -> Refused | None:
@@ -302,9 +304,9 @@ class Reconciler:
             requires_remount=spec.requires_remount,
             subpaths=before is not None and before.subpaths,
             unique_name=spec.unique_name,
-            capacity=spec.capacity,
             is_persistent="/" in operation.volume,
         )
+        expansions.mounted(volume, before, spec, self.actual)
         self.actual.put(*key, volume)
 
     def view(self, uid: str) -> MountedVolumes | None:
@@ -349,7 +351,7 @@ class Reconciler:
             device_path = "" if refused else devices.path_for(spec, self.actual, self._backoff)
             if not mounted and device_path is not None and (desired.mounting or volume is not None):
                 operations.append(MountVolume(uid, name, spec, device_path))
-            elif mounted and volume is not None and 0 < volume.capacity < spec.capacity:
+            elif mounted and volume is not None and expansions.is_due(volume, spec):
                 operations.append(ExpandVolume(uid, name, spec, spec.capacity))
         return operations
 

@@ -86,7 +86,7 @@ def _wanted(
         return MountedVolume(state=VolumeState.ERROR if error else VolumeState.PENDING, error=error)
     if volume.error:
         return MountedVolume(state=VolumeState.ERROR, error=volume.error)
-    return _mounted(volume, spec)
+    return MountedVolume(state=VolumeState.PENDING) if volume.held else _mounted(volume, spec)
 
 
 def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:

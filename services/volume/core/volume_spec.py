@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
+from services.volume.core.expansion import Expansion
 from services.volume.core.object_key import ObjectKey
 from services.volume.core.token_cache import TokenKey
 from shared.model.objects import Object
@@ -24,6 +25,8 @@ class VolumeSpec:
     attachable: bool = False  # the attach-detach controller attaches it to the node before its device is mounted
     block: bool = False  # the pod gets a block device and no mounted file system
     capacity: int = field(default=0, compare=False)  # bytes that it is to have; 0 = not known, it is never expanded
+    expansion: Expansion | None = field(default=None, compare=False)  # None = its claim requests none
+    expansion_objects: frozenset[ObjectKey] = field(default=frozenset(), compare=False)  # Secrets for that
     has_directory: bool = True  # below `pods/<uid>/volumes`; it is torn down once the pod does not want the volume
     read_only: bool = False  # for every container
     selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label

@@ -26,12 +26,13 @@ from services.volume.core.csi_volume import (
     publish_context,
     refused_mode,
 )
+from services.volume.core.expansion import ExpansionError, ExpansionFailure, failure_of_code
 from services.volume.core.outcome import FoundDevice, FoundVolume
 from services.volume.core.payload import ContentError, FailureKind, Gathered, Problem
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, VolumeSpec
 from services.volume.plugins.csi_block import CsiBlockVolumes
-from services.volume.plugins.plugin import BlockVolumePlugin
+from services.volume.plugins.plugin import BlockVolumePlugin, ExpandableVolumePlugin
 from shared.model.objects import Object
 from shared.mountinfo import references
 from shared.plugin_grpc.connection import PluginCallError
@@ -43,7 +44,7 @@ _GLOBAL, _TARGET = "globalmount", "mount"
 _SET_UP = f"{PREFIX}mounter.SetUpAt failed"
 
 
-class CsiPlugin(BlockVolumePlugin[CsiVolume]):
+class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume]):
     """The driver mounts; this plugin makes the directories, keeps the records and calls it."""
 
     name = "kubernetes.io/csi"
@@ -181,6 +182,24 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume]):
         """Take the device from the pod, and unpublish it."""
         self._blocks.unmap(self._directories.block_link(uid, self.name, volume), uid, volume)
 
+    def expand(self, uid: str, volume: str, source: CsiVolume, capacity: int, gathered: Gathered) -> None:
+        """See ExpandableVolumePlugin."""
+        target = self._directories.volume(uid, self.name, volume) / _TARGET
+        if source.block:
+            target = self._blocks.directories.target(volume, uid)
+        failed = f"{PREFIX}Expander.NodeExpand failed to"
+        with self._client(source.driver, f"{failed} get CSI client") as client:
+            if not client.has("EXPAND_VOLUME"):
+                text = f"NodeExpand is not supported by the CSI driver {source.driver}"
+                raise ExpansionError(ExpansionFailure.UNSUPPORTED, f"{PREFIX}{text}")
+            secrets = secret_of(source.expand_secret, "NodeExpandSecretRef", gathered)
+            staging = str(self._staged(source)[1]) if client.has("STAGE_UNSTAGE_VOLUME") else ""
+            try:
+                client.expand(source, str(target), staging, capacity, secrets, _mount_group(client, source))
+            except PluginCallError as error:
+                kind = failure_of_code(error.code, final=is_final(error.code))
+                raise ExpansionError(kind, f"{failed} expand the volume: {error}") from None
+
     def reconstruct(self, uid: str) -> list[FoundVolume]:
         """See VolumePlugin. A volume whose record cannot be read is found as well; its teardown reports why it
         fails."""
@@ -268,6 +287,7 @@ def _spec(volume: CsiVolume) -> VolumeSpec | Refused:
         selinux_relabel=not volume.read_only and not volume.block,
         requires_remount=volume.republish,
         objects=volume.objects,
+        expansion_objects=frozenset({volume.expand_secret} if volume.expand_secret is not None else ()),
         tokens=tuple(key for _, key in volume.tokens),
         attachable=bool(volume.attachment),
         served_by=volume.driver,

@@ -153,7 +153,7 @@ class LocalPlugin(BlockVolumePlugin[Local], ExpandableVolumePlugin[Local]):
         unmap_device(self._map(volume), uid)
         remove_link(link)
 
-    def expand(self, uid: str, volume: str, source: Local, capacity: int) -> None:
+    def expand(self, uid: str, volume: str, source: Local, capacity: int, gathered: Gathered) -> None:
         """Make the file system of a device as large as the device; a directory has no size of its own."""
         mount = containing(mount_table(), str(self._mount(volume)))
         if mount is not None and mount.path == str(self._mount(volume)):

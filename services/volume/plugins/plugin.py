@@ -100,9 +100,10 @@ class BlockVolumePlugin(DeviceMountableVolumePlugin[Source]):
 
 
 class ExpandableVolumePlugin(VolumePlugin[Source]):
-    """A type of volume that can be expanded while it is mounted, to `VolumeSpec.capacity`. Set-up, which is repeated
-    after a restart, gives it that capacity too."""
+    """A type of volume that can be expanded while it is mounted, to `VolumeSpec.capacity`."""
 
     @abstractmethod
-    def expand(self, uid: str, volume: str, source: Source, capacity: int) -> None:
-        """Make the mounted volume `capacity` bytes large; one that is as large is no error."""
+    def expand(self, uid: str, volume: str, source: Source, capacity: int, gathered: Gathered) -> None:
+        """Make the mounted volume `capacity` bytes large; one that is as large is no error. `gathered`: the objects of
+        `VolumeSpec.expansion_objects`. Raises ExpansionError, and ContentError where objects are missing; another
+        OSError is a failure without effect."""

@@ -64,7 +64,7 @@ class PluginCalls:
                     return self._blocks[spec.plugin].map_block(uid, name, spec.source, gathered)
                 return self._plugins[spec.plugin].set_up(uid, name, spec.source, gathered)
             case ExpandVolume(uid, volume, spec, capacity):
-                self._expandable[spec.plugin].expand(uid, spec_name(volume), spec.source, capacity)
+                self._expandable[spec.plugin].expand(uid, spec_name(volume), spec.source, capacity, gathered)
             case UnmountVolume(uid, volume):
                 self._tear_down(uid, volume, removed)
             case UnmountDevice(_, plugin_name, volume_name):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.volume.core.claim_expansion import expansion_of
 from services.volume.core.persistent_volume import PersistentVolume
 from services.volume.core.volume_spec import Node, Refused, Unprocessed, VolumeSpec
 from services.volume.plugins.config_map import ConfigMapPlugin
@@ -18,7 +19,7 @@ from services.volume.plugins.host_path import HostPathPlugin
 from services.volume.plugins.image import ImagePlugin
 from services.volume.plugins.local import LocalPlugin
 from services.volume.plugins.nfs import NfsPlugin
-from services.volume.plugins.plugin import VolumePlugin
+from services.volume.plugins.plugin import ExpandableVolumePlugin, VolumePlugin
 from services.volume.plugins.projected import ProjectedPlugin
 from services.volume.plugins.secret import SecretPlugin
 from shared.model import objects
@@ -83,11 +84,15 @@ def persistent_volume_spec(
         spec = plugin.read_persistent(pod, replace(persistent, node=node), source)
         if isinstance(spec, Refused):
             return spec
+        may_grow = issubclass(plugin, ExpandableVolumePlugin)
+        expansion = expansion_of(replace(persistent, node=node)) if may_grow else None
+        grows = expansion is not None and not spec.read_only
         return replace(
             spec,
             key=f"{plugin.name}/{persistent.name}",
             claim=f"{objects.namespace(persistent.claim)}/{objects.name(persistent.claim)}",
-            capacity=persistent.capacity,
+            capacity=expansion.size if grows and expansion is not None else persistent.claim_capacity,
+            expansion=expansion,
             one_pod=persistent.one_pod,
             elsewhere=not persistent.is_for(node),
         )

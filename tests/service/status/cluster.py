@@ -19,6 +19,7 @@ from bus.messages.streams import (
 )
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
+from services.status.controllers.claim_statuses import ClaimStatuses
 from services.status.controllers.pods import Pods
 from services.status.controllers.reviews import Reviews
 from services.status.core.pod_status_merge import status_patch
@@ -88,6 +89,7 @@ class Cluster:
         context = Context("status", self.config, bus, self.network.clock, asyncio.Event(), metrics=self.metrics)
         pods = Pods(context, clients)
         Reviews(context, clients, lambda: 0.0)
+        ClaimStatuses(context, clients)
         await bus.start()
         self.status = asyncio.create_task(pods.run())
 

@@ -13,6 +13,7 @@ import pytest
 
 from bus.messages.podsync import PodState, PodVolumes
 from bus.messages.sources import ChangedObject
+from bus.messages.status import PatchClaimStatus, PatchedClaim, RequestToken
 from bus.messages.volume import MountedVolume, VolumeState
 from services.volume.adapters import csi_block_directories, root_dir
 from services.volume.adapters.block_maps import make_link
@@ -34,6 +35,7 @@ class CsiCluster(Cluster):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.versions = itertools.count(1)
+        self.patches: list[Any] = []  # of the claim's status
         self.driver = self.new_driver()
         self.driver.volume("data").mkdir(parents=True)
         self.csi_driver(attachRequired=False)
@@ -56,6 +58,44 @@ class CsiCluster(Cluster):
         found["spec"].setdefault("accessModes", ["ReadWriteOnce"])
         self.objects[PV] = found
         self.objects[CLAIM] = claim()
+
+    async def start_status(self) -> None:
+        bus = self.network.bus("status")
+        bus.answer(RequestToken, self._issue)
+        bus.answer(PatchClaimStatus, self._patch)
+        await bus.start()
+
+    async def _patch(self, request: PatchClaimStatus) -> PatchedClaim:
+        """As the API server does it."""
+        found = self.objects[f"PersistentVolumeClaim/{request.namespace}/{request.name}"]
+        metadata, status = found["metadata"], found["status"]
+        if request.resource_version != metadata["resourceVersion"]:
+            return PatchedClaim(error="the object has been modified")
+        self.patches.append(request.status)
+        for field, value in request.status.items():
+            if field == "conditions":
+                old = {each["type"]: each for each in status.get("conditions", [])}
+                for each in value:
+                    old.pop(each["type"], None)
+                    if "$patch" not in each:
+                        old[each["type"]] = each
+                status["conditions"] = list(old.values())
+            else:
+                merged = {**status.get(field, {}), **value}
+                status[field] = {key: each for key, each in merged.items() if each is not None}
+        metadata["resourceVersion"] = f"patched-{len(self.patches)}"
+        return PatchedClaim(resource_version=metadata["resourceVersion"])
+
+    def set_claim(self, version: str, **status: Any) -> None:
+        """The claim has this status besides its phase from now on, and its volume 2Gi."""
+        self.objects[CLAIM] = claim()
+        self.objects[CLAIM]["metadata"]["resourceVersion"] = version
+        self.objects[CLAIM]["spec"]["resources"] = {"requests": {"storage": "2Gi"}}
+        self.objects[CLAIM]["status"] |= status
+        self.objects[PV] = {**self.objects[PV], "metadata": {"name": "pv-1", "resourceVersion": f"pv-{version}"}}
+        self.objects[PV]["spec"]["capacity"] = {"storage": "2Gi"}
+        for key in (CLAIM, PV):
+            self.changed.put(key, ChangedObject(resource_version=self.objects[key]["metadata"]["resourceVersion"]))
 
     def run(
         self,

@@ -1,0 +1,38 @@
+"""Patches of the status of PersistentVolumeClaims, which volume requests when it expands their volumes (volumes.md
+17)."""
+
+from bus.messages.status import PatchClaimStatus, PatchedClaim
+from services.frame.launch import Context
+from services.status.adapters.clients import Clients
+from shared.kube import paths
+from shared.kube.interface import ApiError, PatchType
+from shared.model.objects import Object
+
+_TIMEOUT = 10.0  # seconds, of one request
+_PENDING = 100  # at once; what comes beyond is refused at once
+
+
+class ClaimStatuses:
+    """Answers PatchClaimStatus. A patch is made at most once: the caller knows what follows from a failure."""
+
+    def __init__(self, context: Context, clients: Clients | None) -> None:
+        self._clients, self._pending = clients, 0
+        context.bus.answer(PatchClaimStatus, self._patch)
+
+    async def _patch(self, request: PatchClaimStatus) -> PatchedClaim:
+        if self._clients is None:
+            return PatchedClaim(error="the node has no API server whose claims it could update")
+        if self._pending >= _PENDING:
+            return PatchedClaim(error=f"{self._pending} PatchClaimStatus are pending already")
+        path = f"{paths.persistent_volume_claim(request.namespace, request.name)}/status"
+        body: Object = {"metadata": {"resourceVersion": request.resource_version}, "status": request.status}
+        self._pending += 1
+        try:
+            patched = await self._clients.tokens.patch(path, body, PatchType.STRATEGIC, timeout=_TIMEOUT)
+        except ApiError as error:
+            return PatchedClaim(error=str(error))
+        finally:
+            self._pending -= 1
+        metadata = patched.get("metadata")
+        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else ""
+        return PatchedClaim(resource_version=str(version or ""))

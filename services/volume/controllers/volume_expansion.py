@@ -1,0 +1,87 @@
+"""One expansion of a volume with a claim: the claim's status before and after, around the call of the plugin
+(volumes.md 17)."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from bus.interface import Bus, NoAnswerError, RequestRefusedError
+from bus.messages.status import PatchClaimStatus, PatchedClaim
+from services.volume.adapters.cluster_content import ClusterContent
+from services.volume.core.claim_expansion import begun, ended, failed, is_infeasible
+from services.volume.core.expansion import Expansion, ExpansionFailure
+from services.volume.core.object_key import ObjectKey
+from services.volume.core.operations import ExpandVolume
+from services.volume.core.outcome import Outcome
+from services.volume.core.payload import Gathered
+from services.volume.core.volume_claims import CLAIM
+from shared.clock import Clock
+from shared.model.objects import Object
+from shared.timestamps import rfc3339
+
+log = logging.getLogger(__name__)
+
+SECONDS = 15.0  # timeout of a request, longer than status takes for one
+
+
+class VolumeExpansion:
+    """`reread` reads a claim again. Killed at any line: the claim's status names the expansion as under way or as
+    required, and it is performed again."""
+
+    def __init__(self, bus: Bus, clock: Clock, content: ClusterContent, reread: Callable[[ObjectKey], None]) -> None:
+        self._bus, self._clock, self._content, self._reread = bus, clock, content, reread
+
+    async def run(
+        self, operation: ExpandVolume, again: bool, perform: Callable[[Gathered], Awaitable[Outcome | None]]
+    ) -> Outcome | None:
+        """Return how it ended, None = it is not due any more. `again`: it has failed finally before."""
+        spec = operation.spec
+        expansion = spec.expansion
+        if expansion is None:
+            return await perform(Gathered())
+        if (patch := begun(expansion)) is not None:
+            version, error = await self._patch(expansion, patch)
+            if error:
+                return Outcome(error=error)
+            expansion = replace(expansion, version=version)
+        needed = replace(spec, objects=spec.expansion_objects, tokens=())
+        gathered = await self._content.gather(needed) if spec.expansion_objects else Gathered()
+        outcome = await perform(gathered)
+        if outcome is None:
+            return None
+        return await self._ended(expansion, outcome, again)
+
+    async def _ended(self, expansion: Expansion, outcome: Outcome, again: bool) -> Outcome:
+        if outcome.expansion is ExpansionFailure.UNSUPPORTED:
+            # Without the recovery protocol, the kubelet takes it as done by the controller alone.
+            fails = expansion.recovery
+            outcome = replace(outcome, expansion=ExpansionFailure.FINAL) if fails else replace(outcome, error="")
+        if outcome.error:
+            now = rfc3339(self._clock.wall())
+            patch = failed(expansion, outcome.expansion, outcome.error, now, again=again)
+            if is_infeasible(expansion, outcome.expansion, again=again):
+                outcome = replace(outcome, expansion=ExpansionFailure.INFEASIBLE)
+            elif outcome.expansion is ExpansionFailure.INFEASIBLE:
+                outcome = replace(outcome, expansion=ExpansionFailure.FINAL)
+        else:
+            patch = ended(expansion)
+        if patch is None:
+            return outcome
+        _, error = await self._patch(expansion, patch)
+        if error and not outcome.error:
+            return Outcome(error=error)
+        return outcome
+
+    async def _patch(self, expansion: Expansion, status: Object) -> tuple[str, str]:
+        """The version of the patched claim, and why it was not patched."""
+        namespace, name = expansion.namespace, expansion.claim
+        request = PatchClaimStatus(namespace=namespace, name=name, resource_version=expansion.version, status=status)
+        try:
+            answer = await self._bus.ask("status", request, PatchedClaim, SECONDS)
+            version, error = answer.resource_version, answer.error
+        except (NoAnswerError, RequestRefusedError) as failure:
+            version, error = "", str(failure)
+        self._reread(ObjectKey(CLAIM, namespace, name))
+        if not error:
+            return version, ""
+        return "", f"updating PVC {namespace}/{name} failed: {error}"

@@ -1,0 +1,54 @@
+"""Values of an expansion: what a claim requests of this node, and how it failed (volumes.md 17); pure."""
+
+import errno
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ExpansionFailure(StrEnum):
+    """Why an expansion failed. UNSUPPORTED: the driver expands none on nodes; IN_USE: not on this node while it is in
+    use; INFEASIBLE: never to this size; FINAL: it had no effect; all others may have one."""
+
+    UNSUPPORTED = "unsupported"
+    IN_USE = "in use"
+    INFEASIBLE = "infeasible"
+    FINAL = "final"
+
+
+class ExpansionError(OSError):
+    """An expansion failed; `kind` None = it may have an effect."""
+
+    def __init__(self, kind: ExpansionFailure | None, text: str) -> None:
+        super().__init__(errno.EIO, text)
+        self.kind = kind
+
+
+def failure_of_code(code: str, *, final: bool) -> ExpansionFailure | None:
+    """Return what a gRPC code of NodeExpandVolume means. `final`: a call that fails with it has no effect."""
+    if code == "FailedPrecondition":
+        return ExpansionFailure.IN_USE
+    if code in ("InvalidArgument", "OutOfRange", "NotFound"):
+        return ExpansionFailure.INFEASIBLE
+    return ExpansionFailure.FINAL if final else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expansion:
+    """`size`, `before`: bytes that the volume is to have, and has on this node; `quantity`: the text of `size`;
+    `recovery`: the claim's status takes part in the protocol; `status`: its allocatedResourceStatuses.storage;
+    `updated`: its capacity is the new one already; `superseded`: the claim requests another size by now;
+    `conditions`: the types of its conditions that an expansion ends."""
+
+    namespace: str
+    claim: str
+    uid: str
+    version: str
+    node: str
+    size: int
+    before: int
+    quantity: str
+    recovery: bool = False
+    status: str = ""
+    updated: bool = False
+    superseded: bool = False
+    conditions: tuple[str, ...] = ()

@@ -1,0 +1,58 @@
+"""Which mounted volumes are to be expanded, and what follows from the end of an expansion (volumes.md 17); pure.
+
+A volume that is to be expanded when it is mounted is held: its pod gets it afterwards. One that its pod has already is
+expanded beside it, and stays as it is where that fails.
+"""
+
+from services.volume.core.actual_state_of_world import ActualStateOfWorld, ActualVolume
+from services.volume.core.expansion import ExpansionFailure
+from services.volume.core.operations import ExpandVolume
+from services.volume.core.outcome import Outcome
+from services.volume.core.volume_spec import VolumeSpec, spec_name
+
+
+def is_due(volume: ActualVolume, spec: VolumeSpec) -> bool:
+    """Return whether the mounted volume is smaller than it is to be, and may become larger here."""
+    return 0 < volume.capacity < spec.capacity != volume.refused_capacity
+
+
+def mounted(volume: ActualVolume, before: ActualVolume | None, spec: VolumeSpec, actual: ActualStateOfWorld) -> None:
+    """A volume was set up, for the first time or again."""
+    volume.capacity = spec.capacity
+    if spec.expansion is None or spec.read_only:
+        return
+    others = actual.of_device(spec.unique_name) if spec.unique_name else []
+    if any(other.capacity >= spec.capacity for other in others):
+        return
+    volume.capacity = spec.expansion.before
+    volume.held = True
+    if before is not None and before.capacity:
+        volume.capacity, volume.held = before.capacity, before.held
+        volume.refused_capacity, volume.expansion_failed = before.refused_capacity, before.expansion_failed
+    if not is_due(volume, spec):
+        volume.held = False
+
+
+def done(operation: ExpandVolume, outcome: Outcome, actual: ActualStateOfWorld) -> None:
+    """An expansion ended: all volumes on the device have the new size, or this one cannot get it, or it is tried
+    again."""
+    volume, failure = actual.get(operation.uid, operation.volume), outcome.expansion
+    if volume is None:
+        return
+    if not outcome.error:
+        shared = actual.of_device(volume.unique_name) if volume.unique_name else []
+        for each in (volume, *shared):
+            if each.capacity and (each is volume or each.capacity < operation.capacity):
+                each.capacity, each.held, each.error = operation.capacity, False, "" if each.held else each.error
+    elif failure in (ExpansionFailure.IN_USE, ExpansionFailure.INFEASIBLE):
+        volume.refused_capacity, volume.held = operation.capacity, False
+        volume.error = ""
+    else:
+        volume.expansion_failed = volume.expansion_failed or failure is ExpansionFailure.FINAL
+        if volume.held:
+            volume.error = during_mount(operation.volume, outcome.error)
+
+
+def during_mount(volume: str, error: str) -> str:
+    """Return the kubelet's line for a held volume that cannot be expanded."""
+    return f'MountVolume.Setup failed while expanding volume for volume "{spec_name(volume)}" : {error}'
