@@ -104,8 +104,8 @@ class DesiredPods:
                 duplicates.append(Duplicate(pod, _taken_message(pod, source, holder.source)))
                 continue
             wanted[uid] = pod
-        before = {uid for uid, known in self._pods.items() if known.source == source}
-        changes: list[MergeChange] = [Removed(uid) for uid in self._pods if uid in before - wanted.keys()]
+        gone = [uid for uid, known in self._pods.items() if known.source == source and uid not in wanted]
+        changes: list[MergeChange] = [Removed(uid) for uid in gone]
         added: list[Wanted] = []
         updated: list[Wanted | StatusChanged] = []
         for uid, pod in wanted.items():
@@ -123,7 +123,7 @@ class DesiredPods:
                 continue
             self._pods[uid] = desired
         added.sort(key=_created)  # so that older pods are admitted first (pods.md 1.7)
-        for uid in before - wanted.keys():
+        for uid in gone:
             del self._pods[uid], self._given[uid]
         known_duplicates = {objects.describe(pod) for pod in self._dropped.get(source, ())}
         self._dropped[source] = [duplicate.pod for duplicate in duplicates]
