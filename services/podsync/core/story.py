@@ -4,6 +4,7 @@ Pure: events and instructions in, lines without their time out. Remembers the la
 one is written once, and a pod that restarts for days has a story of its restarts and not of its relists.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +69,7 @@ class StoryLines:
 
     def __init__(self, boot: int, *, machine_started: bool = False) -> None:
         self._start: Line = {"what": Kind.START, "boot": boot} | ({"machine_started": True} if machine_started else {})
-        self._written: dict[str, _Written] = {}
+        self._written: defaultdict[str, _Written] = defaultdict(_Written)
 
     def head(self, uid: str) -> Line:
         """What heads each file of the pod's story."""
@@ -98,7 +99,7 @@ class StoryLines:
         return self._opened(uid, lines)
 
     def _of(self, uid: str) -> _Written:
-        return self._written.setdefault(uid, _Written())
+        return self._written[uid]
 
     def _opened(self, uid: str, lines: list[Line]) -> list[Line]:
         written = self._of(uid)
