@@ -17,12 +17,6 @@ LOOKS, LOOKS_IN_DOUBT = Backoff(initial=0.005, factor=1.4), 14
 
 
 @dataclass(frozen=True)
-class _Watch:
-    uid: str
-    pid: int
-
-
-@dataclass(frozen=True)
 class _Doubt:
     """The kernel reports its end, the runtime still shows it running."""
 
@@ -36,7 +30,8 @@ class Processes:
     """The first process of every container and sandbox that runs, by the id of that container or sandbox."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, dict[str, int]] = {}  # pod UID -> id -> pid: one pod is observed without the others
+        self._watched: dict[str, str] = {}  # the ids in `_watches` -> pod UID
         self._doubts: dict[str, _Doubt] = {}
         self._refused: dict[str, str] = {}  # watches that the kernel refused -> pod UID
         self._unwatched: dict[str, str] = {}  # observed running and not watched -> pod UID
@@ -51,27 +46,28 @@ class Processes:
         running = dict(_running(pod))
         self._unwatched = {i: uid for i, uid in self._unwatched.items() if uid != pod.uid}
         instructions: list[UnwatchProcess | WatchProcess] = []
-        for entry_id, watch in list(self._watches.items()):
-            if watch.uid == pod.uid and running.get(entry_id) != watch.pid:
-                del self._watches[entry_id]
+        for entry_id, pid in list(self._watches.get(pod.uid, {}).items()):
+            if running.get(entry_id) != pid:
+                self._unwatch(entry_id)
                 instructions.append(UnwatchProcess(entry_id))
         self._refused = {i: uid for i, uid in self._refused.items() if uid != pod.uid or i in running}
         self._doubts = {i: doubt for i, doubt in self._doubts.items() if doubt.uid != pod.uid or i in running}
         for entry_id, pid in running.items():
             if entry_id in self._doubts:
                 self._still_shown_running(entry_id, observed_at, now)
-            elif pid and entry_id not in self._watches and entry_id not in self._refused:
-                self._watches[entry_id] = _Watch(pod.uid, pid)
+            elif pid and entry_id not in self._watched and entry_id not in self._refused:
+                self._watches.setdefault(pod.uid, {})[entry_id] = pid
+                self._watched[entry_id] = pod.uid
                 instructions.append(WatchProcess(entry_id, pid))
-            if entry_id not in self._watches:
+            if entry_id not in self._watched:
                 self._unwatched[entry_id] = pod.uid
         return instructions
 
     def withdrawn(self, uid: str) -> list[UnwatchProcess]:
         """Nothing of this pod is there any more."""
-        ended = [entry_id for entry_id, watch in self._watches.items() if watch.uid == uid]
+        ended = list(self._watches.get(uid, {}))
         for entry_id in ended:
-            del self._watches[entry_id]
+            self._unwatch(entry_id)
         self._doubts = {i: doubt for i, doubt in self._doubts.items() if doubt.uid != uid}
         self._refused = {i: owner for i, owner in self._refused.items() if owner != uid}
         self._unwatched = {i: owner for i, owner in self._unwatched.items() if owner != uid}
@@ -80,18 +76,17 @@ class Processes:
     def exited(self, entry_id: str, now: float) -> str:
         """The kernel reports its end: return the UID of the pod to look at, "" where it was not watched (late,
         repeated)."""
-        watch = self._watches.pop(entry_id, None)
-        if watch is None:
-            return ""
-        self._unwatched[entry_id] = watch.uid
-        self._doubts[entry_id] = _Doubt(watch.uid, ended_at=now)
-        return watch.uid
+        uid = self._unwatch(entry_id)
+        if uid:
+            self._unwatched[entry_id] = uid
+            self._doubts[entry_id] = _Doubt(uid, ended_at=now)
+        return uid
 
     def refused(self, entry_id: str) -> None:
         """The kernel refused the watch."""
-        watch = self._watches.pop(entry_id, None)
-        if watch is not None:
-            self._refused[entry_id] = self._unwatched[entry_id] = watch.uid
+        uid = self._unwatch(entry_id)
+        if uid:
+            self._refused[entry_id] = self._unwatched[entry_id] = uid
 
     def retry_refused(self) -> None:
         """Forget the refusals: each full list tries them once more."""
@@ -112,10 +107,23 @@ class Processes:
     def validate(self, pods: Iterable[RuntimePod]) -> None:
         """The invariants; AssertionError names the one that broke."""
         running = {entry_id for pod in pods for entry_id, _ in _running(pod)}
-        assert not self._watches.keys() & self._doubts.keys(), "watched although its process ended"
-        assert not self._watches.keys() & self._refused.keys(), "watched although refused"
-        assert {*self._watches, *self._doubts, *self._refused} <= running, "minded but not running"
-        assert self._unwatched.keys() == running - self._watches.keys(), "not known as unwatched"
+        of_pods = {entry_id: uid for uid, watches in self._watches.items() for entry_id in watches}
+        assert of_pods == self._watched, "the watches of the pods are not the watches"
+        assert all(self._watches.values()), "a pod without watches"
+        assert not self._watched.keys() & self._doubts.keys(), "watched although its process ended"
+        assert not self._watched.keys() & self._refused.keys(), "watched although refused"
+        assert {*self._watched, *self._doubts, *self._refused} <= running, "minded but not running"
+        assert self._unwatched.keys() == running - self._watched.keys(), "not known as unwatched"
+
+    def _unwatch(self, entry_id: str) -> str:
+        """Forget the watch; return the pod's UID, "" where there is none."""
+        uid = self._watched.pop(entry_id, "")
+        if uid:
+            watches = self._watches[uid]
+            del watches[entry_id]
+            if not watches:
+                del self._watches[uid]
+        return uid
 
     def _still_shown_running(self, entry_id: str, observed_at: float, now: float) -> None:
         """An ended process is still shown running: look again soon, a bounded number of times.
