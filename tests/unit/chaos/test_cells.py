@@ -26,12 +26,12 @@ from tests.crash_points import NOT_TRIED, OF_OTHER_TESTS, OF_THE_MATRIX, SIMULAT
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 
-def test_names_say_who_how_and_when() -> None:
+def test_names_contain_victims_kill_and_moment() -> None:
     assert Cell(("podsync",)).name == "podsync/kill/idle"
     assert Cell(("pleg", "status"), moment=Moment.MID_FLIGHT).name == "pleg+status/kill/mid-flight"
     assert Cell(("server",), Hit.STOP).name == "server/stop/idle"
     assert Cell((SUPERVISORD, *SERVICES)).name == "everything/kill/idle"
-    assert UNDISTURBED[0].name == "nobody/none/idle"
+    assert UNDISTURBED[0].name == "none/none/idle"
     update = Cell(("volume",), moment=Moment.POINT, point="volume.writer.rename", trigger=Trigger.UPDATE)
     assert update.name == "volume/point/volume.writer.rename/update"
 
@@ -76,11 +76,11 @@ def test_a_point_belongs_to_the_service_it_is_named_after() -> None:
 def test_choosing_by_name_keeps_what_to_compare_with() -> None:
     cells = matrix(with_points=False, with_pairs=False)
     idle = chosen(cells, "podsync/kill/idle")
-    assert [cell.name for cell in idle] == ["nobody/none/idle", "podsync/kill/idle"]
+    assert [cell.name for cell in idle] == ["none/none/idle", "podsync/kill/idle"]
     both = chosen(cells, "podsync/kill/*")
     assert [cell.name for cell in both] == [
-        "nobody/none/idle",
-        "nobody/none/mid-flight",
+        "none/none/idle",
+        "none/none/mid-flight",
         "podsync/kill/idle",
         "podsync/kill/mid-flight",
     ]

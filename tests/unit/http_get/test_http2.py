@@ -143,7 +143,7 @@ def test_a_stream_that_the_server_breaks_off() -> None:
         SETTINGS + frame(Frame.CONTINUATION, END_HEADERS, HEAD),
         SETTINGS + frame(Frame.HEADERS, END_HEADERS, b"\xbe"),
         SETTINGS + frame(Frame.HEADERS, END_HEADERS, HEAD) + frame(Frame.DATA, PADDED, b"\x05abc"),
-        SETTINGS + frame(Frame.DATA, 0, b"x", 3),  # of a stream that nobody opened
+        SETTINGS + frame(Frame.DATA, 0, b"x", 3),  # of a stream that was not opened
         SETTINGS + frame(5, END_HEADERS, struct.pack(">I", 2) + HEAD),  # a push
         SETTINGS + frame(Frame.GOAWAY, 0, b"", 0),
         frame(Frame.SETTINGS, 0, struct.pack(">HI", 5, 1), 0),  # frames of one byte
@@ -151,7 +151,7 @@ def test_a_stream_that_the_server_breaks_off() -> None:
         SETTINGS + frame(Frame.HEADERS, 0, HEAD) + frame(Frame.CONTINUATION, 0, b"") * 100,
     ],
 )
-def test_what_is_no_http2_is_said_to_be_none(answer: bytes) -> None:
+def test_an_answer_that_is_no_http2_is_an_error_that_names_it(answer: bytes) -> None:
     with pytest.raises(ProtocolError):
         asked().receive(answer)
 

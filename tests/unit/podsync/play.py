@@ -97,7 +97,7 @@ class Play:
     unbegun: set[str] = field(default_factory=set)  # call names that are interrupted before they are performed
     log_attempts: dict[str, int] = field(default_factory=dict)  # what PreparePod finds among the log files
     only_urgent: bool = False  # what is in no hurry to be saved never gets to the disk
-    listed: bool = False  # pleg has told all that the runtime has
+    listed: bool = False  # pleg's list is complete
     outside: set[str] = field(default_factory=set)  # pods whose cgroup is missing
     deaf: bool = False  # StopContainer and StopPodSandbox succeed and change nothing
     kill_at: int = -1  # number of the step at which the process dies; -1 = never
@@ -116,12 +116,12 @@ class Play:
     node: Pod | None = None  # what FetchNode finds
     facts: MachineFacts = field(default_factory=MachineFacts)
     joins_cluster: bool = False
-    runtime_heard: bool = True
+    runtime_reported: bool = True
     sources_complete: bool = True  # as of the next start
     agent_start: str = ""  # identity of the start of the agent, as of the next start of podsync
     mistakes_expected: bool = False
     stops: list[int] = field(default_factory=list)
-    stopped: list[ContainerStop] = field(default_factory=list)  # the same, whole
+    stopped: list[ContainerStop] = field(default_factory=list)  # the same, complete
     hooks: list[str] = field(default_factory=list)  # instances whose postStart was run
     made: list[tuple[str, str, int]] = field(default_factory=list)  # every container ever created: uid, name, attempt
 
@@ -131,7 +131,7 @@ class Play:
         self.start()
 
     def start(self) -> None:
-        """A new podsync process: checkpoint, then what the sources say."""
+        """A new podsync process: checkpoint, then the desired pods of the sources."""
         self.boot += 1
         settings = Settings(
             boot=self.boot,
@@ -148,7 +148,7 @@ class Play:
             for uid in self.sandboxes:
                 self.handle(PodObserved(observation=self.look(uid)))
             self.handle(RuntimeListed(complete=True, stale=False))
-        if self.runtime_heard:
+        if self.runtime_reported:
             self.handle(RuntimeChanged(reachable=True, network_ready=True))
         for uid, pod in self.wanted.items():
             self.handle(PodDesired(uid=uid, source=self.source, pod=pod))
@@ -217,7 +217,7 @@ class Play:
         self.run()
 
     def lose(self, uid: str) -> None:
-        """The record of the pod is lost, and the process starts anew."""
+        """The record of the pod is lost, and the process restarts."""
         del self.disk[uid]
         self.start()
         self.run()
@@ -296,7 +296,7 @@ class Play:
             )
             return
         done = self._effect(call)
-        self._point()  # the runtime has done it, we have not heard of it
+        self._point()  # the runtime has done it, we have no answer
         self.handle(done)
 
     def _effect(self, call: Call) -> CallDone:

@@ -1,4 +1,4 @@
-"""What podsync does with pods of the API server, told on the core alone."""
+"""What podsync does with pods of the API server, tests of the core alone."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ class TestBaseline:
         assert play.core.records["u1"].saved.state is PodState.FINISHED
         assert status_of(play)["phase"] == "Succeeded"
 
-    def test_a_pod_declared_failed_by_somebody_else_ends(self) -> None:
+    def test_a_pod_declared_failed_by_another_client_ends(self) -> None:
         play = a_play()
         pod = an_api_pod()
         play.want(pod)
@@ -196,7 +196,7 @@ class TestProbes:
         play.run()
         assert status_of(play) == before
 
-    def test_a_container_has_started_once_its_startup_probe_says_so(self) -> None:
+    def test_a_container_has_started_once_its_startup_probe_succeeds(self) -> None:
         play = a_play()
         play.want(with_probe("startup"))
         assert status_of(play)["containerStatuses"][0]["started"] is False
@@ -246,7 +246,7 @@ class TestNode:
         assert play.log[0] == "FetchNode"
         assert play.running("u1") == [("c", 0)]
 
-    def test_and_counts_when_the_node_says_the_same(self) -> None:
+    def test_and_counts_when_the_node_has_the_same(self) -> None:
         play = a_play(node=node())
         play.handle(NodeChanged(node=node()))
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))

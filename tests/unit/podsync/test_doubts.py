@@ -1,4 +1,4 @@
-"""What podsync must not do on a guess: judge, show or wait by what it does not know, or by a clock somebody set."""
+"""What podsync must not do on a guess: decide, show or wait by unknown inputs, or by a clock that was set."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from tests.unit.podsync.test_api_pods import DELETION, a_play, an_api_pod, chang
 READY = RuntimeChanged(reachable=True, network_ready=True, supplemental_groups_policy=True)
 
 
-class TestJudgement:
-    def test_a_pod_is_not_judged_before_its_node_is_known(self) -> None:
+class TestAdmission:
+    def test_a_pod_is_not_admitted_before_its_node_is_known(self) -> None:
         play = a_play(joins_cluster=True)
         play.want(an_api_pod(nodeSelector={"disk": "ssd"}))
         assert play.statuses == {}
@@ -28,8 +28,8 @@ class TestJudgement:
         play.run()
         assert play.running("u1") == [("c", 0)]
 
-    def test_nor_before_the_runtime_was_heard(self) -> None:
-        play = a_play(runtime_heard=False)
+    def test_nor_before_the_runtime_has_reported(self) -> None:
+        play = a_play(runtime_reported=False)
         play.want(an_api_pod(securityContext={"supplementalGroupsPolicy": "Strict"}))
         assert play.statuses == {}
         play.handle(READY)
@@ -43,7 +43,7 @@ class TestJudgement:
         play.want(pod)
         assert play.running("u1") == [("c", 0)]
 
-    def test_those_that_waited_are_judged_by_age(self) -> None:
+    def test_those_that_waited_are_admitted_by_age(self) -> None:
         play = a_play(joins_cluster=True, facts=MachineFacts(allocatable={"pods": "1"}))
         for uid, born in (("young", "2030-01-02T00:00:00Z"), ("old", "2030-01-01T00:00:00Z")):
             play.want(changed(an_api_pod(uid, uid), creationTimestamp=born))
@@ -161,7 +161,7 @@ class TestClock:
             play.exit("u1", 1)
             play.core.node_state.skew = step
             for i, c in enumerate(play.containers["u1"]):
-                if c.state == "RUNNING":  # the runtime tells the end by the clock that was set
+                if c.state == "RUNNING":  # the runtime reports the end by the clock that was set
                     ended = int((play.wall + step) * 1e9)
                     play.containers["u1"][i] = replace(c, state=type(c.state).EXITED, exit_code=1, finished_at=ended)
             play.observe("u1")
@@ -169,7 +169,7 @@ class TestClock:
             play.later(11)
             assert len(play.running("u1")) == 1, f"step {step}: and is over when it is over"
 
-    def test_a_clock_set_back_between_two_lives_stalls_no_pull(self) -> None:
+    def test_a_clock_set_back_between_two_processes_stalls_no_pull(self) -> None:
         play = a_play(images=set())
         play.fail["PullImage"] = ("NotFound", "no such image")
         play.want(an_api_pod())

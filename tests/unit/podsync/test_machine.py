@@ -1,4 +1,4 @@
-"""What podsync does with pods, told on the core alone: no runtime, no clock, no disk."""
+"""What podsync does with pods, tests of the core alone: no runtime, no clock, no disk."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ def test_a_desired_pod_is_brought_to_run_step_by_step() -> None:
     assert [e.split(":")[0] for e in play.events] == ["Normal Pulled", "Normal Created", "Normal Started"]
 
 
-def test_an_absent_image_is_pulled_and_the_events_say_so() -> None:
+def test_an_absent_image_is_pulled_with_events() -> None:
     play = Play(images=set())
     play.want(a_pod())
     assert play.log[3:] == ["InspectImage", "PullImage", "CreateContainer", "StartContainer"]
@@ -50,7 +50,7 @@ def deleted(pod: dict[str, Any], grace: int) -> dict[str, Any]:
     return {**pod, "metadata": {**pod["metadata"], **dying}}
 
 
-def test_a_pod_deleted_while_its_image_is_pulled_ends_at_once_and_blames_nobody() -> None:
+def test_a_pod_deleted_while_its_image_is_pulled_ends_at_once_without_an_error() -> None:
     play = Play(images=set(), hang={"PullImage"}, source="api")
     play.want(a_pod())
     play.want(deleted(a_pod(), 30))
@@ -66,7 +66,7 @@ def test_a_deletion_with_a_shorter_grace_ends_the_wait_for_the_longer_one() -> N
     assert play.log[-1] == "KillPod" and play.stops == []
     play.wall += 3
     play.want(deleted(a_pod(), 30))
-    assert play.log[-1] == "KillPod", "the same grace: nothing to decide anew"
+    assert play.log[-1] == "KillPod", "the same grace: nothing to decide again"
     play.want(deleted(a_pod(), 5))
     assert "InterruptCall KillPod" in play.log and play.stops == [2], "5 s of which 3 have passed"
 
@@ -195,7 +195,7 @@ def test_volumes_hold_the_start_back_and_are_released_before_the_pod_is_finished
     assert play.published["u1"].admitted.state is PodState.FINISHED
 
 
-def test_a_pod_in_the_runtime_that_nobody_wants_is_killed_but_not_before_the_sources_are_complete() -> None:
+def test_an_undesired_pod_in_the_runtime_is_killed_but_not_before_the_sources_are_complete() -> None:
     play = Play()
     play.handle(SourcesFreshness(complete=False, stale=False))
     play.sandboxes["o"] = [Sandbox(id="s", attempt=0, state=SandboxState.READY, created_at=1)]
@@ -342,15 +342,15 @@ def test_a_start_that_our_death_cut_short_is_no_attempt_and_one_that_failed_is(o
 
     failed = Play(only_urgent=only_urgent, listed=True, fail={"StartContainer": ("Unknown", "no such command")})
     failed.want(a_pod())
-    told = failed.containers["u1"][0]
-    failed.containers["u1"][0] = replace(told, state=ContainerState.EXITED, finished_at=int(failed.wall * 1e9))
+    running = failed.containers["u1"][0]
+    failed.containers["u1"][0] = replace(running, state=ContainerState.EXITED, finished_at=int(failed.wall * 1e9))
     failed.start()
     failed.run()
     failed.later(30)
     assert failed.running("u1") == [("c", 1)]
 
 
-def test_what_nobody_ever_heard_of_is_not_looked_for_in_the_runtime_but_after_a_restart_it_is() -> None:
+def test_a_pod_new_to_the_node_is_not_listed_in_the_runtime_but_after_a_restart_it_is() -> None:
     play = Play(listed=True)
     play.want(a_pod())
     play.start()

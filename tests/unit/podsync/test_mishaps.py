@@ -1,4 +1,4 @@
-"""What goes wrong around podsync, told on the core alone: lost records, late news, calls cut short, a deaf runtime."""
+"""Faults around podsync, tests of the core alone: lost records, late events, cancelled calls, a runtime that hangs."""
 
 from dataclasses import replace
 from typing import Any
@@ -77,7 +77,7 @@ def test_a_record_of_another_version_is_read_as_far_as_it_goes() -> None:
 
 
 @pytest.mark.parametrize("broken", [{"state": "gone"}, {"attempts": [1]}, {"uid": None}])
-def test_a_record_of_no_use_is_told_and_its_running_pod_is_adopted(broken: dict[str, Any]) -> None:
+def test_an_unusable_record_is_reported_and_its_running_pod_is_adopted(broken: dict[str, Any]) -> None:
     play = Play()
     play.want(a_pod())
     play.disk["u1"] |= broken
@@ -95,7 +95,7 @@ def test_a_lost_record_costs_the_running_pod_nothing() -> None:
     assert status_of(play)["phase"] == "Running"
 
 
-def test_a_start_that_is_still_being_undone_is_waited_for_and_then_done_anew_under_the_same_number() -> None:
+def test_a_start_that_is_still_being_undone_is_waited_for_and_then_repeated_with_the_same_attempt() -> None:
     busy = ("Unknown", 'failed to set starting state for container "c003": container is already in starting state')
     play = Play(fail={"StartContainer": busy})
     play.want(a_pod())
@@ -108,7 +108,7 @@ def test_a_start_that_is_still_being_undone_is_waited_for_and_then_done_anew_und
     assert play.running("u1") == [("c", 0)]
 
 
-def test_a_start_whose_task_a_killed_runtime_left_behind_is_done_anew_under_the_same_number() -> None:
+def test_a_start_whose_task_a_killed_runtime_left_behind_is_repeated_with_the_same_attempt() -> None:
     left = ("AlreadyExists", "failed to create containerd task: task c003: already exists")
     play = Play(fail={"StartContainer": left})
     play.want(a_pod())
@@ -138,7 +138,7 @@ def test_a_start_the_runtime_refuses_is_tried_again_after_a_while_and_not_in_a_c
     assert play.running("u1") == [("c", 0)] and play.made == [("u1", "c", 0)]
 
 
-def test_a_look_that_was_overtaken_by_a_later_observation_says_nothing() -> None:
+def test_a_look_older_than_the_last_observation_is_ignored() -> None:
     play = Play()
     play.want(a_pod())
     before = play.look("u1")
@@ -153,8 +153,8 @@ def test_a_look_that_was_overtaken_by_a_later_observation_says_nothing() -> None
 def test_a_termination_message_stays_when_its_file_is_gone() -> None:
     play = Play()
     play.want(a_pod(restartPolicy="Never"))
-    told = [replace(c, termination_message="result=42") for c in play.containers["u1"]]
-    play.containers["u1"] = told
+    with_messages = [replace(c, termination_message="result=42") for c in play.containers["u1"]]
+    play.containers["u1"] = with_messages
     play.exit("u1", 0)
     play.containers["u1"] = [replace(c, termination_message="") for c in play.containers["u1"]]
     play.observe("u1")
@@ -174,7 +174,7 @@ def test_a_changed_image_is_run_whatever_the_restart_policy(policy: str) -> None
     assert status_of(play)["phase"] == "Succeeded"
 
 
-def test_a_pod_nothing_is_heard_of_is_looked_at_once_in_a_while() -> None:
+def test_a_pod_without_events_is_listed_at_intervals() -> None:
     play = Play()
     play.want(a_pod())
     (container,) = play.containers["u1"]

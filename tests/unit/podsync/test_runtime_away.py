@@ -1,4 +1,4 @@
-"""A runtime that starts anew: a pod goes on within moments of its return, also when nobody else noticed it was away."""
+"""A runtime that restarts: a pod goes on within moments of its return, also when no other call has failed."""
 
 import pytest
 

@@ -65,7 +65,7 @@ def test_watches_children_and_zombies() -> None:
     ]
 
 
-def test_another_life_is_compared_with_the_role_and_an_absent_process_is_told() -> None:
+def test_a_restarted_process_is_compared_by_name_and_an_absent_one_is_reported() -> None:
     assert found(with_process(pid=11)) == []
     assert found(replace(EMPTY, processes={})) == [("process", "status")]
     assert found(replace(EMPTY, processes={"status": PROCESS, "planted": PROCESS})) == [("process", "planted")]
@@ -129,7 +129,7 @@ def test_memory_that_goes_up_and_down_or_settles_is_flat() -> None:
     assert check_memory(at_minutes(20_000, 21_500, *[21_600] * 23)) == []
 
 
-def test_each_life_is_judged_alone_and_a_new_one_gets_its_warm_up() -> None:
+def test_each_process_is_checked_alone_and_a_new_one_gets_its_warm_up() -> None:
     samples = at_minutes(90_000, 90_000, 15_000, 20_000, 20_000, 20_000, pids=(1, 1, 2, 2, 2, 2))
     assert [[point.kib for point in points] for points in memory_by_process(samples).values()] == [
         [90_000, 90_000],
@@ -195,11 +195,11 @@ def test_severe_lines_and_tracebacks_are_complained_of() -> None:
     assert complaints_of(lines) == [lines[2], lines[3].strip(), lines[5]]
 
 
-def test_what_asyncio_says_of_things_left_lying_about_is_complained_of() -> None:
+def test_the_warnings_of_asyncio_about_unclosed_objects_are_found() -> None:
     line = f"W{HEAD} Task exception was never retrieved"
     assert complaints_of([line, f"I{HEAD} fine"]) == [line]
 
 
-def test_an_expected_line_is_forgiven_with_its_traceback() -> None:
+def test_an_expected_line_is_ignored_with_its_traceback() -> None:
     lines = [f"E{HEAD} the container runtime does not answer", "\tTraceback (most recent call last):", f"E{HEAD} bad"]
     assert complaints_of(lines) == [lines[2]]

@@ -42,7 +42,7 @@ def test_a_leak_needs_both_a_slope_and_a_growth() -> None:
     assert not growth_of(steps).leaks, "one step up and then flat"
 
 
-def test_in_a_short_life_only_a_coarse_growth_counts() -> None:
+def test_in_a_short_run_only_a_coarse_growth_counts() -> None:
     assert growth_of([Point(0, 0), Point(1, COARSE_LIMIT + 1)]).leaks
     assert not growth_of([Point(0, 0), Point(1, COARSE_LIMIT - 1)]).leaks
     assert not growth_of(line(500.0, int(MINUTES_NEEDED))).leaks

@@ -73,21 +73,21 @@ def killing(message: str) -> RecordEvent:
     return RecordEvent(event=KubeEvent(type="Normal", reason="Killing", message=message, uid="u1", field_path=field))
 
 
-def told(*happened: Event | Instruction) -> list[dict[str, Any]]:
+def lines_of(*happened: Event | Instruction) -> list[dict[str, Any]]:
     story_lines, lines = StoryLines(boot=3), []
     for at, what in enumerate(happened, start=110):
         lines += [{"at": float(at), **line} for line in story_lines.of("u1", what)]
     return lines
 
 
-def says(*happened: Event | Instruction) -> list[str]:
-    return [text for line in told(*happened)[1:] if (text := sentence(line))]
+def sentences(*happened: Event | Instruction) -> list[str]:
+    return [text for line in lines_of(*happened)[1:] if (text := sentence(line))]
 
 
 def test_the_story_of_a_pod_goes_from_its_source_to_its_start() -> None:
     volumes = MountedVolumes(uid="u1", volumes={"v": MountedVolume(state=VolumeState.MOUNTED)})
     pull = PullImage(uid="u1", container="c", image="busybox:1", sandbox_attempt=0)
-    assert says(
+    assert sentences(
         PodDesired(uid="u1", source="api", pod=POD),
         VolumesChanged(uid="u1", volumes=volumes),
         CallDone(uid="u1", call=pull, completed_at=1.0, result=ImagePulled(image=None, took=2.5)),
@@ -104,7 +104,7 @@ def test_what_comes_twice_is_one_line_and_a_changed_definition_is_another() -> N
     pod = PodDesired(uid="u1", source="file", pod=POD)
     other = PodDesired(uid="u1", source="file", pod=POD | {"spec": {"containers": [{"name": "c", "image": "x"}]}})
     same_with_status = PodDesired(uid="u1", source="file", pod=POD | {"status": {"phase": "Running"}})
-    assert says(pod, pod, same_with_status, other) == [
+    assert sentences(pod, pod, same_with_status, other) == [
         "seen for the first time, from file",
         "its definition changed, from file",
     ]
@@ -113,20 +113,20 @@ def test_what_comes_twice_is_one_line_and_a_changed_definition_is_another() -> N
 def test_a_deletion_names_its_grace_period() -> None:
     metadata = POD["metadata"] | {"deletionTimestamp": "t", "deletionGracePeriodSeconds": 5}  # type: ignore[operator]
     pod = PodDesired(uid="u1", source="api", pod=POD | {"metadata": metadata})
-    assert says(pod, pod) == ["to be deleted, from api, with a grace period of 5 s"]
+    assert sentences(pod, pod) == ["to be deleted, from api, with a grace period of 5 s"]
 
 
 def test_looks_and_relists_are_no_part_of_a_story_unless_they_fail() -> None:
     look = LookAtPod(uid="u1")
     running = instance(0, ContainerState.RUNNING)
     failed = CallFailed(uid="u1", call=look, completed_at=1.0, code="Unavailable", text="gone", description="gone")
-    assert told(look, CallDone(uid="u1", call=look, completed_at=1.0), observed(running), observed(running)) == []
-    assert says(failed) == ["looking at the pod in the runtime failed: gone"]
+    assert lines_of(look, CallDone(uid="u1", call=look, completed_at=1.0), observed(running), observed(running)) == []
+    assert sentences(failed) == ["looking at the pod in the runtime failed: gone"]
 
 
 def test_an_exit_is_one_line_with_code_reason_and_how_long_it_ran() -> None:
     exited = instance(0, ContainerState.EXITED, 137, "OOMKilled")
-    assert says(observed(exited), observed(exited)) == [
+    assert sentences(observed(exited), observed(exited)) == [
         "container c: attempt 0 ended with exit code 137 (OOMKilled) after 3.0 s"
     ]
 
@@ -139,7 +139,7 @@ def test_a_restart_by_itself_names_the_exit_and_the_back_off() -> None:
         uid="u1",
         field_path="spec.containers{c}",
     )
-    lines = told(
+    lines = lines_of(
         started(0), observed(instance(0, ContainerState.EXITED, 1, "Error")), RecordEvent(event=back_off), started(1)
     )
     (answer,) = restarts(lines)
@@ -159,12 +159,12 @@ def test_a_restart_by_a_probe_names_the_probe_and_its_output() -> None:
         observed(instance(0, ContainerState.EXITED, 137)),
         started(1),
     ]
-    assert says(*happened)[1:4] == [
+    assert sentences(*happened)[1:4] == [
         "the liveness probe of container c has failed: HTTP probe failed: 500",
         "event Killing: Container c failed liveness probe, will be restarted",
         "stopping container c, grace period 30 s",
     ]
-    (answer,) = restarts(told(*happened))
+    (answer,) = restarts(lines_of(*happened))
     assert answer.because == (
         "Container c failed liveness probe, will be restarted (HTTP probe failed: 500); attempt 0 ended with exit code "
         "137 after 3.0 s"
@@ -174,7 +174,7 @@ def test_a_restart_by_a_probe_names_the_probe_and_its_output() -> None:
 def test_every_container_has_a_new_sandbox_as_the_cause_of_its_first_start_in_it() -> None:
     changed = KubeEvent(type="Normal", reason="SandboxChanged", message="Pod sandbox changed", uid="u1")
     init = StartContainer(uid="u1", container="init", container_id="i1", attempt=1)
-    lines = told(
+    lines = lines_of(
         started(0),
         observed(instance(0, ContainerState.EXITED, 255, "Unknown")),
         RecordEvent(event=changed),
@@ -183,8 +183,8 @@ def test_every_container_has_a_new_sandbox_as_the_cause_of_its_first_start_in_it
         observed(instance(1, ContainerState.EXITED, 1, "Error")),
         started(2),
     )
-    anew = "the pod's sandbox was gone and a new one was made"
-    assert [(answer.container, answer.attempt, anew in answer.because) for answer in restarts(lines)] == [
+    recreated = "the pod's sandbox was gone and a new one was made"
+    assert [(answer.container, answer.attempt, recreated in answer.because) for answer in restarts(lines)] == [
         ("init", 1, True),
         ("c", 1, True),
         ("c", 2, False),
@@ -192,7 +192,7 @@ def test_every_container_has_a_new_sandbox_as_the_cause_of_its_first_start_in_it
 
 
 def test_a_restart_whose_end_was_before_the_story_is_reported_as_that() -> None:
-    (answer,) = restarts(told(started(4)))
+    (answer,) = restarts(lines_of(started(4)))
     assert answer.because.startswith("not known")
 
 
@@ -239,7 +239,7 @@ def test_explain_as_json_has_every_line_with_its_sentence(root: Path) -> None:
     assert [line["says"] for line in answer["story"]][1] == "seen for the first time, from api"
 
 
-@pytest.mark.parametrize("words", [["nobody"], ["web", "-n", "other"], ["other/web"]])
+@pytest.mark.parametrize("words", [["unknown"], ["web", "-n", "other"], ["other/web"]])
 def test_explain_of_a_pod_it_does_not_know_is_one_line(root: Path, words: list[str]) -> None:
     result = explain(root, *words)
     assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
@@ -392,7 +392,7 @@ def test_a_hook_that_failed_is_a_line_without_its_output() -> None:
     call = RunPostStartHook(uid="u1", container="c", container_id="id0")
     text, description = "exited with 1: hush", "exited with 1"
     failed = CallFailed(uid="u1", call=call, completed_at=1.0, code="", text=text, description=description)
-    assert says(failed) == ["the postStart hook of container c failed: exited with 1"]
+    assert sentences(failed) == ["the postStart hook of container c failed: exited with 1"]
 
 
 def test_what_a_probe_found_belongs_to_the_story_of_its_pod() -> None:

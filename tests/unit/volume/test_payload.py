@@ -29,7 +29,7 @@ POD: dict[str, Any] = {
         "name": "web",
         "namespace": "shop",
         "uid": "u1",
-        "labels": {"b": "2", "a": 'say "x"'},
+        "labels": {"b": "2", "a": 'print "x"'},
         "annotations": {"note": "n"},
     },
     "spec": {"serviceAccountName": "builder", "containers": [{"name": "c", "resources": {"limits": {"cpu": "1500m"}}}]},
@@ -178,7 +178,7 @@ def test_downward_fields_are_quoted_sorted_and_rounded_up() -> None:
         {"path": "cpu", "resourceFieldRef": {"containerName": "c", "resource": "limits.cpu"}},
         {"path": "memory", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory", "divisor": "1Mi"}},
     )
-    assert content(volume) == {"labels": b'a="say \\"x\\""\nb="2"', "a/one": b"2", "cpu": b"2", "memory": b"1024"}
+    assert content(volume) == {"labels": b'a="print \\"x\\""\nb="2"', "a/one": b"2", "cpu": b"2", "memory": b"1024"}
 
 
 def test_only_what_rests_on_the_node_is_provisional() -> None:

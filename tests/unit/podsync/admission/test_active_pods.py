@@ -1,4 +1,4 @@
-"""Which pods count when another one is admitted, and when a verdict is final: told on the core alone."""
+"""Which pods count when another one is admitted, and when a verdict is final: tests of the core alone."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ class TestAfterARestart:
         play.run()
         assert play.running("u1") == [] and play.running("u2") == [("c", 0)]
 
-    def test_a_static_pod_added_meanwhile_is_judged_beside_those_the_checkpoint_has(self) -> None:
+    def test_a_static_pod_added_meanwhile_is_admitted_beside_those_of_the_checkpoint(self) -> None:
         play = a_play()
         first = asking("u1", "one", cpu="100m", port=80)
         play.want(first)
@@ -138,7 +138,7 @@ class TestAfterARestart:
 
 
 class TestRejected:
-    def test_a_rejected_static_pod_is_judged_again_at_a_new_start_of_the_agent_only(self) -> None:
+    def test_a_rejected_static_pod_is_decided_again_at_a_new_start_of_the_agent_only(self) -> None:
         play = a_play(agent_start="first")
         play.want(asking("u1", "etcd", cpu="2"))
         assert reason(play, "u1") == "UnexpectedAdmissionError"
@@ -162,7 +162,7 @@ class TestRejected:
         assert play.disk["u1"]["judged_in"] == "second"
 
     @pytest.mark.parametrize("kill_after", range(1, 12))
-    def test_a_kill_while_it_is_judged_again_changes_nothing(self, kill_after: int) -> None:
+    def test_a_kill_while_it_is_decided_again_changes_nothing(self, kill_after: int) -> None:
         play = a_play(agent_start="first")
         play.want(asking("u1", "etcd", cpu="2"))
         play.facts, play.agent_start = FACTS, "second"
@@ -182,8 +182,8 @@ class TestRejected:
         play.run()
         assert play.statuses["u1"].status["phase"] == "Failed"
 
-    def test_a_static_pod_is_not_rejected_for_what_the_runtime_has_not_said_yet(self) -> None:
-        play = a_play(runtime_heard=False)
+    def test_a_static_pod_is_not_rejected_before_the_runtime_has_reported(self) -> None:
+        play = a_play(runtime_reported=False)
         play.want(asking("u1", "etcd", securityContext=STRICT))
         play.handle(RuntimeChanged(reachable=False, network_ready=False))
         play.run()
@@ -211,8 +211,8 @@ class TestRejected:
         play.later(120)
         assert play.core.records == {}
 
-    def test_a_pod_dropped_before_it_was_judged_leaves_nothing(self) -> None:
-        play = a_play(runtime_heard=False)
+    def test_a_pod_dropped_before_its_admission_leaves_nothing(self) -> None:
+        play = a_play(runtime_reported=False)
         play.want(asking("u1", "etcd"))
         play.drop("u1")
         play.later(120)

@@ -221,11 +221,11 @@ class TestPreemption:
             "pods to preempt: no set of running pods found to reclaim resources: [(res: cpu, q: 100), ]"
         )
 
-    def test_nobody_goes_for_a_pod_that_does_not_fit_for_another_reason_too(self) -> None:
+    def test_no_pod_is_preempted_for_one_that_does_not_fit_for_another_reason_too(self) -> None:
         given = verdict(a_pod(requests={"cpu": "2"}, source="file", nodeName="other"), a_pod("o", {"cpu": "1"}))
         assert (given.reason, given.victims) == ("NodeName", ())
 
-    def test_an_ordinary_pod_preempts_nobody(self) -> None:
+    def test_an_ordinary_pod_preempts_none(self) -> None:
         assert verdict(a_pod(requests={"cpu": "2"}), a_pod("o", {"cpu": "1"})).victims == ()
 
 

@@ -149,7 +149,7 @@ def test_version_2_passes_every_controller_on_all_the_way_down(tmp_path: Path) -
 
 
 def test_a_parent_that_was_made_without_cpus_gets_them_before_its_child(tmp_path: Path) -> None:
-    """A kill between the two steps, or somebody else's mkdir; no process could ever enter."""
+    """A kill between the two steps, or a mkdir of another process; no process could ever enter."""
     above = [tmp_path, tmp_path / "kubepods", tmp_path / "kubepods" / "burstable"]
     for directory in above:
         directory.mkdir(exist_ok=True)

@@ -46,7 +46,7 @@ def test_kubepods_gets_what_is_left_after_reservations(
     assert (values.cpu_quota, values.cpu_period, values.cpuset_cpus) == (None, None, "")
 
 
-def test_only_systemd_is_told_the_cpus() -> None:
+def test_only_systemd_gets_the_cpus() -> None:
     assert kubepods_values(MACHINE, ("pods",), with_cpus=True).cpuset_cpus == "0-3"
 
 
@@ -78,7 +78,7 @@ class Driver:
 
 
 class Runtime:
-    """Tells its driver, or why it cannot."""
+    """Reports its driver, or an error."""
 
     def __init__(self, driver: str | None = None) -> None:
         self.driver, self.asked, self.away = driver, 0, False
@@ -157,7 +157,7 @@ def a_pod(cpu: str, uid: str = "u") -> Object:
     return {"metadata": {"uid": uid}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
 
 
-async def test_node_allocatable_is_enforced_once_and_told(stage: Stage) -> None:
+async def test_node_allocatable_is_enforced_once_with_an_event(stage: Stage) -> None:
     await stage.node.write_all()
     await stage.node.write_all()
     assert [(e.type, e.reason, e.message, e.kind, e.name) for e in stage.events] == [
@@ -167,7 +167,7 @@ async def test_node_allocatable_is_enforced_once_and_told(stage: Stage) -> None:
     assert len(limited) == 1
 
 
-async def test_a_refusal_is_told_and_tried_again_until_it_works(stage: Stage) -> None:
+async def test_a_refusal_causes_an_event_and_is_tried_again_until_it_works(stage: Stage) -> None:
     stage.driver.refuses["/kubepods"] = "unable to set memory limit to 1 (current usage: 2, peak usage: 3)"
     await stage.node.write_all()
     [event] = stage.events
@@ -248,7 +248,7 @@ async def test_a_pod_known_from_the_runtime_alone_is_looked_for_in_every_class(s
 # Orphans
 
 
-async def test_a_cgroup_of_a_pod_that_nobody_knows_is_removed(stage: Stage) -> None:
+async def test_a_cgroup_of_an_unknown_pod_is_removed(stage: Stage) -> None:
     stage.make("/kubepods/podone", "/kubepods/burstable/podtwo", "/kubepods/besteffort/podthree")
     stage.known = {"two"}
     await stage.look()
@@ -298,7 +298,7 @@ async def test_one_that_stays_is_tried_again(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("configured", "told", "wanted"),
+    ("configured", "reported", "wanted"),
     [
         ("cgroupfs", None, "cgroupfs"),
         ("systemd", "cgroupfs", "cgroupfs"),
@@ -308,10 +308,10 @@ async def test_one_that_stays_is_tried_again(stage: Stage) -> None:
     ],
 )
 async def test_the_runtimes_word_wins(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, configured: str, told: str | None, wanted: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, configured: str, reported: str | None, wanted: str
 ) -> None:
     stage = Stage(tmp_path, cgroup_driver=configured)
-    stage.pods._driver, stage.runtime.driver = None, told
+    stage.pods._driver, stage.runtime.driver = None, reported
     assert (await stage.pods.driver()).name == wanted
     assert stage.pods.facts.cgroup_driver == wanted
     await stage.pods.driver()
@@ -330,7 +330,7 @@ async def test_a_runtime_that_is_away_is_asked_again(stage: Stage) -> None:
     assert stage.runtime.asked == 3
 
 
-async def test_without_qos_cgroups_nobody_is_asked_and_nothing_made(tmp_path: Path) -> None:
+async def test_without_qos_cgroups_the_runtime_is_not_asked_and_nothing_is_made(tmp_path: Path) -> None:
     stage = Stage(tmp_path, cgroups_per_qos=False)
     assert await stage.pods.prepare(a_pod("1"), lambda: (), runs=True)
     assert not stage.pods.is_missing(a_pod("1"))

@@ -1,4 +1,4 @@
-"""What systemd is told: names of slices and back, and the properties of each value; worked by hand."""
+"""What systemd gets: names of slices and back, and the properties of each value; worked by hand."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_the_unit_is_the_last_part_and_its_parent_the_one_before() -> None:
         ("cri-containerd-0f.scope", "systemd", None),
     ],
 )
-def test_a_directory_tells_whose_it_is(directory: str, driver: str, uid: str | None) -> None:
+def test_the_name_of_a_directory_contains_its_pod(directory: str, driver: str, uid: str | None) -> None:
     assert pod_uid_of(directory, driver) == uid
 
 
@@ -67,12 +67,12 @@ def test_pods_are_right_below_kubepods_and_its_two_classes() -> None:
 
 
 def test_a_slice_counts_what_is_used_in_it() -> None:
-    told = {name: (kind, value) for name, kind, value in slice_properties(POD, v2=False)}
-    assert told["Wants"] == ("as", ["kubepods-burstable.slice"])
-    assert told["DefaultDependencies"] == ("b", False)
-    accounting = {name for name in told if name.endswith("Accounting")}
+    properties = {name: (kind, value) for name, kind, value in slice_properties(POD, v2=False)}
+    assert properties["Wants"] == ("as", ["kubepods-burstable.slice"])
+    assert properties["DefaultDependencies"] == ("b", False)
+    accounting = {name for name in properties if name.endswith("Accounting")}
     assert accounting == {"MemoryAccounting", "CPUAccounting", "BlockIOAccounting", "TasksAccounting"}
-    assert all(told[name] == ("b", True) for name in accounting)
+    assert all(properties[name] == ("b", True) for name in accounting)
     assert "IOAccounting" in {name for name, _, _ in slice_properties(POD, v2=True)}
     assert "Wants" not in {name for name, _, _ in slice_properties("/kubepods.slice", v2=True)}
 
@@ -110,11 +110,11 @@ def test_a_value_becomes_a_property(values: CgroupValues, on_v1: dict[str, int],
 )
 def test_a_quota_is_rounded_up_to_ten_milliseconds_a_second(quota: int, period: int, per_second: int) -> None:
     values = CgroupValues(cpu_quota=quota, cpu_period=period)
-    told = {name: value for name, _, value in limit_properties(values, v2=True, version=252)}
-    assert told == {"CPUQuotaPeriodUSec": period, "CPUQuotaPerSecUSec": per_second}
+    properties = {name: value for name, _, value in limit_properties(values, v2=True, version=252)}
+    assert properties == {"CPUQuotaPeriodUSec": period, "CPUQuotaPerSecUSec": per_second}
 
 
-def test_an_older_systemd_is_not_told_what_it_does_not_know() -> None:
+def test_an_older_systemd_gets_no_unknown_properties() -> None:
     values = CgroupValues(cpu_quota=1_000, cpu_period=100_000, cpuset_cpus="0")
 
     def names(version: int) -> set[str]:

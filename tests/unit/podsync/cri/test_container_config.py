@@ -207,7 +207,7 @@ def test_resources_become_variables_rounded_up(reference: dict[str, str], value:
         ),
     ],
 )
-def test_what_cannot_be_described_is_told_in_the_kubelets_words(container: dict[str, Any], text: str) -> None:
+def test_the_error_of_what_cannot_be_described_has_the_kubelets_text(container: dict[str, Any], text: str) -> None:
     with pytest.raises(ContainerConfigError) as refused:
         built(a_pod(container))
     assert (refused.value.reason, refused.value.message) == ("CreateContainerConfigError", text)

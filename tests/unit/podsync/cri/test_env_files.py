@@ -117,7 +117,7 @@ def test_a_file_that_is_not_there_is_missing(volume: Path, path: str) -> None:
     assert reading(volume, path) == EnvFile({}, missing=True)
 
 
-def test_what_is_no_file_of_variables_is_told_without_details(volume: Path) -> None:
+def test_what_is_no_file_of_variables_is_an_error_without_details(volume: Path) -> None:
     (volume / "bad").write_text("A=x\n")
     (volume / "bytes").write_bytes(b"A='\xff'\n")
     (volume / "large").write_bytes(b"#" * (LARGEST + 1))

@@ -1,4 +1,4 @@
-"""Every golden case: both messages are the base's but for what the case says, and CRI takes them."""
+"""Every golden case: both messages are the base's but for the differences of the case, and CRI takes them."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def test_there_are_enough_of_them_and_each_has_its_own_name() -> None:
 
 
 @pytest.mark.parametrize(("case", "version"), CASES)
-def test_the_messages_are_what_the_reference_says(case: Case, version: str) -> None:
+def test_the_messages_match_the_reference(case: Case, version: str) -> None:
     sandbox, message = built(case, version)
     wanted_sandbox, wanted = expected(case, version)
     wanted.setdefault("envs", {})

@@ -1,4 +1,4 @@
-"""What a pod's runtime handler can do, as the runtime told it."""
+"""The features of a pod's runtime handler, as the runtime reports them."""
 
 import pytest
 
@@ -8,21 +8,21 @@ from services.podsync.core.node.node_facts import NodeFacts
 from tests.unit.podsync.cri.container_messages import a_pod
 
 FACTS = NodeFacts(node_name="n")
-TOLD = (
+REPORTED = (
     RuntimeHandler(name="", recursive_read_only_mounts=True),
     RuntimeHandler(name="kata", user_namespaces=True),
 )
 
 
 @pytest.mark.parametrize(
-    ("handler", "users", "read_only"), [("", False, True), ("kata", True, False), ("never-told", False, False)]
+    ("handler", "users", "read_only"), [("", False, True), ("kata", True, False), ("not-reported", False, False)]
 )
-def test_a_handler_can_do_what_the_runtime_told_of_it(handler: str, users: bool, read_only: bool) -> None:
-    facts = for_handler(FACTS, TOLD, handler)
+def test_a_handler_has_the_features_that_the_runtime_reports(handler: str, users: bool, read_only: bool) -> None:
+    facts = for_handler(FACTS, REPORTED, handler)
     assert (facts.runtime_handler, facts.user_namespaces, facts.recursive_read_only) == (handler, users, read_only)
 
 
-def test_a_runtime_that_tells_nothing_can_do_nothing() -> None:
+def test_a_runtime_that_reports_nothing_has_no_features() -> None:
     facts = for_handler(FACTS, None, "")
     assert not facts.user_namespaces
     assert not facts.recursive_read_only

@@ -145,7 +145,7 @@ def test_a_full_name_that_fits_is_the_hostname() -> None:
     assert sandbox_config(pod, facts=NODE, attempt=0)["hostname"] == "h.sub.ns1.svc.cluster.local"
 
 
-def test_a_pod_never_shares_the_hosts_users_because_nobody_gave_it_ids() -> None:
+def test_a_pod_without_ids_never_shares_the_hosts_users() -> None:
     facts = NodeFacts(node_name="n", user_namespaces=True)
     with pytest.raises(SandboxConfigError, match="the pod was given no ids of its own"):
         sandbox_config(a_pod(hostUsers=False), facts=facts, attempt=0)

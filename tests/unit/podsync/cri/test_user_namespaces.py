@@ -109,7 +109,7 @@ def pods(root: Path, *uids: str) -> None:
         (root / "pods" / uid).mkdir(parents=True, exist_ok=True)
 
 
-def test_the_record_is_on_disk_before_anybody_hears_of_the_ids(tmp_path: Path) -> None:
+def test_the_record_is_on_disk_before_the_ids_are_returned(tmp_path: Path) -> None:
     pods(tmp_path, "a")
     given = UserNamespaces(tmp_path).give("a")
     record = tmp_path / "pods" / "a" / "userns"
@@ -117,7 +117,7 @@ def test_the_record_is_on_disk_before_anybody_hears_of_the_ids(tmp_path: Path) -
     assert record.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_pod_keeps_its_ids_over_a_restart_of_the_agent_and_nobody_else_gets_them(tmp_path: Path) -> None:
+def test_a_pod_keeps_its_ids_over_a_restart_of_the_agent_and_no_other_pod_gets_them(tmp_path: Path) -> None:
     pods(tmp_path, "a", "b", "c")
     before = UserNamespaces(tmp_path)
     given = {uid: before.give(uid) for uid in ("a", "b")}
@@ -138,7 +138,7 @@ def test_ids_are_free_once_the_pod_has_ended_or_its_directory_is_gone(tmp_path: 
     (tmp_path / "pods" / "b" / "userns").unlink()
     (tmp_path / "pods" / "b").rmdir()
     assert namespaces.give("d") == block(2)
-    namespaces.release("never heard of")
+    namespaces.release("unknown")
 
 
 def test_a_record_of_no_use_stops_its_own_pod_alone(tmp_path: Path) -> None:

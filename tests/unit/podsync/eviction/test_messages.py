@@ -1,4 +1,4 @@
-"""What an evicted pod is told, and which limits of local storage evict it (node.md 5.6, 5.8)."""
+"""The message of an evicted pod, and which limits of local storage evict it (node.md 5.6, 5.8)."""
 
 from typing import Any
 

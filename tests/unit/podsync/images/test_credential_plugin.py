@@ -1,4 +1,4 @@
-"""What is said to a credential plugin, what its answer means, and for how long it holds."""
+"""The request to a credential plugin, the meaning of its answer, and how long the answer holds."""
 
 import json
 from typing import Any
@@ -146,19 +146,19 @@ CONFIG = {"r.example": Credential("u", "w")}
         ("Global", ["r.example/app", "q.example/app"], []),
     ],
 )
-def test_an_answer_holds_for_what_it_says(kind: str, good_for: list[str], not_for: list[str]) -> None:
+def test_an_answer_holds_for_its_scope(kind: str, good_for: list[str], not_for: list[str]) -> None:
     cache = CredentialCache()
     cache.add(IMAGE, "", PluginAnswer(kind, CONFIG, 10.0), 99.0, now=0.0)
     assert all(cache.find(image, "", 9.9) == CONFIG for image in good_for)
     assert not any(cache.find(image, "", 9.9) for image in not_for)
-    assert cache.find(IMAGE, "somebody", 9.9) is None
+    assert cache.find(IMAGE, "other", 9.9) is None
     assert cache.find(IMAGE, "", 10.0) is None
 
 
 @pytest.mark.parametrize(
     ("seconds", "default", "until"), [(None, 20.0, 20.0), (5.0, 20.0, 5.0), (0.0, 20.0, 0.0), (None, 0.0, 0.0)]
 )
-def test_an_answer_holds_as_long_as_it_says_or_the_provider_does(
+def test_an_answer_holds_for_its_own_duration_or_the_providers(
     seconds: float | None, default: float, until: float
 ) -> None:
     cache = CredentialCache()

@@ -1,4 +1,4 @@
-"""Docker's files of credentials: what they say, and that whatever else they hold is refused without being shown."""
+"""Docker's files of credentials: their entries, and that other content is refused without being shown."""
 
 import base64
 import json
@@ -40,7 +40,7 @@ def entry(**fields: Any) -> Credential:
         ({"identitytoken": 5, "username": "u"}, "u", ""),
     ],
 )
-def test_an_entry_says_who(fields: dict[str, Any], user: str, word: str) -> None:
+def test_an_entry_has_user_and_password(fields: dict[str, Any], user: str, word: str) -> None:
     assert (entry(**fields).username, entry(**fields).password) == (user, word)
 
 
@@ -61,7 +61,7 @@ def test_an_entry_says_who(fields: dict[str, Any], user: str, word: str) -> None
         ('{"HttpHeaders": {"a": 1}}', "a value of HttpHeaders must be a string"),
     ],
 )
-def test_what_is_wrong_is_told_without_what_it_says(text: str, why: str) -> None:
+def test_an_error_does_not_show_the_value(text: str, why: str) -> None:
     with pytest.raises(DockerConfigError, match=why) as error:
         read_config_json(text.encode())
     assert "hush" not in str(error.value)

@@ -104,7 +104,7 @@ def test_a_record_does_not_grow_without_end_by_looking() -> None:
     assert decide_access(recorded(*many[1:]), IMAGE, [SAME_HASH]).learn == access_of(SAME_HASH)
 
 
-def test_rights_are_added_and_once_everybody_has_one_nobody_else_is_named() -> None:
+def test_rights_are_added_and_access_for_all_pods_replaces_them() -> None:
     both = recorded(tracked(), SAME_HASH, tracked(source=ACCOUNT))
     assert [secret.uid for secret, _ in both.mapping[NAME].secrets] == ["u1", "u9"]
     assert both.mapping[NAME].accounts == (ACCOUNT,)
@@ -114,7 +114,7 @@ def test_rights_are_added_and_once_everybody_has_one_nobody_else_is_named() -> N
     assert again == ((SECRET, NEW_HASH.hash),)
 
 
-def test_what_says_nothing_new_leaves_the_record_as_it_is() -> None:
+def test_a_known_right_leaves_the_record_unchanged() -> None:
     record = recorded(tracked())
     assert merged(record, REF, IMAGE, access_of(tracked()), "t1") is record
     assert merged(record, REF, IMAGE, None, "t1") is record

@@ -134,7 +134,7 @@ def test_a_pattern_costs_time_in_proportion_to_its_length(glob: str) -> None:
 
 
 @given(st.text(alphabet="ab*?[^-]", max_size=12), st.text(alphabet="abc", max_size=8))
-def test_a_pattern_covers_what_the_definition_says(glob: str, part: str) -> None:
+def test_a_pattern_covers_the_parts_of_the_definition(glob: str, part: str) -> None:
     assert matches(glob, part) is _covers(glob, part)
 
 

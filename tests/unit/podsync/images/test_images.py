@@ -1,4 +1,4 @@
-"""Images of containers and volumes: who is asked, what a refusal shows, what is told once (pods.md 5.5, 7.1, 7.3)."""
+"""Images of containers and volumes: calls, errors and repeated events (pods.md 5.5, 7.1, 7.3)."""
 
 from dataclasses import replace
 from time import process_time
@@ -78,13 +78,13 @@ def test_one_that_cannot_be_pulled_stops_only_the_container_that_mounts_it() -> 
     assert sorted(play.running("u1")) == [("c", 0), ("d", 0)]
 
 
-def test_one_that_is_mounted_nowhere_stops_nobody() -> None:
+def test_one_that_is_mounted_nowhere_stops_no_container() -> None:
     play = Play(fail_always={"PullImage": ("NotFound", "no such image")})
     play.want(with_image_volume())
     assert sorted(play.running("u1")) == [("c", 0), ("d", 0)]
 
 
-def test_one_that_may_never_be_pulled_and_is_absent_is_said_of_the_container() -> None:
+def test_one_that_is_absent_and_may_never_be_pulled_is_in_the_container_status() -> None:
     play = Play()
     play.want(with_image_volume("Never", mounts=MOUNT))
     text = 'Container image "data:1" is not present with pull policy of Never'
@@ -145,7 +145,7 @@ REGISTRY = [
 
 
 @pytest.mark.parametrize(("text", "reason", "message"), REGISTRY)
-def test_what_the_registry_says_is_named(text: str, reason: str, message: str) -> None:
+def test_the_error_of_the_registry_is_named(text: str, reason: str, message: str) -> None:
     play = Play(fail_always={"PullImage": ("Unknown", text)})
     play.want(a_pod(containers=[a_container("c", image="nope:1")]))
     assert play.reason("c") == (reason, message)
@@ -174,14 +174,14 @@ def test_an_error_that_has_no_name_is_shown_as_it_is_and_the_pull_tried_again() 
     assert play.running("u1") == [("c", 0)]
 
 
-def test_a_warning_is_told_once_for_as_long_as_it_stays_the_same() -> None:
+def test_an_unchanged_warning_is_reported_once() -> None:
     play = Answers(images=set())
     play.answer = lambda call, done: replace(done, warnings=(SECRETS,)) if "Image" in type(call).__name__ else done
     play.want(a_pod(containers=[a_container("c"), a_container("d", image="other:1")]))
     assert play.events.count(f"Warning {SECRETS[0]}: {SECRETS[1]}") == 1
 
 
-def test_a_warning_of_one_container_is_told_of_it_each_time() -> None:
+def test_a_warning_of_one_container_is_reported_each_time() -> None:
     play = Answers()
     hook = ("FailedPreStopHook", "PreStopHook failed", "c")
     play.answer = lambda call, done: (
@@ -192,12 +192,12 @@ def test_a_warning_of_one_container_is_told_of_it_each_time() -> None:
     assert "Warning FailedPreStopHook: PreStopHook failed" in play.events
 
 
-def test_a_warning_that_went_away_and_comes_back_is_told_again() -> None:
+def test_a_warning_that_comes_back_is_reported_again() -> None:
     play = Answers()
     play.want(a_pod(containers=[a_container("c", imagePullPolicy="Always")]))
-    for told in (True, True, False, True):
-        play.answer = lambda call, done, told=told: (
-            replace(done, warnings=(SECRETS,) if told else ()) if isinstance(call, PullImage) else done
+    for warns in (True, True, False, True):
+        play.answer = lambda call, done, warns=warns: (
+            replace(done, warnings=(SECRETS,) if warns else ()) if isinstance(call, PullImage) else done
         )
         play.exit("u1", 1)
         play.later(400)

@@ -20,7 +20,7 @@ from services.podsync.core.logs.log_rotation import (
 from shared.model.runtime import Container, ContainerState
 
 LIMITS = LogLimits(size=100, files=5)
-NOW = datetime(2030, 1, 2, 3, 4, 5)  # noqa: DTZ001 - local time is what file names say
+NOW = datetime(2030, 1, 2, 3, 4, 5)  # noqa: DTZ001 - file names have local time
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_only_logs_of_running_containers_are_looked_at() -> None:
         (".a_b_c", ""),
     ],
 )
-def test_a_log_directory_tells_its_pod(name: str, uid: str) -> None:
+def test_the_name_of_a_log_directory_has_the_pods_uid(name: str, uid: str) -> None:
     assert pod_of_directory(name) == uid
 
 

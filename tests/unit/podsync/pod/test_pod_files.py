@@ -1,4 +1,4 @@
-"""The files podsync makes for a pod, and the story it tells of it."""
+"""The files podsync makes for a pod, and the pod's story."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ def directories(tmp_path: Path) -> PodDirectories:
     return PodDirectories(tmp_path / "root", tmp_path / "log" / "pods")
 
 
-def test_the_directories_have_the_kubelets_modes_and_tell_of_earlier_attempts(tmp_path: Path) -> None:
+def test_the_directories_have_the_kubelets_modes_and_show_earlier_attempts(tmp_path: Path) -> None:
     places = directories(tmp_path)
     assert places.prepare("ns", "web", "u1", ["c", "d"]) == {}
     logs = tmp_path / "log/pods/ns_web_u1"
@@ -70,7 +70,7 @@ def test_what_a_container_wrote_into_its_hosts_file_is_gone_at_the_next_start(tm
     places = directories(tmp_path)
     places.prepare("ns", "web", "u1", [])
     path = Path(places.write_etc_hosts("u1", "one\n"))
-    os.truncate(path, 1 << 40)  # of no blocks: nobody reads that much
+    os.truncate(path, 1 << 40)  # of no blocks: not read to the end
     assert Path(places.write_etc_hosts("u1", "two\n")).read_text() == "two\n"
 
 
@@ -148,7 +148,7 @@ def test_a_cause_that_is_not_unicode_leaves_no_gap_in_the_story(tmp_path: Path) 
     assert '"cause":"cannot remove caf\\\\xe9"' in (tmp_path / "u1.jsonl").read_text()
 
 
-def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
+def test_a_story_never_contains_the_pods_spec(tmp_path: Path) -> None:
     pod = {"metadata": {"name": "web"}, "spec": {"containers": [{"env": [{"name": "KEY", "value": "hush"}]}]}}
     book = StoryBook(tmp_path)
     book.add("u1", 1.0, PodDesired(uid="u1", source="file", pod=pod, cause="seen"))
@@ -156,7 +156,7 @@ def test_a_story_never_tells_the_pods_spec(tmp_path: Path) -> None:
     assert "hush" not in (tmp_path / "u1.jsonl").read_text()
 
 
-def test_a_disk_that_refuses_costs_only_the_telling(tmp_path: Path) -> None:
+def test_a_disk_that_refuses_costs_only_the_story(tmp_path: Path) -> None:
     book = StoryBook(tmp_path / "stories")
     (tmp_path / "stories" / "u1.jsonl").mkdir(parents=True)
     book.add("u1", 1.0, PodUndesired(uid="u1"))

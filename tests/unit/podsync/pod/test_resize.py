@@ -45,7 +45,7 @@ def test_the_container_goes_on_with_what_it_has_and_shows_that() -> None:
     assert play.made == [("u1", "c", 0)] and play.stopped == []
 
 
-def test_the_condition_says_that_it_is_infeasible_and_why() -> None:
+def test_the_condition_shows_that_it_is_infeasible_and_why() -> None:
     condition = pending(resized())
     assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Infeasible", RESIZE_MESSAGE)
     assert condition["observedGeneration"] == 2 and condition["lastProbeTime"] == condition["lastTransitionTime"]
@@ -85,7 +85,7 @@ def test_the_same_amount_in_other_words_is_no_resize() -> None:
     assert pending(play) == {} and refusals(play) == []
 
 
-def test_after_a_restart_of_podsync_it_is_the_same_and_not_told_again() -> None:
+def test_after_a_restart_of_podsync_it_is_the_same_and_not_reported_again() -> None:
     play = resized()
     before = (status(play), refusals(play))
     assert restore(play.disk["u1"]).saved.refused_resize == {"generation": 2}
@@ -121,7 +121,7 @@ def test_a_pod_that_is_not_admitted_yet_takes_the_newest() -> None:
 
 
 def shown_by(conditions: list[dict[str, Any]], resources: Any = SMALL) -> Pod:
-    """A pod that wants LARGE and was taken on by another agent, with its status of one that has SMALL."""
+    """A pod with LARGE in its spec that another agent admitted with SMALL, as its status shows."""
     entry = {"name": "c", "resources": resources, "state": {"running": {}}, "containerID": "containerd://c001"}
     return sized(LARGE, 2) | {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [entry]}}
 
@@ -135,7 +135,7 @@ def test_a_resize_that_an_earlier_agent_had_not_done_is_refused(kind: str) -> No
     assert status(play)["allocatedResources"] == SMALL["requests"]
 
 
-def test_a_pod_of_an_earlier_agent_without_a_resize_has_what_it_wants() -> None:
+def test_a_pod_of_an_earlier_agent_without_a_resize_has_the_resources_of_its_spec() -> None:
     play = Play(source="api")
     play.want(shown_by([]))
     assert play.core.records["u1"].containers[0]["resources"] == LARGE and pending(play) == {}

@@ -123,9 +123,9 @@ INITIALIZED = (
 
 
 @pytest.mark.parametrize(
-    ("says", "phase", "specs", "init", "regular", "wanted"), INITIALIZED, ids=lambda v: v if isinstance(v, str) else ""
+    ("name", "phase", "specs", "init", "regular", "wanted"), INITIALIZED, ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_initialized(says: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
+def test_initialized(name: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
     assert of(a_record(C, init=specs), phase, init=init, regular=regular)["Initialized"] == wanted
 
 
@@ -172,9 +172,9 @@ READY = (
 
 
 @pytest.mark.parametrize(
-    ("says", "phase", "specs", "init", "regular", "wanted"), READY, ids=lambda v: v if isinstance(v, str) else ""
+    ("name", "phase", "specs", "init", "regular", "wanted"), READY, ids=lambda v: v if isinstance(v, str) else ""
 )
-def test_ready(says: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
+def test_ready(name: str, phase: str, specs: Any, init: Any, regular: Any, wanted: Any) -> None:
     found = of(a_record(C, spec("b"), init=specs), phase, init=init, regular=regular)
     assert found["ContainersReady"] == wanted
     assert found["Ready"] == wanted
@@ -211,7 +211,7 @@ class TestReadinessGates:
         record = self.given({"type": "example.com/a", "status": "True"}, {"type": "example.com/b", "status": "True"})
         assert of(record, "Running", regular=(running("c"),))["Ready"] == ("True", "", "")
 
-    def test_what_the_containers_say_comes_first(self) -> None:
+    def test_containers_ready_comes_first(self) -> None:
         assert of(self.given(), "Running", regular=(running("c", ready=False),))["Ready"][1] == "ContainersNotReady"
 
 
@@ -229,11 +229,11 @@ class TestSandbox:
         record = see(a_record(C), sandboxes=sandboxes)
         assert of(record, regular=(waiting("c"),))["PodReadyToStartContainers"] == (wanted, "", "")
 
-    @pytest.mark.parametrize("said", ["True", "False"])
-    def test_before_the_first_look_it_is_as_it_was(self, said: str) -> None:
-        record = a_record(C, status=was("PodReadyToStartContainers", said))
+    @pytest.mark.parametrize("status", ["True", "False"])
+    def test_before_the_first_look_it_is_as_it_was(self, status: str) -> None:
+        record = a_record(C, status=was("PodReadyToStartContainers", status))
         record.observed = replace(record.observed, is_current=False)
-        assert of(record, regular=(waiting("c"),))["PodReadyToStartContainers"][0] == said
+        assert of(record, regular=(waiting("c"),))["PodReadyToStartContainers"][0] == status
 
 
 class TestAllContainersRestarting:
@@ -299,11 +299,11 @@ class TestOthers:
         assert [c["status"] for c in found if c["type"] == "Ready"] == ["False"]
 
     @pytest.mark.parametrize(("state", "there"), [(PodState.TERMINATING, False), (PodState.TERMINATED, True)])
-    def test_a_disruption_is_told_with_the_end(self, state: PodState, there: bool) -> None:
+    def test_a_disruption_is_shown_with_the_end(self, state: PodState, there: bool) -> None:
         ending = {"reason": "Evicted", "message": "m", "disruption": "The node was low on resource: memory."}
         found = of(a_record(C, state=state, ending=ending), "Failed", regular=(ended("c", 137),))
-        said = ("True", "TerminationByKubelet", "The node was low on resource: memory.")
-        assert found.get("DisruptionTarget") == (said if there else None)
+        status = ("True", "TerminationByKubelet", "The node was low on resource: memory.")
+        assert found.get("DisruptionTarget") == (status if there else None)
 
     def test_a_rejected_pod_has_none(self) -> None:
         record = a_record(C, rejected="OutOfcpu", rejected_message="no room", start_time="2023-11-14T22:13:20Z")

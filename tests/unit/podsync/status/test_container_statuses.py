@@ -1,4 +1,4 @@
-"""The status of one container through its life, by hand from pods.md 9.2, 9.3, 7.1."""
+"""The status of one container from start to end, by hand from pods.md 9.2, 9.3, 7.1."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ class TestStates:
             ("UNKNOWN", {"waiting": {}}),
         ],
     )
-    def test_what_the_runtime_says(self, state: str, shows: dict[str, Any]) -> None:
+    def test_the_state_of_the_runtime(self, state: str, shows: dict[str, Any]) -> None:
         assert of(see(a_record(spec("c")), instance("c", state)))["state"] == shows
 
     @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (137, "OOMKilled")])
@@ -43,7 +43,7 @@ class TestStates:
         shows = of(see(record, instance("c", "UNKNOWN")))
         assert shows["state"]["terminated"]["message"] == NOT_FOUND + "terminated"
         assert (shows["state"]["terminated"]["exitCode"], shows["restartCount"]) == (137, 1)
-        assert of(record) == shows  # said once, it stays
+        assert of(record) == shows  # once shown, it stays
 
     def test_one_that_vanished_while_it_ran(self) -> None:
         record = see(a_record(spec("c")), instance("c"))
@@ -77,7 +77,7 @@ class TestCounts:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=7), instance("c", attempt=1))
         assert of(record)["lastState"]["terminated"]["exitCode"] == 7
 
-    def test_where_that_run_is_removed_what_was_told_of_it_stays(self) -> None:
+    def test_where_that_run_is_removed_its_published_state_stays(self) -> None:
         record = see(a_record(spec("c")), instance("c", "EXITED", code=7))
         status_now(record)
         for _ in range(2):
@@ -246,6 +246,6 @@ class TestSpecParts:
         assert of(record, "d")["resources"] == {}
         assert "allocatedResources" not in of(record, "d")
 
-    def test_the_user_where_the_runtime_tells(self) -> None:
+    def test_the_user_where_the_runtime_reports_it(self) -> None:
         shows = of(see(a_record(spec("c")), instance("c", user=(1000, 2000, (2000, 3000)))))
         assert shows["user"] == {"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}}

@@ -31,7 +31,7 @@ def test_they_are_in_the_order_of_their_names() -> None:
     assert [s["name"] for s in status["ephemeralContainerStatuses"]] == ["a", "z"]
 
 
-def test_one_that_runs_is_never_ready_and_says_nothing_of_started() -> None:
+def test_one_that_runs_is_never_ready_and_has_no_started() -> None:
     shows = shown(status_now(see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"), instance("debug"))), "debug")
     assert "running" in shows["state"]
     assert shows["ready"] is False
@@ -47,7 +47,7 @@ def test_one_that_has_ended_keeps_its_end() -> None:
     assert "started" not in shows
 
 
-def test_one_whose_image_cannot_be_pulled_says_so() -> None:
+def test_one_whose_image_cannot_be_pulled_shows_it() -> None:
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"))
     waits(record, "debug", "ErrImagePull", "not found")
     shows = shown(status_now(record), "debug")
@@ -55,7 +55,7 @@ def test_one_whose_image_cannot_be_pulled_says_so() -> None:
     assert "started" not in shows
 
 
-def test_one_that_could_not_be_started_says_so() -> None:
+def test_one_that_could_not_be_started_shows_it() -> None:
     failed = instance("debug", "EXITED", code=128, started_at=0, reason="StartError")
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"), failed)
     waits(record, "debug", "RunContainerError", "no such file")
@@ -82,7 +82,7 @@ def test_going_on_from_the_api_servers_status_adds_no_started() -> None:
     assert "started" not in shown(status_now(record), "debug")
 
 
-def test_a_lost_one_is_told_as_lost_and_not_started_again() -> None:
+def test_a_lost_one_is_shown_as_lost_and_not_started_again() -> None:
     record = see(a_record(spec("c"), ephemeral=(DEBUG,)), instance("c"), instance("debug"))
     status_now(record)
     shows = shown(status_now(see(record, instance("c"))), "debug")

@@ -87,7 +87,7 @@ class TestPlainInitContainers:
         record = see(a_record(spec("c"), init=(spec("i"),), policy="Never"), instance("i", "EXITED", code=3))
         assert shown(status_now(record), "i")["ready"] is False
 
-    def test_one_that_failed_and_waits_says_so_and_keeps_its_end(self) -> None:
+    def test_one_that_failed_and_waits_shows_both(self) -> None:
         record = see(a_record(spec("c"), init=(spec("i"),)), instance("i", "EXITED", code=3))
         waits(record, "i", "CrashLoopBackOff", "back-off 10s")
         shows = shown(status_now(record), "i")
@@ -134,7 +134,7 @@ class TestLostInitContainers:
         record = see(a_record(spec("c"), init=(sidecar("s"),)), instance("c"))
         assert shown(status_now(record), "s")["state"] == {"waiting": {"reason": "PodInitializing"}}
 
-    def test_a_container_of_an_older_sandbox_says_nothing_of_the_init_containers_of_this_one(self) -> None:
+    def test_a_container_of_an_older_sandbox_does_not_count_for_the_init_containers_of_this_one(self) -> None:
         record = a_record(spec("c"), init=(spec("i"),))
         sandboxes = (a_sandbox("s2", attempt=1), a_sandbox("s1", ready=False))
         see(record, instance("c", "EXITED", code=137), sandboxes=sandboxes)
@@ -161,7 +161,7 @@ class TestSidecars:
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, True)
 
-    def test_readiness_is_its_readiness_probes_to_say(self) -> None:
+    def test_readiness_follows_its_readiness_probe(self) -> None:
         record = see(a_record(spec("c"), init=(sidecar("s", readinessProbe=PROBE),)), instance("s"))
         shows = shown(status_now(record), "s")
         assert (shows["started"], shows["ready"]) == (True, False)
@@ -179,7 +179,7 @@ class TestSidecars:
 
 
 class TestAllRestart:
-    def test_what_was_taken_away_says_why_and_counts_as_a_restart(self) -> None:
+    def test_a_removed_one_has_its_reason_and_counts_as_a_restart(self) -> None:
         record = a_record(spec("c", restartPolicy="Never", restartPolicyRules=RULES), init=(spec("i"),), policy="Never")
         see(record, instance("i", "EXITED"), instance("c", "EXITED", code=88))
         status_now(record)
@@ -227,7 +227,7 @@ class TestAllRestart:
         assert (shows["state"], shows["restartCount"]) == ({"waiting": {"reason": "PodInitializing"}}, 0)
 
 
-def test_nothing_changes_before_a_new_life_has_looked() -> None:
+def test_nothing_changes_before_a_restarted_podsync_has_observed_the_pod() -> None:
     record = see(a_record(spec("c"), init=(spec("i"), sidecar("s"))), *map(instance, ("s", "c")))
     before = status_now(record)
     record.observed = Observed()

@@ -1,4 +1,4 @@
-"""Every rule of a pod's phase, row by row (pods.md 9.1): what its containers' statuses say, what follows."""
+"""Every rule of a pod's phase, row by row (pods.md 9.1): the statuses of its containers and the result."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -57,7 +57,7 @@ def purged(name: str) -> Json:
 class Row:
     """What is shown of the containers, under which spec, and the phase that follows."""
 
-    says: str
+    name: str
     phase: str
     regular: tuple[Json, ...] = ()
     init: tuple[Json, ...] = ()
@@ -290,10 +290,10 @@ ROWS = (
     Row("over, one vanished", "Failed", (ended("c"), waiting("d", last=137)), over=True, specs=(C, D)),
     Row("over before anything had started", "Failed", (waiting("c"),), over=True),
     Row("over while it initialised", "Failed", (waiting("c"),), (ended("i", 1),), over=True, init_specs=(INIT,)),
-    Row("a static pod that is over is no success of anybody", "Running", (ended("c"),), over=True, source="file"),
+    Row("a static pod that has ended is not Succeeded", "Running", (ended("c"),), over=True, source="file"),
     Row("a static pod is never made to fail", "Pending", (waiting("c"),), over=True, source="file"),
     Row("a static pod that ended by itself", "Succeeded", (ended("c"),), policy="Never", over=True, source="file"),
-    # what was said before
+    # the phase before
     Row("the API server's end counts", "Failed", (running("c"),), record={"api_status": {"phase": "Failed"}}),
     Row(
         "the API server's end counts before ours",
@@ -304,7 +304,7 @@ ROWS = (
     ),
     Row("our own end is never taken back", "Succeeded", (running("c"),), record={"outcome": "Succeeded"}),
     Row(
-        "what the API server says meanwhile is not an end",
+        "a phase from the API server meanwhile is not an end",
         "Running",
         (running("c"),),
         record={"api_status": {"phase": "Pending"}},
@@ -318,7 +318,7 @@ ROWS = (
 )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.says.replace(" ", "-"))
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name.replace(" ", "-"))
 def test_phase(row: Row) -> None:
     fields = dict(row.record)
     api_status = fields.pop("api_status", {})
@@ -335,7 +335,7 @@ def test_a_container_that_we_replace_under_never_is_no_end_of_the_pod() -> None:
     assert pod_phase(record.now, ContainerStatuses(regular=(ended("c", 137),)), over=False) == "Running"
 
 
-def test_a_container_that_is_made_anew_and_not_started_yet_is_no_end_of_the_pod() -> None:
+def test_a_container_that_is_created_again_and_not_started_yet_is_no_end_of_the_pod() -> None:
     record = see(a_record(C, policy="Never"), instance("c", "EXITED", code=137), instance("c", "CREATED", attempt=1))
     assert pod_phase(record.now, ContainerStatuses(regular=(waiting("c", last=137),)), over=False) == "Running"
 
@@ -359,7 +359,7 @@ class TestReasonOfThePhase:
         assert status["phase"] == "Running"
         assert "reason" not in status and "message" not in status
 
-    def test_what_we_end_a_pod_for_is_said_once_it_has_failed(self) -> None:
+    def test_the_reason_of_an_eviction_is_shown_once_the_pod_has_failed(self) -> None:
         record = see(a_record(C, ending={"reason": "Evicted", "message": "full", "disruption": ""}), instance("c"))
         record.saved = replace(record.saved, state=PodState.TERMINATED)
         status = status_now(record)

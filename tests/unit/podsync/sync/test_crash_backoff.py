@@ -41,7 +41,7 @@ def end(play: Play, how: str, name: str = "c") -> None:
 
 
 def end_by_probe(play: Play, attempt: int) -> None:
-    """Of this very instance; a podsync that has died over it hears of the failure again: its prober has it."""
+    """Of this instance; a restarted podsync receives the failure again, from pleg."""
     end(play, PROBE)
     if ("c", attempt) in play.running("u1"):
         end(play, PROBE)
@@ -63,7 +63,7 @@ def reason(play: Play, name: str = "c") -> str:
     return str((found.get("waiting") or {}).get("reason", ""))
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["in one life", "podsync restarted all the time"])
+@pytest.mark.parametrize("restarted", [False, True], ids=["in one process", "podsync restarted all the time"])
 @pytest.mark.parametrize(("run", "ends", "waits"), WAITS)
 def test_the_waits_are_the_kubelets(run: int, ends: tuple[str, ...], waits: tuple[int, ...], restarted: bool) -> None:
     play = Play()
@@ -91,7 +91,7 @@ def killed_to_the_fifth(play: Play, **fields: object) -> None:
     play.later(30)
 
 
-def test_one_that_must_wait_after_its_kill_says_so_once() -> None:
+def test_one_that_must_wait_after_its_kill_has_one_event() -> None:
     play = Play()
     killed_to_the_fifth(play)
     end(play, PROBE)
@@ -99,8 +99,8 @@ def test_one_that_must_wait_after_its_kill_says_so_once() -> None:
     waiting = play.statuses["u1"].status["containerStatuses"][0]["state"]["waiting"]
     assert waiting["message"] == "back-off 40s restarting failed container=c pod=web_default(u1)"
     assert wait(play) == 40
-    told = [e for e in play.events if e.startswith("Warning BackOff")]
-    assert told == ["Warning BackOff: Back-off restarting failed container c in pod web_default(u1)"]
+    back_offs = [e for e in play.events if e.startswith("Warning BackOff")]
+    assert back_offs == ["Warning BackOff: Back-off restarting failed container c in pod web_default(u1)"]
 
 
 @pytest.mark.parametrize("step", every_step(24))

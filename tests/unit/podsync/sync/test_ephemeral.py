@@ -53,7 +53,7 @@ def test_it_starts_beside_the_init_containers() -> None:
     assert sorted(play.running("u1")) == [("debug", 0), ("i", 0)]
 
 
-def test_it_is_told_whose_processes_to_look_at() -> None:
+def test_it_gets_the_process_namespace_of_its_target() -> None:
     play = Play(source="api")
     play.want(a_pod())
     play.want(with_debug(a_container("debug", targetContainerName="c")))
@@ -62,7 +62,7 @@ def test_it_is_told_whose_processes_to_look_at() -> None:
     assert [call.target_id for call in created] == ["", target]
 
 
-def test_a_target_that_is_not_there_is_left_to_the_call_that_knows_what_to_say() -> None:
+def test_a_missing_target_is_an_error_of_the_call() -> None:
     play = Play(source="api", fail={"CreateContainer": ("", "unable to find target container nope")})
     play.want(with_debug(a_container("debug", targetContainerName="nope")))
     created = [call for call in play.calls if isinstance(call, CreateContainer)]

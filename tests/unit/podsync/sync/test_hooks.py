@@ -36,7 +36,7 @@ def test_a_hook_under_way_holds_the_next_start_back() -> None:
     assert play.running("u1") == [("s", 0)]
 
 
-def test_a_hook_whose_end_we_did_not_hear_of_is_run_again() -> None:
+def test_a_hook_without_an_answer_is_run_again() -> None:
     play = Play(hang={"RunPostStartHook"})
     play.want(a_pod(containers=[hooked()]))
     assert play.hooks == []
@@ -57,7 +57,7 @@ def test_a_hook_of_a_container_that_has_ended_is_owed_no_longer() -> None:
     assert play.hooks == [] and play.statuses["u1"].status["phase"] == "Succeeded"
 
 
-def test_a_failed_hook_stops_the_container_with_its_grace_and_tells_why() -> None:
+def test_a_failed_hook_stops_the_container_with_its_grace_and_the_reason() -> None:
     play = Play(fail_always=FAILED)
     play.want(a_pod(containers=[hooked(lifecycle=POST | PRE)]))
     assert play.events[3:5] == [
@@ -86,7 +86,7 @@ def test_a_failed_hook_under_never_fails_the_pod() -> None:
     assert play.made == [("u1", "c", 0), ("u1", "d", 0)]
 
 
-def test_a_container_whose_hook_failed_is_stopped_and_its_hook_not_run_again_by_the_next_life() -> None:
+def test_a_container_whose_hook_failed_is_stopped_and_its_hook_not_run_again_by_the_next_process() -> None:
     play = Play(fail=dict(FAILED), hang={"KillContainer"})
     play.want(a_pod(containers=[hooked()], restartPolicy="Never"))
     assert play.running("u1") == [("c", 0)]

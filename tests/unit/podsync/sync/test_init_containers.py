@@ -24,7 +24,7 @@ def waiting_of(play: Play, container: str, uid: str = "u1") -> dict[str, Any]:
 
 
 def a_lost_sandbox(play: Play, uid: str = "u1") -> None:
-    """The machine was started anew: everything has ended, nothing was removed."""
+    """The machine was restarted: everything has ended, nothing was removed."""
     at = int(play.wall * 1e9)
     play.sandboxes[uid] = [replace(s, state=SandboxState.NOTREADY) for s in play.sandboxes[uid]]
     play.containers[uid] = [
@@ -108,7 +108,7 @@ def test_one_that_succeeded_does_not_run_again_though_the_pod_restarts_always() 
     assert play.running("u1") == [("c", 2)]
 
 
-def test_the_pod_goes_on_where_it_was_when_podsync_starts_anew() -> None:
+def test_the_pod_goes_on_where_it_was_when_podsync_restarts() -> None:
     play = Play()
     play.want(with_init("a", "b"))
     play.exit("u1", 0, "a")

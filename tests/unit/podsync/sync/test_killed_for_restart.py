@@ -79,7 +79,7 @@ def test_a_pod_that_never_restarts_ends_with_its_sandbox() -> None:
     assert play.statuses["u1"].status["phase"] == "Failed"
 
 
-def test_the_end_of_one_whose_pod_is_deleted_before_it_runs_again_is_told_as_it_was() -> None:
+def test_the_end_of_one_whose_pod_is_deleted_before_it_runs_again_is_shown_unchanged() -> None:
     play = PlayOfStops(code=0, source="api")
     play.want(a_pod(restartPolicy="OnFailure"))
     play.hang.add("RunPodSandbox")

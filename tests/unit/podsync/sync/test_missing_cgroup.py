@@ -1,4 +1,4 @@
-"""A pod that runs and whose cgroup is missing is stopped before the cgroup is made, and starts anew in it (pods.md
+"""A pod that runs and whose cgroup is missing is stopped before the cgroup is made, and restarts in it (pods.md
 5.1.7)."""
 
 import pytest
@@ -36,7 +36,7 @@ def test_the_whole_pod_is_stopped_and_starts_in_a_new_sandbox() -> None:
     assert sorted(play.events[:2]) == stopping and play.events[2] == changed
 
 
-def test_what_a_look_finds_in_the_middle_of_a_life_is_as_good() -> None:
+def test_an_observation_between_two_events_counts_too() -> None:
     play = Play()
     play.want(a_pod())
     play.outside.add("u1")

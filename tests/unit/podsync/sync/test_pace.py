@@ -1,4 +1,4 @@
-"""Turns for building calls: bounded, what finishes a pod first, and nobody held up by a call that hangs."""
+"""Turns for building calls: bounded, what finishes a pod first, and no call delayed for long by one that hangs."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ HOLD_SECONDS = 2.0
 
 
 class Calls:
-    """Notes who began, and ends when told."""
+    """Records who began, and ends on request."""
 
     def __init__(self, turns: int) -> None:
         self.pace, self.began, self.end = Pace(turns, HOLD_SECONDS), list[str](), dict[str, asyncio.Event]()
@@ -54,7 +54,7 @@ async def test_no_more_calls_than_turns_are_under_way_and_what_finishes_a_pod_go
 
 
 @on_virtual_time
-async def test_calls_that_hang_hold_up_nobody_for_longer_than_the_patience() -> None:
+async def test_calls_that_hang_delay_no_other_for_longer_than_the_hold_seconds() -> None:
     calls = Calls(1)
     await calls.ask("hangs")
     await calls.ask("waits")

@@ -76,7 +76,7 @@ def test_a_failed_liveness_probe_restarts_it_under_every_policy() -> None:
         assert "Normal Killing: Init container s failed liveness probe" in play.events
 
 
-def test_a_prober_that_begins_anew_takes_no_start_back() -> None:
+def test_a_restarted_prober_takes_no_start_back() -> None:
     play = Play()
     play.want(with_sidecars(sidecar("s", startupProbe={"exec": {}})))
     play.probed("u1", "s", startup="success")

@@ -1,2 +1,2 @@
-"""Specs and the CRI messages they must become, written by hand from the reference: what the kubelet does, not what our
-code was seen to do. One module per section; `case` says how one is read."""
+"""Specs and the CRI messages they must become, written by hand from the reference, not from the
+output of our code. One module per section; `case` has the format."""

@@ -3,7 +3,7 @@
 A case names what of the pod (or the node) differs and what of the messages must then differ; everything else of both
 messages must stay as it is here. Places in a message are keys joined by colons; a value of None means: absent. Zero
 values are absent throughout, as on the wire (POD, RuntimeDefault, TCP, Merge, PROPAGATION_PRIVATE and attempt 0 are
-zero values). Environments are written as a map, for their order says nothing.
+zero values). Environments are written as a map, for their order does not matter.
 """
 
 from collections.abc import Mapping
@@ -129,7 +129,7 @@ NOTES = "annotations:io.kubernetes"
 class Case:
     """What differs from the base. `container`, `spec`, `metadata`: fields of the pod; `node`: facts; `given`: further
     arguments of `container_config`; `of`: which container's message; `on`: cgroup versions. `sandbox` and `message`:
-    the places of the sandbox's and the container's message that must differ, and what stands there; `on_v1`, `on_v2`:
+    the places of the sandbox's and the container's message that must differ, and the values there; `on_v1`, `on_v2`:
     further ones of the container's message on that version of cgroups alone."""
 
     name: str
@@ -190,7 +190,7 @@ def built(case: Case, version: str) -> tuple[Message, Message]:
 
 
 def expected(case: Case, version: str) -> tuple[Message, Message]:
-    """The messages the case says they must be."""
+    """The messages that the case requires."""
     sandbox, message = deepcopy(SANDBOX), deepcopy(OF_CONTAINER)
     if version == "v2":
         message["linux"]["resources"]["unified"] = dict(UNIFIED)

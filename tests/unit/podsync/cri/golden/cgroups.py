@@ -73,6 +73,6 @@ CASES = (
     pod("huge pages by the request", "besteffort",
         {"requests": {"hugepages-2Mi": "8Mi"}, "limits": {"hugepages-2Mi": "8Mi"}},
         cpu_shares=2, hugepage_limits={"2MB": 8 << 20, "1GB": 0}),
-    pod("the class that the API has is not computed anew", "besteffort", {"requests": {"cpu": "1"}}, cpu_shares=2,
+    pod("the class that the API has is not computed again", "besteffort", {"requests": {"cpu": "1"}}, cpu_shares=2,
         spec={}),
 )  # fmt: skip

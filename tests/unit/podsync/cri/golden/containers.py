@@ -110,7 +110,7 @@ CASES = (
          '{"tcpSocket":{"port":"db","host":"h"}}'),
     hook("a pause before the stop", {"sleep": {"seconds": 5}}, '{"sleep":{"seconds":5}}'),
     Case(
-        name="a hook after the start is nobody's to read back",
+        name="a postStart hook is not in the messages",
         container={"lifecycle": {"postStart": {"exec": {"command": ["true"]}}}},
     ),
     Case(

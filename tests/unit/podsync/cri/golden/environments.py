@@ -30,13 +30,13 @@ def env(name: str, *variables: dict[str, Any], sets: dict[str, str], **others: A
     return Case(name=name, container=container, given=given, message=message, **others)
 
 
-def whole(name: str, *sources: dict[str, Any], sets: dict[str, str], **others: Any) -> Case:
+def all_of(name: str, *sources: dict[str, Any], sets: dict[str, str], **others: Any) -> Case:
     """A container with these envFrom sources."""
     return env(name, sets=sets, container={"envFrom": list(sources), **others.pop("container", {})}, **others)
 
 
 def resource(name: str, value: str, reference: dict[str, str], **others: Any) -> Case:
-    """One resourceFieldRef in a pod whose spec asks for nothing else than `others` say."""
+    """One resourceFieldRef in a pod whose spec asks for nothing else than `others`."""
     return env(name, from_("R", resourceFieldRef=reference), sets={"R": value}, **others)
 
 
@@ -64,14 +64,14 @@ EXPANSION = (
 )  # fmt: skip
 
 OBJECTS = (
-    whole("all of a ConfigMap but its binary data", {"configMapRef": {"name": "m"}},
+    all_of("all of a ConfigMap but its binary data", {"configMapRef": {"name": "m"}},
           sets={"A": "1", "B": "2", "key.with-dots": "x"}),
-    whole("with a prefix, the later of two wins", {"prefix": "P_", "configMapRef": {"name": "m"}},
+    all_of("with a prefix, the later of two wins", {"prefix": "P_", "configMapRef": {"name": "m"}},
           {"prefix": "P_", "configMapRef": {"name": "n"}}, sets={"P_A": "1", "P_B": "3", "P_key.with-dots": "x"}),
-    whole("all of a Secret, taken as it is", {"secretRef": {"name": "s"}}, sets={"PW": "s$(A)"}),
-    whole("what is optional may be missing", {"configMapRef": {"name": "gone", "optional": True}},
+    all_of("all of a Secret, taken as it is", {"secretRef": {"name": "s"}}, sets={"PW": "s$(A)"}),
+    all_of("what is optional may be missing", {"configMapRef": {"name": "gone", "optional": True}},
           {"secretRef": {"name": "gone", "optional": True}}, sets={}),
-    whole("the container's own variables win over whole objects and see them", {"configMapRef": {"name": "n"}},
+    all_of("the container's own variables win over complete objects and see them", {"configMapRef": {"name": "n"}},
           container={"env": [{"name": "A", "value": "$(B)"}, {"name": "B", "value": "4"}]}, sets={"A": "3", "B": "4"}),
     env("one key of each", from_("A", configMapKeyRef={"name": "m", "key": "B"}),
         from_("D", secretKeyRef={"name": "s", "key": "PW"}), sets={"A": "2", "D": "s$(A)"}),
@@ -89,8 +89,8 @@ FIELDS = (
         field("B", "metadata.annotations['kubernetes.io/config.source']"), field("D", "metadata.labels['none']"),
         sets={"A": "web", "B": "api", "D": ""}),
     env("all labels, sorted and quoted", field("A", "metadata.labels"),
-        metadata={"labels": {"z": 'say "x"\n', "app": "web"}},
-        sandbox={"labels:z": 'say "x"\n'}, sets={"A": 'app="web"\nz="say \\"x\\"\\n"'}),
+        metadata={"labels": {"z": 'print "x"\n', "app": "web"}},
+        sandbox={"labels:z": 'print "x"\n'}, sets={"A": 'app="web"\nz="print \\"x\\"\\n"'}),
     env("addresses", field("A", "status.hostIP"), field("B", "status.hostIPs"), field("D", "status.podIP"),
         field("E", "status.podIPs"), sets={"A": "192.0.2.7", "B": "192.0.2.7,2001:db8::7", "D": "10.0.0.5",
                                            "E": "10.0.0.5"}),
@@ -110,12 +110,12 @@ FIELDS = (
 REQUESTS = {"container": {"resources": {"requests": {"ephemeral-storage": "10", "hugepages-2Mi": "0"}}}}
 
 RESOURCES = (
-    resource("a limit nobody set is what the node can allocate: cpu, rounded up", "4", {"resource": "limits.cpu"}),
+    resource("a limit that is not set is what the node can allocate: cpu, rounded up", "4", {"resource": "limits.cpu"}),
     resource("… in thousandths", "3920", {"resource": "limits.cpu", "divisor": "1m"}),
     resource("… memory", "15", {"resource": "limits.memory", "divisor": "1Gi"}),
     resource("… ephemeral storage", "96636764160", {"resource": "limits.ephemeral-storage"}),
     resource("… but not huge pages", "0", {"resource": "limits.hugepages-2Mi"}),
-    resource("a request nobody set is nothing", "0", {"resource": "requests.cpu"}),
+    resource("a request that is not set is nothing", "0", {"resource": "requests.cpu"}),
     resource("a divisor of 0 is 1", "16106127360", {"resource": "limits.memory", "divisor": "0"}),
     env("ephemeral storage rounded up to its divisor",
         from_("R", resourceFieldRef={"resource": "requests.ephemeral-storage", "divisor": "3"}), sets={"R": "4"},

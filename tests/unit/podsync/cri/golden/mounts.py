@@ -68,7 +68,7 @@ CASES = (
         {"host_path": "/pods/U/volume-subpaths/v/c/0"}, given={"subpaths": {0: "/pods/U/volume-subpaths/v/c/0"}}),
     one("no labels without SELinux", {}, {}, {"selinux_relabel": True}),
     Case(
-        name="labels with SELinux, where the volume wants them",
+        name="labels with SELinux, where the volume requests them",
         container={
             "volumeMounts": [{"name": "v", "mountPath": "/a"}, {"name": "w", "mountPath": "/b", "readOnly": True}]
         },
@@ -116,7 +116,7 @@ CASES = (
         message={"linux:security_context:namespace_options:network": "NODE"},
     ),
     image("an image as a volume", {}, {}),
-    image("an image as a volume is read-only even where nobody asks for it", {"readOnly": False}, {}),
+    image("an image as a volume is read-only even where it is not requested", {"readOnly": False}, {}),
     image("a directory of an image", {"subPath": "srv/data"}, {"image_sub_path": "srv/data"}),
     image("an image read-only all the way down", {"readOnly": True, "recursiveReadOnly": "Enabled"},
           {"recursive_read_only": True}, **RRO),

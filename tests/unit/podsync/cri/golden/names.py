@@ -42,7 +42,7 @@ DNS = (
     dns("a cluster without a domain", {"servers": ["10.96.0.10"], "searches": ["host.example"],
                                        "options": ["ndots:5"]}, node={"cluster_domain": ""}),
     dns("a cluster without a server has the host's", HOST, node={"cluster_dns": ()}),
-    dns("a policy nobody knows is the cluster's", {"servers": ["10.96.0.10"], "searches": [*CLUSTER, "host.example"],
+    dns("an unknown policy is the cluster's", {"servers": ["10.96.0.10"], "searches": [*CLUSTER, "host.example"],
                                                   "options": ["ndots:5"]}, "Nonsense"),
     dns("a search of the host that is the cluster's too counts once",
         {"servers": ["10.96.0.10"], "searches": [*CLUSTER, "z.y"], "options": ["ndots:5"]},

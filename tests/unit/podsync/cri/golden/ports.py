@@ -27,7 +27,7 @@ CASES = (
         '[{"containerPort":53,"protocol":"UDP"},{"containerPort":99,"protocol":"SCTP"}]',
     ),
     ports(
-        "a protocol nobody knows is TCP",
+        "an unknown protocol is TCP",
         [{"containerPort": 80, "protocol": "QUIC"}],
         [{"container_port": 80}],
         '[{"containerPort":80,"protocol":"QUIC"}]',

@@ -200,7 +200,7 @@ CONTAINERS = (
     ),
     (
         Case(
-            name="an ephemeral container for nobody",
+            name="an ephemeral container for a missing target",
             spec={"ephemeralContainers": [another("debug", targetContainerName="x")]},
             of="debug",
         ),

@@ -188,7 +188,7 @@ POD_LEVEL = (
         on_v1=on(RESOURCES, memory_swap_limit_in_bytes=Gi),
     ),
     Case(
-        name="a container's own limits stand before the pod's",
+        name="a container's own limits win over the pod's",
         container={"resources": {"requests": {"cpu": "250m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}},
         spec={"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}},
         sandbox={**BURSTABLE, **on(RESOURCES, cpu_shares=512, cpu_quota=200000, memory_limit_in_bytes=2 * Gi)},

@@ -39,7 +39,7 @@ METADATA = (
         sandbox={"annotations": {"kubernetes.io/config.seen": "2026-01-01T00:00:00Z", "x/y": ""}},
     ),
     Case(
-        name="logs go where podLogsDir says",
+        name="logs go to podLogsDir",
         node={"pod_logs_dir": "/logs"},
         sandbox={"log_directory": "/logs/ns1_web_U"},
     ),
@@ -186,7 +186,7 @@ SECURITY_CASES = (
         },
     ),
     Case(
-        name="whatever seccomp the pod wants, the sandbox has the runtime's own",
+        name="whatever seccomp the pod has, the sandbox has the runtime's own",
         spec={"securityContext": {"seccompProfile": {"type": "Unconfined"}}},
     ),
     Case(
@@ -202,7 +202,7 @@ SECURITY_CASES = (
         message={f"{SECURITY}:supplemental_groups": [0]},
     ),
     Case(
-        name="groups of volumes stand before the others in the sandbox and after them in containers",
+        name="groups of volumes come before the others in the sandbox and after them in containers",
         spec={"securityContext": {"fsGroup": 2000, "supplementalGroups": [7, 8]}},
         given={"volume_groups": (8, 9)},
         sandbox={f"{SECURITY}:supplemental_groups": [2000, 9, 7, 8]},
@@ -219,7 +219,7 @@ SECURITY_CASES = (
 
 OVERHEAD = (
     Case(
-        name="overhead stands beside the pod's own resources",
+        name="overhead is a field beside the pod's own resources",
         spec={"overhead": {"cpu": "250m", "memory": "64Mi"}, "runtimeClassName": "kata"},
         sandbox={
             "linux:overhead": {

@@ -1,4 +1,4 @@
-"""pods.md 6.7: the ids of a pod with a user namespace of its own, in every place they stand in."""
+"""pods.md 6.7: the ids of a pod with a user namespace of its own, in every place that has them."""
 
 from services.podsync.core.cri.user_namespaces import Mappings
 from tests.unit.podsync.cri.golden.case import SECURITY, Case, volume
