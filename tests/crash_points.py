@@ -44,7 +44,7 @@ SIMULATED = (
 OF_OTHER_TESTS = {
     "tests/process/test_csr_kills.py": (
         *(f"bootstrap.request.{step}" for step in ("noted", "sent", "accepted")),
-        *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "unlinked", "stored")),
+        *(f"bootstrap.certificate.{step}" for step in ("written", "linked", "stored")),
         *("bootstrap.credentials.written", "bootstrap.key.removed", "bootstrap.kubeconfig.written"),
     ),
     "tests/process/test_credentials.py": ("bootstrap.credentials.piece", "bootstrap.credentials.written"),
