@@ -4,8 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
-from aiohttp import web
-
 from services.frame.container_runtime import container_runtime
 from services.frame.launch import Context
 from services.server.adapters.directory_watch import DirectoryWatch
@@ -13,12 +11,14 @@ from services.server.adapters.listener import Listener
 from services.server.controllers.checkpoint_endpoint import CheckpointEndpoint
 from services.server.controllers.claim_metrics import ClaimMetrics
 from services.server.controllers.endpoints import Endpoints, health_handler
+from services.server.controllers.handlers import joined
 from services.server.controllers.health_checks import HealthChecks
 from services.server.controllers.health_metrics import BeatMetrics, CheckMetrics
 from services.server.controllers.http_metrics import HttpMetrics
 from services.server.controllers.listeners import Listeners, main_served
 from services.server.controllers.metrics_endpoints import MetricsEndpoints
 from services.server.controllers.pod_metrics import PodMetrics
+from services.server.controllers.pod_resources import PodResources
 from services.server.controllers.pod_streams import PodStreams
 from services.server.controllers.request_handler import EndpointHandler
 from services.server.controllers.reviews import Reviews
@@ -53,6 +53,7 @@ class ServerService:
         self._zpages = ZPagesEndpoints(config, clock, handler_paths(self.served))
         self._usage = UsageEndpoints(bus, config.node_name)
         self._checkpoint = CheckpointEndpoint(self._streams, runtime, clock, config.root_dir)
+        self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
         self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
         self._reviews = Reviews(bus, clock, config)
         self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
@@ -75,6 +76,7 @@ class ServerService:
             stack.push_async_callback(self._runtime.close)
             stack.push_async_callback(self._reviews.close)
             stack.push_async_callback(self._listeners.close)
+            stack.push_async_callback(self._pod_resources.close)
             waiting = asyncio.get_running_loop().call_later(_PODS_KNOWN_WITHIN, self._streams.known.set)
             stack.callback(waiting.cancel)
             tls = await self._listeners.open(self.handlers)
@@ -84,11 +86,13 @@ class ServerService:
                     if tls is not None:
                         tasks.create_task(tls.follow_files(self._watch), name="tls-files")
                     self._listeners.start(tasks)
+                    self._pod_resources.start(tasks)
             except ExceptionGroup as group:
                 raise group.exceptions[0] from group
 
     async def stop_listening(self) -> None:
-        """Release the ports for the successor; open requests and streams stay open."""
+        """Release the ports and the socket for the successor; open requests and streams stay open."""
+        await self._pod_resources.close()
         await self._listeners.stop_listening()
 
     async def drain(self) -> None:
@@ -98,31 +102,10 @@ class ServerService:
     @property
     def handlers(self) -> dict[Endpoint, EndpointHandler]:
         """Return the handlers by endpoint."""
-        handlers = {
-            **self.endpoints.handlers,
-            **self._stream_endpoints.handlers,
-            **self._metrics.handlers,
-            **self._usage.handlers,
-            **self._checkpoint.handlers,
-        }
-        for endpoint in handlers.keys() - {Endpoint.CONFIGZ}:
-            handlers[endpoint] = self._once_pods_are_known(handlers[endpoint])
-        return {
-            **handlers,
-            **self._checks.handlers,
-            **self._zpages.handlers,
-            **self._system_logs.handlers,
-            Endpoint.HEALTHZ: health_handler(lambda: self._checks.count(self._health.checks())),
-        }
-
-    def _once_pods_are_known(self, handler: EndpointHandler) -> EndpointHandler:
-        """Delay requests right after the start: without it, a running pod would be answered with 404."""
-
-        async def answer(request: web.BaseRequest, parameters: tuple[str, ...]) -> web.StreamResponse:
-            await self._streams.known.wait()
-            return await handler(request, parameters)
-
-        return answer
+        need_pods = self.endpoints, self._stream_endpoints, self._metrics, self._usage, self._checkpoint
+        health = health_handler(lambda: self._checks.count(self._health.checks()))
+        others = joined(need_pods, (self._checks, self._zpages, self._system_logs), self._streams.known)
+        return {**others, Endpoint.HEALTHZ: health}
 
 
 def build(context: Context) -> ServerService:

@@ -1,4 +1,5 @@
-"""gRPC to plugins on this node: the messages of plugin registration and of CSI, and calls over a Unix socket.
+"""gRPC with programs of this node over Unix sockets: plugin registration and CSI, which the agent calls, and
+PodResources, which it serves.
 
 `*_pb2.py` and `*_pb2.pyi` are generated from the `.proto` file of the same name by `make proto`.
 """

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from services.server.controllers.pod_streams import PodStreams
+from services.server.core.pod_resources import is_active
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import GATES, Gate, Stage
 from shared.host import architecture
@@ -32,8 +33,6 @@ BUILD_INFO = gauge(
 )
 FEATURES = gauge("kubernetes_feature_enabled", "Feature gates: 1 where enabled, else 0.", "name", "stage", limit=2000)
 
-_ENDED = ("Succeeded", "Failed")
-
 
 class PodMetrics:
     """Measures from `streams` before each collection of `metrics`."""
@@ -61,11 +60,7 @@ class PodMetrics:
             self._containers.set(states[state], state.lower())
         desired = self._streams.desired.state.values()
         statics = {entry.uid: "" if entry.source == "api" else "true" for entry in desired}
-        active = {
-            entry.uid: statics[entry.uid]
-            for entry in desired
-            if self._streams.status_of(entry).get("phase") not in _ENDED
-        }
+        active = {entry.uid: statics[entry.uid] for entry in desired if is_active(self._streams.status_of(entry))}
         for gauge_, pods in ((self._desired, statics), (self._active, active)):
             for static in ("true", ""):
                 gauge_.set(sum(value == static for value in pods.values()), static)

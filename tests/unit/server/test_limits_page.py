@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from services.server.adapters import accepting, http_limits, system_log_files
-from services.server.controllers import reviews, system_logs
+from services.server.controllers import pod_resources, reviews, system_logs
 from services.server.core import bearer, node_log_query
 from services.server.core.connections import HEALTHZ, MAIN, READ_ONLY
+from shared.plugin_grpc import serving
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 LISTENERS = MAIN, READ_ONLY, HEALTHZ
@@ -35,6 +36,9 @@ LISTENERS = MAIN, READ_ONLY, HEALTHZ
         ("access reviews under way; for one address", f"{reviews.ACCESSES}; {reviews.ACCESSES_OF_ADDRESS}"),
         ("entries of a listed directory", system_log_files.MOST_ENTRIES),
         ("queries of the journal at once", system_logs.MOST_QUERIES),
+        ("calls in a second; at once after a pause", f"{pod_resources.QPS}; {pod_resources.BURST} (the kubelet's)"),
+        ("calls in progress", serving.MOST_CALLS),
+        ("bytes of a request", f"{serving.MOST_REQUEST_BYTES >> 10} KiB"),
         ("characters of a pattern", node_log_query.LONGEST_PATTERN),
     ],
     ids=lambda row: row[0],

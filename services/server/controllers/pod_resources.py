@@ -1,0 +1,125 @@
+"""Serves the PodResources API on `pod-resources/kubelet.sock` below the root directory (server.md 16, node.md 8.3).
+
+The socket is the access control: its directory belongs to root. A socket that cannot be opened is a trouble, and is
+tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bus.interface import Bus
+from services.server.adapters import pod_resources_messages as messages
+from services.server.adapters.pod_resources_messages import V1, V1ALPHA1
+from services.server.controllers.pod_streams import PodStreams
+from services.server.core.pod_lists import find_pod
+from services.server.core.pod_resources import is_active, pod_entry
+from shared.clock import Clock
+from shared.kube.rate_limit import TokenBucket
+from shared.metrics.family import counter
+from shared.metrics.registry import Registry
+from shared.plugin_grpc.serving import CallRefusedError, Method, SocketServer
+
+log = logging.getLogger(__name__)
+
+SOCKET = "pod-resources/kubelet.sock"  # below the root directory
+QPS, BURST = 100, 10  # of all methods together
+_RETRY = 5.0  # seconds
+_TROUBLE = "pod-resources"
+
+_REQUESTS = "kubelet_pod_resources_endpoint_requests"
+_ERRORS = "kubelet_pod_resources_endpoint_errors"
+_LABEL = "server_api_version"
+REQUESTS = counter(f"{_REQUESTS}_total", "Calls of the PodResources API.", _LABEL)
+REQUESTS_LIST = counter(f"{_REQUESTS}_list", "Calls of List.", _LABEL)
+REQUESTS_GET = counter(f"{_REQUESTS}_get", "Calls of Get.", _LABEL)
+REQUESTS_ALLOCATABLE = counter(f"{_REQUESTS}_get_allocatable", "Calls of GetAllocatableResources.", _LABEL)
+ERRORS_LIST = counter(f"{_ERRORS}_list", "Calls of List that failed.", _LABEL)
+ERRORS_GET = counter(f"{_ERRORS}_get", "Calls of Get that failed.", _LABEL)
+ERRORS_ALLOCATABLE = counter(f"{_ERRORS}_get_allocatable", "Calls of GetAllocatableResources that failed.", _LABEL)
+
+
+class PodResources:
+    """The API over `streams`; `root` is the root directory."""
+
+    def __init__(self, bus: Bus, streams: PodStreams, clock: Clock, metrics: Registry, root: str) -> None:
+        self._bus, self._streams, self._clock = bus, streams, clock
+        self._bucket = TokenBucket(QPS, BURST, clock.monotonic())
+        self._requests = metrics.counter(REQUESTS)
+        self._opening: asyncio.Task[None] | None = None
+        self._path = Path(root) / SOCKET
+        listing = metrics.counter(REQUESTS_LIST), metrics.counter(ERRORS_LIST)
+        getting = metrics.counter(REQUESTS_GET), metrics.counter(ERRORS_GET)
+        allocatable = metrics.counter(REQUESTS_ALLOCATABLE), metrics.counter(ERRORS_ALLOCATABLE)
+
+        def method(request: Any, version: str, counters: Any, handle: Callable[[Any], Awaitable[Any]]) -> Method:
+            return Method(request, partial(self._counted, version, counters, handle))
+
+        self._server = SocketServer(
+            self._path,
+            {
+                "v1.PodResourcesLister": {
+                    "List": method(messages.LIST[V1], V1, listing, partial(self._list, V1)),
+                    "Get": method(messages.GET, V1, getting, self._get),
+                    "GetAllocatableResources": method(messages.GET_ALLOCATABLE, V1, allocatable, self._allocatable),
+                },
+                "v1alpha1.PodResourcesLister": {
+                    "List": method(messages.LIST[V1ALPHA1], V1ALPHA1, listing, partial(self._list, V1ALPHA1)),
+                },
+            },
+        )
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Add the opening of the socket to `tasks`."""
+        self._opening = tasks.create_task(self._open(), name="pod-resources")
+
+    async def close(self) -> None:
+        """Release the socket."""
+        if self._opening is not None:
+            self._opening.cancel()
+        await self._server.stop()
+
+    async def _open(self) -> None:
+        while True:
+            try:
+                await self._server.start()
+            except OSError as error:
+                line = f"{self._path}: cannot listen: {error.strerror or error} (repair its directory)"
+                log.error("%s; trying again in %d s", line, _RETRY)
+                self._bus.trouble(_TROUBLE, line)
+                await asyncio.sleep(_RETRY)
+            else:
+                self._bus.trouble(_TROUBLE, None)
+                return
+
+    async def _counted(self, version: str, counters: Any, handle: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+        now = self._clock.monotonic()
+        if self._bucket.ready_in(now):
+            raise CallRefusedError("ResourceExhausted", "rejected by rate limit")
+        self._bucket.take(now)
+        requests, errors = counters
+        self._requests.inc(version)
+        requests.inc(version)
+        try:
+            await self._streams.known.wait()
+            return await handle(request)
+        except BaseException:
+            errors.inc(version)
+            raise
+
+    async def _list(self, version: str, _request: Any) -> Any:
+        desired = self._streams.desired.state.values()
+        active = (entry.pod for entry in desired if is_active(self._streams.status_of(entry)))
+        return messages.listed(version, map(pod_entry, active))
+
+    async def _get(self, request: Any) -> Any:
+        desired = find_pod(self._streams.desired.state.values(), request.pod_namespace, request.pod_name)
+        if desired is None:
+            raise CallRefusedError("Unknown", f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
+        return messages.found(pod_entry(desired.pod))
+
+    async def _allocatable(self, _request: Any) -> Any:
+        return messages.allocatable()

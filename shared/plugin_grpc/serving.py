@@ -1,0 +1,113 @@
+"""A gRPC server on a Unix socket of this node: unary methods, with errors in Go's names.
+
+The socket appears under its name when it takes calls. It is made beside that name and renamed: gRPC removes the path
+that it bound when it ends, which a successor's socket must survive.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+log = logging.getLogger(__name__)
+
+MOST_CALLS = 128  # at the same time, over all connections
+MOST_REQUEST_BYTES = 64 * 1024
+LONGEST_PATH = 107  # bytes of a Unix socket's path
+_CODES = {
+    "Unknown": grpc.StatusCode.UNKNOWN,
+    "ResourceExhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "InvalidArgument": grpc.StatusCode.INVALID_ARGUMENT,
+    "Internal": grpc.StatusCode.INTERNAL,
+}
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_REQUEST_BYTES),
+    ("grpc.max_concurrent_streams", MOST_CALLS),
+    ("grpc.max_metadata_size", 16 * 1024),
+)
+
+
+class CallRefusedError(Exception):
+    """A call is answered with an error. `code`: Go's name of it, one of Unknown, ResourceExhausted, InvalidArgument and
+    Internal; `str()` is the text."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Method:
+    """One unary method: the type of its request, and what answers it. The handler raises CallRefusedError."""
+
+    request: type[Message]
+    handle: Callable[[Any], Awaitable[Message]]
+
+
+class SocketServer:
+    """Serves `services`, methods by name by service name, on the socket at `path` between `start` and `stop`."""
+
+    def __init__(self, path: Path, services: Mapping[str, Mapping[str, Method]]) -> None:
+        self._path, self._services = path, services
+        self._server: Any = None
+
+    async def start(self) -> None:
+        """Take calls. Raises OSError."""
+        own = self._path.with_name(f".{os.getpid()}.sock")
+        if len(os.fsencode(own)) > LONGEST_PATH:
+            raise OSError(f"the path is longer than {LONGEST_PATH - len(own.name) + len(self._path.name)} bytes")
+        for left in self._path.parent.glob(".[0-9]*.sock"):  # of processes that were killed before they renamed it
+            left.unlink(missing_ok=True)
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MOST_CALLS)
+        for name, methods in self._services.items():
+            handlers = {method: _handler(f"{name}.{method}", of) for method, of in methods.items()}
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        try:
+            if not server.add_insecure_port(f"unix:{own}"):
+                raise OSError("it cannot be bound")
+            await server.start()
+            own.rename(self._path)
+        except RuntimeError as error:
+            raise OSError("it cannot be bound") from error
+        except OSError:
+            await server.stop(None)
+            raise
+        self._server = server
+
+    async def stop(self) -> None:
+        """Take no more calls; those in progress get a second."""
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(1.0)
+
+
+def _handler(name: str, method: Method) -> Any:
+    async def answer(request: Message | None, context: Any) -> Message:
+        code, text = "Internal", "internal error"
+        try:
+            if request is None:
+                raise CallRefusedError("InvalidArgument", f"the request of {name} cannot be decoded")
+            return await method.handle(request)
+        except CallRefusedError as refused:
+            code, text = refused.code, str(refused)
+        except Exception:
+            log.exception("%s failed", name)
+        await context.abort(_CODES[code], text)
+        raise AssertionError("abort raises")
+
+    def decoded(data: bytes) -> Message | None:
+        message = method.request()
+        with contextlib.suppress(DecodeError):
+            message.ParseFromString(data)
+            return message
+        return None
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer, request_deserializer=decoded, response_serializer=lambda message: message.SerializeToString()
+    )

@@ -1,0 +1,194 @@
+"""The PodResources API over its real socket, as a client of it calls."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from bus.messages.podsync import PodStatus
+from bus.messages.sources import DesiredPod
+from services.server.controllers import pod_resources
+from services.server.controllers.pod_resources import BURST, SOCKET
+from shared.plugin_grpc import pod_resources_v1_pb2 as v1
+from shared.plugin_grpc import pod_resources_v1alpha1_pb2 as v1alpha1
+from tests.service.server.running import Running, configuration, running
+
+
+class Client:
+    """Calls over one connection."""
+
+    def __init__(self, path: Path) -> None:
+        self._channel = grpc.aio.insecure_channel(f"unix:{path}", options=(("grpc.use_local_subchannel_pool", 1),))
+
+    async def call(self, method: str, request: Any, answer: Any) -> Any:
+        call = self._channel.unary_unary(
+            f"/{method}",
+            request_serializer=lambda message: message if isinstance(message, bytes) else message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        return await call(request, wait_for_ready=True, timeout=60)
+
+    async def list(self) -> Any:
+        return await self.call("v1.PodResourcesLister/List", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
+
+    async def get(self, name: str) -> Any:
+        request = v1.GetPodResourcesRequest(pod_name=name, pod_namespace="default")
+        return await self.call("v1.PodResourcesLister/Get", request, v1.GetPodResourcesResponse)
+
+    async def close(self) -> None:
+        await self._channel.close(None)
+
+
+@asynccontextmanager
+async def calling(path: Path) -> AsyncIterator[Client]:
+    client = Client(path)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Running]:
+    (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+    async with running(configuration(tmp_path)) as server:
+        await opened(server)
+        yield server
+
+
+@pytest.fixture
+async def client(server: Running) -> AsyncIterator[Client]:
+    async with calling(path_of(server)) as client:
+        yield client
+
+
+def path_of(server: Running) -> Path:
+    return Path(server.config.root_dir) / SOCKET
+
+
+async def opened(server: Running) -> None:
+    async with asyncio.timeout(60):
+        while not path_of(server).exists():
+            await asyncio.sleep(0.01)
+
+
+def run(server: Running, name: str, phase: str, **spec: Any) -> None:
+    node = server.node
+    pod = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}
+    node.desired.put(name, DesiredPod(uid=name, source="api", pod=pod))
+    node.status.put(name, PodStatus(uid=name, name=name, namespace="default", version=(1, 1), status={"phase": phase}))
+
+
+async def test_active_pods_are_listed_with_containers_and_sidecars(server: Running, client: Client) -> None:
+    init = [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}]
+    run(server, "web", "Running", initContainers=init, containers=[{"name": "a"}, {"name": "b"}])
+    run(server, "done", "Succeeded", containers=[{"name": "a"}])
+    await server.node.network.settle()
+    [pod] = (await client.list()).pod_resources
+    assert (pod.name, pod.namespace, [each.name for each in pod.containers]) == ("web", "default", ["proxy", "a", "b"])
+    assert not any(each.devices or each.cpu_ids or each.memory or each.dynamic_resources for each in pod.containers)
+    old = await client.call(
+        "v1alpha1.PodResourcesLister/List", v1alpha1.ListPodResourcesRequest(), v1alpha1.ListPodResourcesResponse
+    )
+    assert [each.name for each in old.pod_resources[0].containers] == ["proxy", "a", "b"]
+
+
+async def test_one_pod_is_found_also_when_it_has_ended(server: Running, client: Client) -> None:
+    run(server, "done", "Failed", containers=[{"name": "a"}])
+    await server.node.network.settle()
+    assert (await client.get("done")).pod_resources.containers[0].name == "a"
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await client.get("none")
+    assert (error.value.code(), error.value.details()) == (
+        grpc.StatusCode.UNKNOWN,
+        "pod none in namespace default not found",
+    )
+
+
+async def test_nothing_is_allocatable_without_managers(client: Client) -> None:
+    answer = await client.call(
+        "v1.PodResourcesLister/GetAllocatableResources",
+        v1.AllocatableResourcesRequest(),
+        v1.AllocatableResourcesResponse,
+    )
+    assert answer == v1.AllocatableResourcesResponse()
+
+
+async def test_calls_beyond_the_rate_are_rejected_and_others_continue(server: Running, client: Client) -> None:
+    answers = await asyncio.gather(*(client.list() for _ in range(BURST + 3)), return_exceptions=True)
+    rejected = [each for each in answers if isinstance(each, grpc.aio.AioRpcError)]
+    assert {(each.code(), each.details()) for each in rejected} == {
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+    }
+    assert len(rejected) == 3  # the clock of the test does not advance
+    server.node.network.clock.advance(1)
+    await client.list()
+
+
+async def test_calls_and_errors_are_counted_by_version(server: Running, client: Client) -> None:
+    await client.list()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await client.get("none")
+    _, page = await server.get(server.read_only + "/metrics")
+    assert 'kubelet_pod_resources_endpoint_requests_total{server_api_version="v1"} 2' in page
+    assert 'kubelet_pod_resources_endpoint_requests_list{server_api_version="v1"} 1' in page
+    assert 'kubelet_pod_resources_endpoint_errors_get{server_api_version="v1"} 1' in page
+
+
+@pytest.mark.parametrize("request_", [b"\xff\xff\xff", b"\x0a\xff\xff\xff\xff\x0f", b"\0" * 100_000])
+async def test_a_request_that_is_no_message_is_refused(client: Client, request_: bytes) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await client.call("v1.PodResourcesLister/Get", request_, v1.GetPodResourcesResponse)
+    assert error.value.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    await client.list()
+
+
+async def test_an_unknown_method_is_unimplemented(client: Client) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await client.call("v1.PodResourcesLister/Watch", v1.ListPodResourcesRequest(), v1.ListPodResourcesResponse)
+    assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_a_peer_that_speaks_no_http2_harms_no_other(server: Running, client: Client) -> None:
+    _, writer = await asyncio.open_unix_connection(path_of(server))
+    writer.write(b"GET / HTTP/1.1\r\n\r\n" + b"\xff" * 100_000)
+    assert (await client.list()).pod_resources == []
+    writer.close()
+
+
+async def test_a_successor_takes_the_place_of_a_killed_process_and_of_one_that_ends_later(tmp_path: Path) -> None:
+    directory = tmp_path / "root" / "pod-resources"
+    directory.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(directory / ".1.sock"))
+    (directory / ".1.sock").rename(directory / "kubelet.sock")
+    (directory / ".12.sock").touch()
+    async with running(configuration(tmp_path)) as first:
+        async with calling(path_of(first)) as client:
+            await client.list()
+        assert [each.name for each in directory.iterdir()] == ["kubelet.sock"]
+        before = path_of(first).stat().st_ino
+        async with running(configuration(tmp_path)) as second:
+            async with asyncio.timeout(60):
+                while path_of(second).stat().st_ino == before:
+                    await asyncio.sleep(0.01)
+            await first.service.stop_listening()
+            async with calling(path_of(second)) as client:
+                await client.list()
+
+
+async def test_a_socket_that_cannot_be_opened_is_a_trouble_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_resources, "_RETRY", 0.05)
+    async with running(configuration(tmp_path)) as server:
+        assert (await server.get(server.read_only + "/healthz"))[0] == 200
+        (tmp_path / "root" / "pod-resources").mkdir(parents=True)
+        await opened(server)
+        async with calling(path_of(server)) as client:
+            await client.list()
