@@ -53,6 +53,24 @@ class PatchedClaim:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RequestPodCertificate:
+    """Request to status: create a PodCertificateRequest (volumes.md 10.3). Its result is read through sources."""
+
+    namespace: str
+    name: str  # made from the public key: the same request has the same name
+    pod: str
+    pod_uid: str
+    spec: dict[str, Any]  # PodCertificateRequestSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedPodCertificate:
+    """Answer to RequestPodCertificate."""
+
+    error: str = ""  # the API server's words; "" = it has the request
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReviewToken:
     """Request to status: whose bearer token is this? (TokenReview, server.md 2.) Never logged."""
 

@@ -16,7 +16,7 @@ Follows
     and all beats.
 
 Answers
-    ReviewToken, ReviewAccess, RequestToken, PatchClaimStatus: with the answer of the API server.
+    ReviewToken, ReviewAccess, RequestToken, RequestPodCertificate, PatchClaimStatus: with the answer of the API server.
 
 Persists
     `<root dir>/status/`: the node's conditions as last published, saved before they are published, for their

@@ -21,15 +21,16 @@ Follows
 
 Answers
     `PrepareSubpath` and `ReleaseSubpaths`: subpaths, bound for the start of a container. It requests Secrets,
-    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments and ClusterTrustBundles from sources, and
-    service account tokens from status, which also writes the status of claims whose volumes are expanded.
+    ConfigMaps, claims, PersistentVolumes, CSIDrivers, VolumeAttachments, ClusterTrustBundles and
+    PodCertificateRequests from sources, and service account tokens and the creation of PodCertificateRequests from
+    status, which also writes the status of claims whose volumes are expanded.
 
 Persists
-    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens are in
-    memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a CSI driver that requires them.
-    `vol_data.json` names driver and handle of a CSI volume, beside its directory and beside its staging directory; that
-    of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is written before the driver is called, and
-    removed after the driver was called to take the volume away.
+    Nothing of its own: the directories, their ready markers and the kernel's mount table are the record. Tokens and
+    keys of certificates are in memory and in the tmpfs of their pods only, Secrets in the tmpfs only; both go to a
+    CSI driver that requires them. `vol_data.json` names driver and handle of a CSI volume, beside its directory and
+    beside its staging directory; that of a block volume is below `plugins/kubernetes.io/csi/volumeDevices`. It is
+    written before the driver is called, and removed after the driver was called to take the volume away.
 
 On restart
     The plugins find every volume below `pods/*/volumes` and every device; all are uncertain in the actual state of the

@@ -26,6 +26,7 @@ from services.frame.restarted import restarted
 from services.volume.adapters import host_resources
 from services.volume.adapters.cluster_content import ClusterContent
 from services.volume.adapters.plugin_sockets import PluginSockets
+from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.adapters.pod_directories import PodDirectories
 from services.volume.controllers.changes import Changes
 from services.volume.controllers.claim_reads import ClaimReads
@@ -46,7 +47,7 @@ from services.volume.plugins.plugin_calls import PluginCalls
 from services.volume.plugins.registry import PLUGINS, Plugins
 from shared.pod_failures import PodFailures
 
-GATES = ("ClusterTrustBundleProjection",)  # of volumes, off by default
+GATES = ("ClusterTrustBundleProjection", "PodCertificateRequest")  # of volumes, off by default
 
 
 def build(context: Context) -> "Volume":
@@ -63,7 +64,8 @@ class Volume:
         self.bus = bus
         changed, failures = Changes(), PodFailures()
         alone = not context.config.joins_cluster
-        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)))
+        certificates = PodCertificates(bus, clock, context.config.node_name, random.random)
+        content = ClusterContent(bus, clock, lambda: float(random.randrange(JITTER)), certificates)
         claims = ClaimReads(content)
         populator = DesiredStateOfWorldPopulator(
             plugins, host_resources.read(), clock, failures, claims, changed,
@@ -105,6 +107,7 @@ class Volume:
             self._reconciliation.on_node(change)
 
         executor.on_end = self._reconciliation.on_operation_end
+        certificates.on_event = lambda event: self._reconciliation.on_operation_end((event,), ())
         bus.follow(PODS_VOLUMES, populator.on_volumes)
         bus.follow(OBJECTS_CHANGED, self._reconciliation.on_object)
         bus.follow(NODE_RESOURCES, populator.on_resources)

@@ -11,6 +11,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 CSI_DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+POD_CERTIFICATE_REQUESTS = "/apis/certificates.k8s.io/v1beta1/podcertificaterequests"
 VERSION = "/version"
 
 _PLURALS = {"Secret": "secrets", "ConfigMap": "configmaps"}
@@ -99,3 +100,8 @@ def certificate_signing_request(version: str, name: str) -> str:
 def cluster_trust_bundles(version: str) -> str:
     """Return the path of the ClusterTrustBundles; `version` of their API: v1beta1 or v1alpha1."""
     return f"/apis/certificates.k8s.io/{version}/clustertrustbundles"
+
+
+def pod_certificate_requests(namespace: str) -> str:
+    """Return the path of the PodCertificateRequests of one namespace."""
+    return f"/apis/certificates.k8s.io/v1beta1/namespaces/{namespace}/podcertificaterequests"

@@ -26,7 +26,7 @@ WHO_MAY_IMPORT = {
     "cri_api": ("shared/cri/",),
     "google": ("shared/plugin_grpc/",),
     "kubernetes": ("services/bootstrap/adapters/",),
-    "cryptography": ("services/bootstrap/adapters/",),
+    "cryptography": ("services/bootstrap/adapters/", "services/volume/adapters/certificate_keys.py"),
     "aiohappyeyeballs": ("shared/kube/dialing.py",),
     "aiohttp": ("services/server/", "shared/kube/"),
     "asyncinotify": (

@@ -32,6 +32,7 @@ _ALLOWED: dict[str, frozenset[str]] = {
     "runtimeclasses": _READ,
     "csidrivers": _READ,
     "clustertrustbundles": _READ,
+    "podcertificaterequests": _READ | {"create"},
     "volumeattachments": frozenset({"get"}),
     "certificatesigningrequests": _READ | {"create"},
     "csinodes": frozenset({"get", "create", "update", "patch", "delete"}),
@@ -105,6 +106,8 @@ def admit(user: str, verb: str, target: Target, before: Object | None, after: Ob
         refused = _node(node, before, after)
     elif plural == "leases" and name(after) != node:
         refused = "can only access node lease with the same name as the requesting node"
+    elif plural == "podcertificaterequests":
+        refused = _certificate_request(node, after, target, pods)
     elif target.subresource == "token":
         refused = _token(node, after, target, pods)
     if refused:
@@ -186,6 +189,16 @@ def _token(node: str, request: Object, target: Target, pods: Iterable[Object]) -
         return "node requested token bound to a pod scheduled on a different node"
     if bound.get("uid") and bound["uid"] != pod["metadata"]["uid"]:
         return f"the UID in the bound object reference ({bound['uid']}) does not match the UID in record"
+    return ""
+
+
+def _certificate_request(node: str, request: Object, target: Target, pods: Iterable[Object]) -> str:
+    spec = request.get("spec") or {}
+    if spec.get("nodeName") != node:
+        return f"PodCertificateRequest.Spec.NodeName={spec.get('nodeName')!r} is not the requesting node"
+    pod = next((p for p in pods if (namespace(p), name(p)) == (target.namespace, spec.get("podName"))), None)
+    if pod is None or pod["metadata"]["uid"] != spec.get("podUID") or _node_name(pod) != node:
+        return "the pod of the PodCertificateRequest is not on the requesting node"
     return ""
 
 

@@ -75,6 +75,13 @@ RESOURCES = (
     Resource(_CERTIFICATES, _CSRS, "CertificateSigningRequest", False, True, selectable=("spec.signerName",)),
     Resource(f"{_CERTIFICATES}beta1", _CSRS, "CertificateSigningRequest", False, True),
     Resource(f"{_CERTIFICATES}beta1", "clustertrustbundles", "ClusterTrustBundle", namespaced=False),
+    Resource(
+        f"{_CERTIFICATES}beta1",
+        "podcertificaterequests",
+        "PodCertificateRequest",
+        has_status=True,
+        selectable=("spec.nodeName",),
+    ),
     Resource(_AUTHN, "tokenreviews", "TokenReview", namespaced=False, stored=False),
     Resource(_AUTHZ, "subjectaccessreviews", "SubjectAccessReview", namespaced=False, stored=False),
 )

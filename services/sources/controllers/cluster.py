@@ -20,6 +20,7 @@ from services.sources.controllers.desired_set import DesiredSet
 from services.sources.controllers.listed_objects import RuntimeClassReads, ServiceReads
 from services.sources.controllers.live_read import live_read
 from services.sources.controllers.node_watch import NodeWatch
+from services.sources.controllers.pod_certificate_requests import REQUEST, PodCertificateRequests
 from services.sources.controllers.referenced_objects import KINDS, ReferencedObjects
 from services.sources.controllers.troubles import Troubles
 from services.sources.controllers.trust_bundles import TRUST_KINDS, TrustBundles
@@ -55,6 +56,7 @@ class Cluster:
         self._claims = VolumeClaims(config, self._api, changed)
         self._csi = CsiObjects(self._api, changed)
         self._trust_bundles = TrustBundles(self._api, changed)
+        self._certificate_requests = PodCertificateRequests(self._api, changed, config.node_name)
         on_complete = self._objects.all_taken
         self._pods = ClusterPods(
             config, self._api, desired, mirrors, troubles, before=self._on_pod, on_complete=on_complete
@@ -72,6 +74,7 @@ class Cluster:
             await self._claims.close()
             await self._csi.close()
             await self._trust_bundles.close()
+            await self._certificate_requests.close()
             await self._runtime_classes.close()
             await self._clients.close()
 
@@ -94,6 +97,8 @@ class Cluster:
             return await self._csi.get(request)
         if request.kind in TRUST_KINDS:
             return await self._trust_bundles.get(request)
+        if request.kind == REQUEST:
+            return await self._certificate_requests.get(request)
         if request.kind == "RuntimeClass":
             if request.fresh:
                 return await live_read(self._api, self._clients.objects, f"{paths.RUNTIME_CLASSES}/{request.name}")

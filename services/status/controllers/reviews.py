@@ -1,4 +1,5 @@
-"""Reviews and tokens that the other processes need from the API server (server.md 2, 3.3; volumes.md 10.1).
+"""Reviews, tokens and requests for certificates of pods that the other processes need from the API server (server.md 2,
+3.3; volumes.md 10.1, 10.3).
 
 Tokens pass through and are neither logged nor kept. Every client of the server's port can cause reviews: they have
 clients and a rate limit of their own, and what is pending is bounded.
@@ -10,7 +11,15 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
+from bus.messages.status import (
+    IssuedToken,
+    RequestedPodCertificate,
+    RequestPodCertificate,
+    RequestToken,
+    ReviewAccess,
+    Reviewed,
+    ReviewToken,
+)
 from services.frame.launch import Context
 from services.status.adapters.clients import Clients
 from services.status.core.token_lifetime import token_lifetime
@@ -21,11 +30,13 @@ from shared.model.objects import Object
 
 _STEPS, _RETRIES, _JITTER = 5, Backoff(initial=0.5, factor=1.5), 0.2
 _TIMEOUT = 10.0  # seconds, of one request
-_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500}  # at once; what comes beyond is refused at once
+# At once; what comes beyond is refused at once.
+_PENDING = {ReviewToken: 100, ReviewAccess: 100, RequestToken: 500, RequestPodCertificate: 500}
 
 
 class Reviews:
-    """Answers ReviewToken, ReviewAccess and RequestToken; without clients with the kubelet's refusals."""
+    """Answers ReviewToken, ReviewAccess, RequestToken and RequestPodCertificate; without clients with the kubelet's
+    refusals."""
 
     def __init__(self, context: Context, clients: Clients | None, chance: Callable[[], float] = random.random) -> None:
         self._clients, self._chance = clients, chance
@@ -33,6 +44,7 @@ class Reviews:
         context.bus.answer(ReviewToken, self._review_token)
         context.bus.answer(ReviewAccess, self._review_access)
         context.bus.answer(RequestToken, self._request_token)
+        context.bus.answer(RequestPodCertificate, self._request_certificate)
 
     async def run(self) -> None:
         """Nothing of its own to do: the bus calls."""
@@ -87,6 +99,27 @@ class Reviews:
         if not isinstance(token, str) or not token or not isinstance(expiration, str):
             return IssuedToken(error="the API server's answer to the TokenRequest has no token")
         return IssuedToken(token=token, expiration=expiration, lifetime=token_lifetime(answer))
+
+    async def _request_certificate(self, request: RequestPodCertificate) -> RequestedPodCertificate:
+        if self._clients is None:
+            return RequestedPodCertificate(error="unimplemented")
+        owner = {"apiVersion": "core/v1", "kind": "Pod", "name": request.pod, "uid": request.pod_uid}
+        body: Object = {
+            "apiVersion": "certificates.k8s.io/v1beta1",
+            "kind": "PodCertificateRequest",
+            "metadata": {"name": request.name, "namespace": request.namespace, "ownerReferences": [owner]},
+            "spec": request.spec,
+        }
+        path = paths.pod_certificate_requests(request.namespace)
+        with self._counted(RequestPodCertificate) as refusal:
+            if refusal:
+                return RequestedPodCertificate(error=refusal)
+            try:
+                await self._clients.tokens.create(path, body, timeout=_TIMEOUT)
+            except ApiError as error:
+                if not (isinstance(error, ApiStatusError) and error.already_exists):  # sent before
+                    return RequestedPodCertificate(error=str(error))
+        return RequestedPodCertificate()
 
     @contextlib.contextmanager
     def _counted(self, request: type) -> Iterator[str]:

@@ -10,8 +10,10 @@ from bus.interface import Bus, NoAnswerError, RequestRefusedError
 from bus.messages import sources
 from bus.messages.sources import GetObject
 from bus.messages.status import IssuedToken, RequestToken
+from services.volume.adapters.pod_certificates import PodCertificates
 from services.volume.core.object_key import ObjectKey
-from services.volume.core.payload import FailureKind, FoundObject, FoundToken, Gathered, Problem
+from services.volume.core.payload import FailureKind, FoundCertificate, FoundObject, FoundToken, Gathered, Problem
+from services.volume.core.pod_certificates import CertificateKey
 from services.volume.core.token_cache import TRY_AGAIN, TokenCache, TokenError, TokenKey
 from services.volume.core.volume_spec import VolumeSpec
 from shared.clock import Clock
@@ -29,9 +31,12 @@ log = logging.getLogger(__name__)
 class ClusterContent:
     """Objects and tokens that volumes need. `jitter`: an integer number of seconds, 0 to 9, new at each call."""
 
-    def __init__(self, bus: Bus, clock: Clock, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, jitter: Callable[[], float], certificates: PodCertificates | None = None
+    ) -> None:
         self._bus, self._clock, self._jitter = bus, clock, jitter
         self._tokens = TokenCache()
+        self._certificates = certificates
         self._requests: dict[ObjectKey | TokenKey, asyncio.Task[Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -42,10 +47,14 @@ class ClusterContent:
             asyncio.gather(*(self._shared(key, self._object) for key in objects)),
             asyncio.gather(*(self._shared(key, self._token) for key in tokens)),
         )
+        certificates = dict[CertificateKey, tuple[FoundCertificate, float]]()
+        if self._certificates is not None:
+            certificates = {key: await self._certificates.get(key) for key in spec.certificates}
         return Gathered(
             objects=dict(zip(objects, found, strict=True)),
             tokens={key: token for key, (token, _) in zip(tokens, issued, strict=True)},
-            refresh_at=min((at for _, at in issued), default=None),
+            certificates={key: certificate for key, (certificate, _) in certificates.items()},
+            refresh_at=min((at for _, at in [*issued, *certificates.values()]), default=None),
         )
 
     async def read(self, key: ObjectKey, *, fresh: bool = False) -> FoundObject:
@@ -57,13 +66,21 @@ class ClusterContent:
         for asked in [asked for asked in self._requests if str(asked) == key]:
             del self._requests[asked]
 
+    def waiting(self, key: str) -> list[tuple[str, str]]:
+        """Return pod UID and name of each volume that waits for the certificate request with this key."""
+        return self._certificates.waiting(key) if self._certificates is not None else []
+
     def forget(self, pod_uid: str) -> None:
-        """Forget the tokens of a pod whose volumes are torn down."""
+        """Forget tokens and certificates of a pod whose volumes are torn down."""
         self._tokens.forget(pod_uid)
+        if self._certificates is not None:
+            self._certificates.forget(pod_uid)
 
     def keep(self, pod_uids: Container[str]) -> None:
-        """Forget the tokens of all pods but these."""
+        """Forget tokens and certificates of all pods but these."""
         self._tokens.keep(pod_uids)
+        if self._certificates is not None:
+            self._certificates.keep(pod_uids)
 
     async def close(self) -> None:
         """Cancel the running requests."""

@@ -97,7 +97,8 @@ class Reconciliation:
         if isinstance(change, Put):
             self._claims.on_object(change.key, change.value.resource_version)
             self._content.changed(change.key)
-            self._changed.of(self._reconciler.object_changed(change.key, change.value.resource_version))
+            version, waiting = change.value.resource_version, self._content.waiting(change.key)
+            self._changed.of(self._reconciler.object_changed(change.key, version, waiting))
 
     def on_reported(self, change: Change[VolumesReported]) -> None:
         """Follow `volumes.reported`."""

@@ -1,5 +1,5 @@
 """What a volume of files consists of (volumes.md 9): keys of Secrets and ConfigMaps, fields of the pod, tokens, trust
-anchors.
+anchors, certificates.
 
 Pure. The pod's own fields are read here, so that a changed label gives another `Files`.
 """
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from posixpath import normpath
 
 from services.volume.core.object_key import ObjectKey
+from services.volume.core.pod_certificates import CertificateKey, CertificatePart, certificate_part
 from services.volume.core.pod_fields import dictionaries, dictionary, number, text
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.trust_bundles import TrustBundlePart, trust_bundle_part
@@ -70,7 +71,7 @@ class RefusedPart:
     reason: str
 
 
-Part = ObjectPart | DownwardPart | TokenPart | TrustBundlePart | RefusedPart
+Part = ObjectPart | DownwardPart | TokenPart | TrustBundlePart | CertificatePart | RefusedPart
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ class Files:
     def tokens(self) -> tuple[TokenKey, ...]:
         """Every token that the content comes from."""
         return tuple(part.key for part in self.parts if isinstance(part, TokenPart))
+
+    @property
+    def certificates(self) -> tuple[CertificateKey, ...]:
+        """Every certificate of the pod that the content comes from."""
+        return tuple(part.key for part in self.parts if isinstance(part, CertificatePart))
 
 
 class PartReader:
@@ -152,6 +158,14 @@ class PartReader:
             pod_uid=uid(self._pod),
         )
         return TokenPart(key, text(source.get("path")))
+
+    def certificate(self, volume: str, index: int, source: Object) -> CertificatePart | RefusedPart:
+        """Return key and certificate of the pod, the source `index` of the volume, as files."""
+        if "PodCertificateRequest" not in self._gates:
+            return RefusedPart("unimplemented")
+        account = text(dictionary(self._pod.get("spec")).get("serviceAccountName"))
+        pod = {"namespace": namespace(self._pod), "name": name(self._pod), "uid": uid(self._pod)}
+        return certificate_part({**pod, "service_account": account}, volume, index, source)
 
     def trust_bundle(self, source: Object) -> TrustBundlePart | RefusedPart:
         """Return the trust anchors of ClusterTrustBundles as a file."""

@@ -17,6 +17,7 @@ from services.volume.core.files_source import (
     TokenPart,
 )
 from services.volume.core.object_key import ObjectKey
+from services.volume.core.pod_certificates import NOT_ISSUED, CertificateKey, CertificatePart, Credential, files_of
 from services.volume.core.token_cache import TokenKey
 from services.volume.core.trust_bundles import TrustBundleError, TrustBundlePart, trust_anchors
 from shared.model.objects import Object
@@ -89,12 +90,21 @@ class FoundToken:
 
 
 @dataclass(frozen=True)
+class FoundCertificate:
+    """A certificate of a pod, or why there is none."""
+
+    credential: Credential | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
 class Gathered:
-    """All that set-up gets beside the volume's source. `refresh_at`: the monotonic moment to renew its first token at;
-    `device_path`: where its device is mounted, "" = it has none."""
+    """All that set-up gets beside the volume's source. `refresh_at`: the monotonic moment to renew its first token or
+    certificate at; `device_path`: where its device is mounted, "" = it has none."""
 
     objects: Mapping[ObjectKey, FoundObject] = field(default_factory=dict)
     tokens: Mapping[TokenKey, FoundToken] = field(default_factory=dict)
+    certificates: Mapping[CertificateKey, FoundCertificate] = field(default_factory=dict)
     refresh_at: float | None = None
     device_path: str = ""
 
@@ -148,6 +158,12 @@ def _part(part: Part, source: Files, mode: int, gathered: Gathered) -> dict[str,
         case TrustBundlePart(key, path):
             anchors = _trust_anchors(part, source, gathered.objects.get(key) or FoundObject())
             return {path: _credential(anchors, mode, source)}
+        case CertificatePart(key):
+            certificate = gathered.certificates.get(key) or FoundCertificate(problem=Problem(NOT_ISSUED))
+            if certificate.credential is None:
+                raise _ProblemsError(certificate.problem or Problem(NOT_ISSUED))
+            contents = files_of(part, certificate.credential)
+            return {path: _credential(content, mode, source) for path, content in contents.items()}
         case RefusedPart(reason):
             raise _ProblemsError(Problem(reason))
 

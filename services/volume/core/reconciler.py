@@ -109,10 +109,10 @@ class Reconciler:
         pod = self.desired.pods.get(uid)
         return spec_name(pod.key(volume)) if pod is not None else volume
 
-    def object_changed(self, changed: str, version: str) -> list[str]:
+    def object_changed(self, changed: str, version: str, waiting: Iterable[Key] = ()) -> list[str]:
         """An object has this version now; `changed` is its key in `objects.changed`. Return the UIDs of the pods that
-        show it."""
-        showing = self.desired.showing(changed)
+        show it, and of those in `waiting`, which wait for it."""
+        showing = [*self.desired.showing(changed), *waiting]
         for uid, name in showing:
             self._backoff.retry_now(uid, name)
             if self.refreshes.used((uid, name), changed) != version:

@@ -57,8 +57,25 @@ def trust_anchors(part: TrustBundlePart, found: Object, salt: str) -> bytes:
         bundles = [each for each in dictionaries(found.get("items")) if _selects(part.selector, each)]
         if not bundles and not part.optional:
             raise TrustBundleError("combination of signerName and labelSelector matched zero ClusterTrustBundles")
-    certificates = {content for bundle in bundles for content in _certificates(bundle)}
-    return b"".join(_pem(content) for content in sorted(certificates, key=lambda each: _place(each, salt)))
+    texts = (text(dictionary(bundle.get("spec")).get("trustBundle")) for bundle in bundles)
+    certificates = {content for each in texts for content in certificates_of(each)}
+    return b"".join(pem(content) for content in sorted(certificates, key=lambda each: _place(each, salt)))
+
+
+def certificates_of(encoded: str) -> Iterator[bytes]:
+    """Yield the content of each PEM block; the API server has checked that all are certificates without headers."""
+    for _, block in _BLOCK.findall(encoded):
+        try:
+            yield base64.b64decode("".join(block.split()), validate=True)
+        except (binascii.Error, ValueError):
+            continue
+
+
+def pem(content: bytes) -> bytes:
+    """Return a certificate (DER) as PEM."""
+    encoded = base64.b64encode(content).decode()
+    lines = [encoded[at : at + _LINE] for at in range(0, len(encoded), _LINE)]
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()
 
 
 def _requirements(selector: object) -> tuple[Requirement, ...] | None:
@@ -79,21 +96,6 @@ def _selects(requirements: Iterable[Requirement] | None, bundle: Object) -> bool
     return all(
         holds({"key": key, "operator": operator, "values": values}, labels) for key, operator, values in requirements
     )
-
-
-def _certificates(bundle: Object) -> Iterator[bytes]:
-    """The content of each PEM block; the API server has checked that all are certificates without headers."""
-    for _, encoded in _BLOCK.findall(text(dictionary(bundle.get("spec")).get("trustBundle"))):
-        try:
-            yield base64.b64decode("".join(encoded.split()), validate=True)
-        except (binascii.Error, ValueError):
-            continue
-
-
-def _pem(content: bytes) -> bytes:
-    encoded = base64.b64encode(content).decode()
-    lines = [encoded[at : at + _LINE] for at in range(0, len(encoded), _LINE)]
-    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""]).encode()
 
 
 def _place(content: bytes, salt: str) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.volume.core.expansion import Expansion
 from services.volume.core.object_key import ObjectKey
+from services.volume.core.pod_certificates import CertificateKey
 from services.volume.core.token_cache import TokenKey
 from shared.model.objects import Object
 from shared.podspec.resources import parse_resources
@@ -33,6 +34,7 @@ class VolumeSpec:
     requires_remount: bool = False  # its content may change while it is mounted: it is set up again from time to time
     objects: frozenset[ObjectKey] = frozenset()  # Secrets, ConfigMaps and trust bundles that set-up needs
     tokens: tuple[TokenKey, ...] = ()  # service account tokens that set-up needs
+    certificates: tuple[CertificateKey, ...] = ()  # of the pod, that set-up needs
     provisional: bool = field(default=False, compare=False)  # rests on a guess at what the node can allocate
     # Where the volume is, outside of the root directory, so that a call on it may hang: a path of the node, or
     # `<server>:<path>`.

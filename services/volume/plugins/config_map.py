@@ -12,7 +12,7 @@ class ConfigMapPlugin(FilesPlugin):
     in_memory = False
 
     @classmethod
-    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+    def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the one ConfigMap."""
         return (reader.object("ConfigMap", source, "name"),)
 

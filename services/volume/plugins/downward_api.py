@@ -11,6 +11,6 @@ class DownwardApiPlugin(FilesPlugin):
     name = "kubernetes.io/downward-api"
 
     @classmethod
-    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+    def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the fields."""
         return (reader.downward(source),)

@@ -31,7 +31,7 @@ class FilesPlugin(VolumePlugin[Files]):
 
     @classmethod
     @abstractmethod
-    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+    def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the parts in order. Pure."""
 
     @classmethod
@@ -39,7 +39,7 @@ class FilesPlugin(VolumePlugin[Files]):
         """See VolumePlugin; what is wrong in a part is an error of set-up."""
         reader = PartReader(pod, node.allocatable, node.gates)
         files = Files(
-            parts=cls.parts(reader, source),
+            parts=cls.parts(reader, volume, source),
             default_mode=number(source.get("defaultMode")),
             fs_group=fs_group(pod),
             fs_user=fs_user(pod),
@@ -55,6 +55,7 @@ class FilesPlugin(VolumePlugin[Files]):
             requires_remount=True,
             objects=files.objects,
             tokens=files.tokens,
+            certificates=files.certificates,
             provisional=node.provisional and reader.used_allocatable,
         )
 

@@ -1,4 +1,4 @@
-"""projected: Secrets, ConfigMaps, fields of the pod, tokens and trust anchors in one tmpfs (volumes.md 9.4)."""
+"""projected: Secrets, ConfigMaps, fields of the pod, tokens, trust anchors and certificates (volumes.md 9.4)."""
 
 from services.volume.core.files_source import Part, PartReader, RefusedPart
 from services.volume.core.pod_fields import dictionaries
@@ -12,9 +12,10 @@ class ProjectedPlugin(FilesPlugin):
     name = "kubernetes.io/projected"
 
     @classmethod
-    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+    def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return one part for each source; one of a type that is not supported is an error of set-up."""
-        return tuple(_part(reader, part) for part in dictionaries(source.get("sources")))
+        listed = dictionaries(source.get("sources"))
+        return tuple(_part(reader, volume, index, part) for index, part in enumerate(listed))
 
     @classmethod
     def needs_api_server(cls, volume: str) -> str:
@@ -22,7 +23,7 @@ class ProjectedPlugin(FilesPlugin):
         return f"cannot setup projected volume {volume} because kube client is not configured"
 
 
-def _part(reader: PartReader, source: Object) -> Part:
+def _part(reader: PartReader, volume: str, index: int, source: Object) -> Part:
     match source:
         case {"secret": dict() as inner}:
             return reader.object("Secret", inner, "name")
@@ -34,6 +35,6 @@ def _part(reader: PartReader, source: Object) -> Part:
             return reader.token(inner)
         case {"clusterTrustBundle": dict() as inner}:
             return reader.trust_bundle(inner)
-        case {"podCertificate": _}:
-            return RefusedPart("unimplemented")
+        case {"podCertificate": dict() as inner}:
+            return reader.certificate(volume, index, inner)
     return RefusedPart(f"projection of {', '.join(sorted(map(str, source))) or 'nothing'} is not supported")

@@ -11,7 +11,7 @@ class SecretPlugin(FilesPlugin):
     name = "kubernetes.io/secret"
 
     @classmethod
-    def parts(cls, reader: PartReader, source: Object) -> tuple[Part, ...]:
+    def parts(cls, reader: PartReader, volume: str, source: Object) -> tuple[Part, ...]:
         """Return the one Secret."""
         return (reader.object("Secret", source, "secretName"),)
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from bus.messages.status import IssuedToken, RequestToken, ReviewAccess, Reviewed, ReviewToken
+from bus.messages.status import (
+    IssuedToken,
+    RequestedPodCertificate,
+    RequestPodCertificate,
+    RequestToken,
+    ReviewAccess,
+    Reviewed,
+    ReviewToken,
+)
 from services.frame.launch import Context
 from services.status.controllers.reviews import Reviews
 from tests.fakes.virtual_time import on_virtual_time, pass_time
@@ -153,3 +161,27 @@ async def test_a_node_on_its_own_reports_that(tmp_path: Path) -> None:
         "cannot use TokenManager when kubelet is in standalone mode"
     )
     assert "no client provided" in (await asked(cluster, ReviewToken(token="x"), Reviewed)).error
+
+
+@on_virtual_time
+async def test_a_certificate_request_of_a_pod_is_created_once(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    await cluster.begin()
+    pod = cluster.server.bind({"metadata": {"name": "web"}, "spec": {"containers": []}}, cluster.config.node_name)
+    uid = pod["metadata"]["uid"]
+    spec = {"signerName": "example.com/ca", "nodeName": cluster.config.node_name, "podName": "web", "podUID": uid}
+    request = RequestPodCertificate(namespace="default", name="req-1", pod="web", pod_uid=uid, spec=spec)
+    for _ in range(2):  # the second finds what the first has created
+        assert await asked(cluster, request, RequestedPodCertificate) == RequestedPodCertificate()
+    path = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests/req-1"
+    created = cluster.server.get(path)
+    assert created is not None
+    assert created["spec"] == spec
+    owner = {"apiVersion": "core/v1", "kind": "Pod", "name": "web", "uid": uid}
+    assert created["metadata"]["ownerReferences"] == [owner]
+    foreign = RequestPodCertificate(
+        namespace="default", name="req-2", pod="web", pod_uid=uid, spec={**spec, "nodeName": "other"}
+    )
+    refused = await asked(cluster, foreign, RequestedPodCertificate)
+    assert "is forbidden" in refused.error
+    await cluster.stop()

@@ -1,0 +1,34 @@
+"""PodCertificateRequests on a node in a cluster: only those of the node, watched from the first request on."""
+
+from pathlib import Path
+
+from tests.fakes.virtual_time import on_virtual_time
+from tests.service.sources.cluster import NODE, cluster_node
+
+REQUESTS = "/apis/certificates.k8s.io/v1beta1/namespaces/default/podcertificaterequests"
+KEY = "PodCertificateRequest/default/req-1"
+
+
+@on_virtual_time
+async def test_a_request_of_the_node_is_followed_to_its_result_and_its_end(tmp_path: Path) -> None:
+    async with cluster_node(tmp_path) as node:
+        node.api.put(f"{REQUESTS}/req-1", {"spec": {"nodeName": NODE}})
+        node.api.put(f"{REQUESTS}/foreign", {"spec": {"nodeName": "other"}})
+        await node.start()
+        assert node.asked("GET", "/podcertificaterequests") == 0
+        found = await node.ask("PodCertificateRequest", "req-1")
+        assert found.object is not None and found.object["spec"]["nodeName"] == NODE
+        foreign = await node.ask("PodCertificateRequest", "foreign")
+        error = 'podcertificaterequest.certificates.k8s.io "foreign" not found'
+        assert (foreign.object, foreign.not_found, foreign.error) == (None, True, error)
+        issued = node.api.put(
+            f"{REQUESTS}/req-1", {"spec": {"nodeName": NODE}, "status": {"certificateChain": "chain"}}
+        )
+        version = issued["metadata"]["resourceVersion"]
+        await node.until(
+            lambda: KEY in node.changed.state and node.changed.state[KEY].resource_version == version, within=5.0
+        )
+        found = await node.ask("PodCertificateRequest", "req-1")
+        assert found.object is not None and found.object["status"] == {"certificateChain": "chain"}
+        node.api.delete(f"{REQUESTS}/req-1")
+        await node.until(lambda: KEY not in node.changed.state, within=5.0)
