@@ -16,6 +16,9 @@ from bus.frames import AnswerHead, RequestHead
 from bus.interface import RequestRefusedError
 from bus.messages.snapshot import Snapshot
 from shared.clock import Clock
+from shared.tracing.context import parse_traceparent
+from shared.tracing.span import Kind
+from shared.tracing.tracer import Tracer
 
 # Of one request type; what is beyond is refused at once.
 PENDING = 2048  # requests under way
@@ -77,8 +80,8 @@ class _Type:
 class Answers:
     """The handlers of one service by request type, and its recent answers by (client, id)."""
 
-    def __init__(self, service: str, clock: Clock) -> None:
-        self._service, self._clock = service, clock
+    def __init__(self, service: str, clock: Clock, tracer: Tracer | None = None) -> None:
+        self._service, self._clock, self._tracer = service, clock, tracer or Tracer()
         self._types: dict[str, _Type] = {}
 
     def register(self, request: type[Any], handler: Handler) -> None:
@@ -149,7 +152,9 @@ class Answers:
 
     async def _compute(self, handler: Handler, head: RequestHead, request: Any) -> Answer:
         try:
-            result = await handler(request)
+            parent = parse_traceparent(head.trace)
+            with self._tracer.child(f"{self._service}/{head.type}", Kind.SERVER, parent=parent):
+                result = await handler(request)
             return AnswerHead(v=codec.PROTOCOL_VERSION, id=head.id, type=type(result).__name__), _encode(result)
         except codec.MessageTooLargeError as error:
             log.error("bus: answer to %s of %s not sent: %s", head.type, head.client, error)

@@ -18,6 +18,7 @@ from bus.frames import AnswerHead, RequestHead
 from bus.inlet import Inlet
 from bus.interface import NoAnswerError
 from shared.clock import Clock
+from shared.tracing.tracer import Tracer
 
 Answered = asyncio.Future[tuple[AnswerHead, bytes]]
 
@@ -31,7 +32,16 @@ class _Line:
 class Caller:
     """Asks other services on behalf of one client, "<service>/<incarnation>", which makes its ids unique."""
 
-    def __init__(self, context: Context, client: str, addresses: Mapping[str, str], clock: Clock, drops: Drops) -> None:
+    def __init__(
+        self,
+        context: Context,
+        client: str,
+        addresses: Mapping[str, str],
+        clock: Clock,
+        drops: Drops,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._tracer = tracer or Tracer()
         self._context, self._client, self._clock, self._drops = context, client, clock, drops
         self._addresses = addresses
         self._lines: dict[str, _Line] = {}
@@ -48,6 +58,7 @@ class Caller:
             id=self._last_id,
             type=type_name,
             deadline=self._clock.monotonic() + timeout,
+            trace=self._tracer.traceparent(),
         )
         exchange = Exchange(head, body)
         answered: Answered = asyncio.get_running_loop().create_future()

@@ -9,6 +9,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bus import codec, frames
@@ -22,11 +23,13 @@ from bus.ledger import Ledger
 from bus.measured import SNAPSHOT_AGAIN, BusMetrics
 from bus.messages.beat import Beat
 from bus.messages.snapshot import GetSnapshot, Snapshot
-from bus.messages.streams import Stream
+from bus.messages.streams import CARRY_TRACES, Stream
 from bus.owned import Owned
 from shared.clock import Clock
 from shared.deadlines import waiting_for
 from shared.metrics.registry import Registry
+from shared.tracing.span import Kind
+from shared.tracing.tracer import Tracer
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -41,10 +44,19 @@ log = logging.getLogger(__name__)
 class Endpoint(ABC):
     """Implements `bus.interface.Bus` but for the moving of bytes."""
 
-    def __init__(self, service: str, incarnation: str, pid: int, clock: Clock, metrics: Registry | None = None) -> None:
+    def __init__(
+        self,
+        service: str,
+        incarnation: str,
+        pid: int,
+        clock: Clock,
+        metrics: Registry | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
         self.service, self.incarnation, self.clock = service, incarnation, clock
         self.drops = Drops(clock)
-        self.answers = Answers(service, clock)
+        self.tracer = tracer or Tracer()
+        self.answers = Answers(service, clock, self.tracer)
         self.answers.register(GetSnapshot, self._answer_snapshot)
         self._metrics = BusMetrics(metrics or Registry(service), self.drops, self.answers)
         self._pulse = Pulse(service, incarnation, pid)
@@ -98,7 +110,10 @@ class Endpoint(ABC):
         self._asked[service, name] += 1
         began, failed = self.clock.monotonic(), True
         try:
-            with waiting_for(f"the answer of {service} to {name}", timeout + LATE_SECONDS):
+            with (
+                self.tracer.child(f"{service}/{name}", Kind.CLIENT),
+                waiting_for(f"the answer of {service} to {name}", timeout + LATE_SECONDS),
+            ):
                 head, answered = await self._exchange(service, name, body, timeout)
             failed = bool(head.error)
         finally:
@@ -200,6 +215,8 @@ class Endpoint(ABC):
                 following.foreign()
             raise
         if following is not None:
+            if update.stream in CARRY_TRACES:
+                self.tracer.adopt(update.key, update.trace)
             self._fetch_if(following, following.update(update, self.clock.monotonic()))
 
     def _fetch_if(self, following: Following[Any], reason: str) -> None:
@@ -239,6 +256,8 @@ class Endpoint(ABC):
 
     def _publish_update(self, update: Update) -> None:
         if self._started:  # before, there is no follower, and every follower begins with a snapshot
+            if trace := self.tracer.traceparent(update.key):
+                update = replace(update, trace=trace)
             self._publish(frames.write_update(update))
 
     def _cancel_fetches(self) -> None:

@@ -35,6 +35,7 @@ class UpdateHead:
     kind: UpdateKind
     key: str = ""
     cause: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class Update:
     key: str = ""
     value: bytes = b""
     cause: str = ""
+    trace: str = ""  # traceparent of the span that published it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,7 @@ class RequestHead:
     id: int
     type: str  # class name in bus/messages
     deadline: float  # CLOCK_MONOTONIC seconds; not worth answering afterwards
+    trace: str = ""  # traceparent of the span that waits for the answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,7 @@ def write_update(update: Update) -> Frames:
         kind=update.kind,
         key=update.key,
         cause=update.cause,
+        trace=update.trace,
     )
     return topic_of(update.stream), codec.encode(head), update.value
 
@@ -122,6 +126,7 @@ def read_update(frames: Sequence[bytes]) -> Update:
         key=head.key,
         value=frames[2],
         cause=head.cause,
+        trace=head.trace,
     )
 
 

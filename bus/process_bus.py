@@ -25,6 +25,7 @@ from bus.subscriber import Subscriber
 from shared.clock import Clock, SystemClock
 from shared.errors import OperatorError
 from shared.metrics.registry import Registry
+from shared.tracing.tracer import Tracer
 
 T = TypeVar("T")
 
@@ -46,8 +47,9 @@ class ProcessBus(Endpoint):
         *,
         lock: ServiceLock | None = None,
         metrics: Registry | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
-        super().__init__(service, secrets.token_hex(6), os.getpid(), clock or SystemClock(), metrics)
+        super().__init__(service, secrets.token_hex(6), os.getpid(), clock or SystemClock(), metrics, tracer)
         self._addresses = manifest.addresses
         self._lock = lock or ServiceLock(Path(manifest.run_dir), service)
         self._lock_is_ours = lock is None
@@ -77,7 +79,7 @@ class ProcessBus(Endpoint):
     def _open(self, services: set[str]) -> None:
         requests = {service: address["req"] for service, address in self._addresses.items()}
         client = f"{self.service}/{self.incarnation}"
-        self._caller = Caller(self._context, client, requests, self.clock, self.drops)
+        self._caller = Caller(self._context, client, requests, self.clock, self.drops, self.tracer)
         if self.service in self._addresses:
             self._publisher = Publisher(self._context, self.beat_soon, self.drops)
             self._publisher.bind(self._addresses[self.service]["pub"])

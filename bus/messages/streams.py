@@ -49,6 +49,11 @@ PROBES_RESULTS = Stream("probes.results", "pleg", ProbeResults)
 NODE_USAGE = Stream("node.usage", "pleg", NodeUsage)
 CERTIFICATES = Stream("certificates", "bootstrap", CertificateState)
 
+# Keyed by the UID of a pod, and passed on in the direction of a change: who follows one continues the pod's trace.
+CARRY_TRACES = frozenset(
+    stream.name for stream in (PODS_DESIRED, PODS_ADMITTED, PODS_VOLUMES, PODS_PROBES, PODS_STATUS)
+)
+
 
 def events_of(service: str) -> Stream[KubeEvent]:
     """The Kubernetes Events that one service publishes: a stream per writer, so that each has one owner."""

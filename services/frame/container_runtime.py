@@ -15,4 +15,5 @@ def container_runtime(context: Context, *, pids: bool) -> CriRuntime:
         pids=pids,
         monotonic=context.clock.monotonic,
         metrics=context.metrics,
+        tracer=context.tracer,
     )

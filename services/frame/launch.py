@@ -34,6 +34,7 @@ from services.frame.log_configuration import configure_log
 from services.frame.metrics import LoopLag, measure_process, serve_metrics
 from services.frame.signals import Signals
 from services.frame.takeover import GRACE, SHORT_GRACE, signal_orphans, supervisord_watched, take_over
+from services.frame.tracing import Tracing
 from shared.clock import Clock, SystemClock
 from shared.config.effective import EffectiveConfig
 from shared.config.findings import ConfigurationRefusedError
@@ -46,6 +47,7 @@ from shared.log import Console, LogFile, dump_stacks, start_log, watch_for_fault
 from shared.metrics.registry import Registry
 from shared.places import find_places
 from shared.task_stacks import task_stacks
+from shared.tracing.tracer import Tracer
 from shared.watchdog import BUSY_SECONDS, Watchdog, end_when_busy
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Context:
     stopping: asyncio.Event  # set on the first SIGTERM/SIGINT, shortly before `run` is cancelled
     deadlines: Deadlines = field(default_factory=Deadlines)  # work registers here; the watchdog ends a hung process
     metrics: Registry = field(default_factory=Registry)  # of this process; the frame answers GetMetrics with them
+    tracer: Tracer = field(default_factory=Tracer)  # of this process; without `tracing` it does nothing
 
 
 class Service(Protocol):
@@ -223,18 +226,20 @@ class _Frame:
         manifest: Manifest = read_manifest(self._run_dir)
         clock = SystemClock()
         metrics = Registry(self._service)
-        bus = ProcessBus(self._service, manifest, clock, lock=lock, metrics=metrics)
+        tracing = Tracing(self._service, config, metrics)
+        bus = ProcessBus(self._service, manifest, clock, lock=lock, metrics=metrics, tracer=tracing.tracer)
         measure_process(metrics)
         serve_metrics(bus, metrics)
         stopping = asyncio.Event()
         deadlines = Deadlines(TICK_SECONDS)
         asyncio.get_running_loop().set_default_executor(WorkThreads(thread_name_prefix="blocking"))
-        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines, metrics))
+        service = self._build(Context(self._service, config, bus, clock, stopping, deadlines, metrics, tracing.tracer))
         loop = asyncio.get_running_loop()
         watchdog = Watchdog(lambda reason: self._hung(reason, loop), deadlines, busy=BUSY_SECONDS)
         _turn(loop, watchdog, LoopLag(metrics))
         watchdog.start()
         await bus.start()
+        tracing.start()
         _settle_memory()
         running = asyncio.create_task(service.run(), name=self._service)
         ending = asyncio.create_task(signals.ending.wait(), name="ending")
@@ -255,6 +260,7 @@ class _Frame:
             return code
         finally:
             await self._hang_up(bus)
+            await tracing.close()
             watchdog.stop()
 
     async def _drain(

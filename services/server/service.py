@@ -56,7 +56,7 @@ class ServerService:
         self._pod_resources = PodResources(bus, self._streams, clock, context.metrics, config.root_dir)
         self._system_logs = SystemLogs(self._threads, queries=config.enable_system_log_query)
         self._reviews = Reviews(bus, clock, config)
-        self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics))
+        self._listeners = Listeners(config, self._health, self._reviews, HttpMetrics(context.metrics), context.tracer)
 
     @property
     def listeners(self) -> dict[str, Listener]:

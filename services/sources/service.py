@@ -37,6 +37,7 @@ def build(context: Context) -> "Sources":
         attempts=0,
         refused=refused,
         metrics=context.metrics,
+        tracer=context.tracer,
     )
     return Sources(context, Clients(node=node, objects=node.beside(qps=qps, burst=burst)))
 
@@ -52,7 +53,7 @@ class Sources:
         troubles = Troubles(bus)
         present = {"file": bool(config.static_pod_path), "api": clients is not None}
         configured = [source for source, there in present.items() if there]
-        desired = DesiredSet(bus.own(PODS_DESIRED), bus.own(PODS_API_STATUS), events, clock, configured)
+        desired = DesiredSet(bus.own(PODS_DESIRED), bus.own(PODS_API_STATUS), events, clock, configured, context.tracer)
         static = StaticPods(config, clock, desired, events, troubles) if present["file"] else None
         cluster: Cluster | None = None
         if clients is not None:

@@ -27,6 +27,7 @@ from shared.checkpoint import Checkpoint
 from shared.config.effective import EffectiveConfig
 from shared.kube.client import KubeClient, kube_client
 from shared.metrics.registry import Registry
+from shared.tracing.tracer import Tracer
 
 NO_LIMIT = -1
 REQUEST_TIMEOUT_SECONDS = 60.0  # the default limit of the API server itself
@@ -35,17 +36,23 @@ REQUEST_TIMEOUT_SECONDS = 60.0  # the default limit of the API server itself
 def build(context: Context) -> "Status":
     """Return the service; on a node that runs alone it has no clients."""
     refused = RefusedCredentials(context.bus)
-    clients = clients_of(context.config, refused, context.metrics) if context.config.joins_cluster else None
+    clients = (
+        clients_of(context.config, refused, context.metrics, context.tracer) if context.config.joins_cluster else None
+    )
     return Status(context, clients, generation=supervisor_generation())
 
 
-def clients_of(config: EffectiveConfig, refused: Callable[[int], None], metrics: Registry) -> Clients:
+def clients_of(
+    config: EffectiveConfig, refused: Callable[[int], None], metrics: Registry, tracer: Tracer | None = None
+) -> Clients:
     """The clients of a cluster member, none of them connected yet. `refused` takes the version of credentials that got
     a 401."""
     run_dir, timeout = config.run_dir, min(config.node_status_update_frequency, config.node_lease_duration)
 
     def client(qps: float, burst: int, timeout: float = REQUEST_TIMEOUT_SECONDS) -> KubeClient:
-        return kube_client(run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused, metrics=metrics)
+        return kube_client(
+            run_dir, qps=qps, burst=burst, timeout=timeout, refused=refused, metrics=metrics, tracer=tracer
+        )
 
     kube = client(config.kube_api_qps, config.kube_api_burst)
     reviews = client(config.kube_api_qps, config.kube_api_burst)

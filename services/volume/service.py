@@ -83,7 +83,7 @@ class Volume:
         calls = calls or PluginCalls(PodDirectories(root), clock, plugins, partial(registration.endpoint, CSI))
         executor = OperationExecutor(
             reconciler, calls, content, clock, failures, context.deadlines, VolumeMetrics(context.metrics, reconciler),
-            VolumeExpansion(bus, clock, content, claims.reread),
+            VolumeExpansion(bus, clock, content, claims.reread), context.tracer,
         )  # fmt: skip
         subpaths = SubpathRequests(reconciler, executor, changed.of)
         self._reconciliation = Reconciliation(

@@ -64,6 +64,9 @@ class EffectiveConfig:
     server_tls_bootstrap: bool = _of("serverTLSBootstrap", False)  # the API server signs the serving certificate
     config_file: str = ""  # the KubeletConfiguration file, "" = none given
     config_dir: str = ""  # the directory of drop-ins, "" = none given
+    tracing: bool = False  # whether the configuration has the section `tracing`, which may be empty
+    tracing_endpoint: str = _of("tracing.endpoint", "")  # "" = localhost:4317
+    tracing_rate: int = _of("tracing.samplingRatePerMillion", 0)
     verbosity: int = _of("logging.verbosity", 0)
     logging_format: str = _of("logging.format", "text")  # text | json
     vmodule: tuple[tuple[str, int], ...] = _of("logging.vmodule", ())  # pattern of a file's base name, verbosity

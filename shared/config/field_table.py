@@ -289,8 +289,8 @@ FIELDS: tuple[Field, ...] = (
           doc="json form: information to standard output, errors to standard error"),
     Field("logging.options.json.infoBufferSize", Q, default="0", flag="log-json-info-buffer-size",
           doc="json form with split streams: bytes of information buffered"),
-    Field("tracing.endpoint", S, acts=False, doc="endpoint for traces, OTLP over gRPC; not set is localhost:4317"),
-    Field("tracing.samplingRatePerMillion", I32, low=0, high=1000000, acts=False,
+    Field("tracing.endpoint", S, doc="endpoint for traces, OTLP over gRPC; not set is localhost:4317"),
+    Field("tracing.samplingRatePerMillion", I32, low=0, high=1000000,
           doc="traces started per million requests; not set starts none"),
     Field("featureGates", MapOf(B), flag="feature-gates", flag_kind=FlagKind.GATES, doc="features switched on or off"),
 )

@@ -15,6 +15,8 @@ from shared.cri.interface import RuntimeCallError
 from shared.deadlines import waiting_for
 from shared.grpc_codes import code_name
 from shared.metrics.registry import Registry
+from shared.tracing.span import Attributes, Kind
+from shared.tracing.tracer import Tracer
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024  # the kubelet's own limit, both ways
 _OPTIONS = (
@@ -27,6 +29,7 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 5000),
     ("grpc.enable_http_proxy", 0),
 )
+_RPC: Attributes = {"rpc.system": "grpc"}
 _LATE_SECONDS = 60.0  # after its deadline a call has failed; one that has not by then never returns
 _CONNECT_ERRORS = ("No such file or directory", "Connection refused", "Permission denied")
 
@@ -67,8 +70,8 @@ def explain(endpoint: str, code: str, details: str, *, core_call: bool = True) -
 class CriChannel:
     """A lazily opened channel; `call` and `stream` raise RuntimeCallError and nothing else of gRPC's."""
 
-    def __init__(self, endpoint: str, metrics: Registry | None = None) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: str, metrics: Registry | None = None, tracer: Tracer | None = None) -> None:
+        self.endpoint, self._tracer = endpoint, tracer or Tracer()
         self.metrics = CallMetrics(metrics or Registry())
         self._channel: Any = None
         self._runtime: Any = None
@@ -90,8 +93,18 @@ class CriChannel:
         """One unary call; `timeout` in seconds, None = no deadline. Fails at once while there is no connection."""
         limit = None if timeout is None else timeout + _LATE_SECONDS
         try:
-            with self.metrics.call(method), waiting_for(f"the answer to {method}", limit):
-                return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False)
+            with (
+                self._tracer.span(f"runtime.v1/{method}", Kind.CLIENT, attributes=_RPC) as span,
+                self.metrics.call(method),
+                waiting_for(f"the answer to {method}", limit),
+            ):
+                traceparent = self._tracer.traceparent()
+                carried = {"metadata": (("traceparent", traceparent),)} if traceparent else {}
+                try:
+                    return await getattr(stub, method)(request, timeout=timeout, wait_for_ready=False, **carried)
+                except grpc.aio.AioRpcError as error:
+                    span.fail(code_name(error.code()))
+                    raise
         except grpc.aio.AioRpcError as error:
             raise self._translated(method, error) from None
         except grpc.aio.UsageError as error:  # the channel was closed meanwhile: this process ends

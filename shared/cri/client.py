@@ -36,6 +36,7 @@ from shared.cri.interface import (
 from shared.cri.observe import Observer
 from shared.metrics.registry import Registry
 from shared.model.runtime import Container, RuntimePod, Sandbox
+from shared.tracing.tracer import Tracer
 
 KUBELET_API_VERSION = "0.1.0"  # what the kubelet names as its own version in Version (pods.md 0.1)
 
@@ -57,12 +58,13 @@ class CriRuntime:
         pids: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
         metrics: Registry | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._timeout = request_timeout
-        self._channel = CriChannel(endpoint, metrics)
+        self._channel = CriChannel(endpoint, metrics, tracer)
         same = image_endpoint in ("", endpoint)
-        self._image_channel = self._channel if same else CriChannel(image_endpoint, metrics)
+        self._image_channel = self._channel if same else CriChannel(image_endpoint, metrics, tracer)
         self._observer = Observer(self._channel, request_timeout, monotonic, pids=pids)
 
     async def version(self) -> RuntimeVersion:

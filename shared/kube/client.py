@@ -28,6 +28,8 @@ from shared.kube.request_queue import RequestQueue, Urgency
 from shared.kube.watching import WatchStream
 from shared.metrics.registry import Registry
 from shared.model.objects import Object
+from shared.tracing.span import Attributes, Kind
+from shared.tracing.tracer import Tracer
 from shared.version import KUBERNETES_RELEASE
 
 ATTEMPTS = 10  # further tries of a request that the server put off
@@ -47,6 +49,7 @@ def kube_client(
     attempts: int = ATTEMPTS,
     refused: Refused | None = None,
     metrics: Registry | None = None,
+    tracer: Tracer | None = None,
 ) -> "KubeClient":
     """Return a client for the credentials in `run_dir`; opens no connection.
 
@@ -63,6 +66,7 @@ def kube_client(
         clock=clock or SystemClock(),
         attempts=attempts,
         metrics=RequestMetrics(metrics or Registry()),
+        tracer=tracer,
     )
     client.refused = refused
     return client
@@ -99,7 +103,9 @@ class KubeClient:
         clock: Clock,
         metrics: RequestMetrics,
         attempts: int = ATTEMPTS,
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer or Tracer()
         self._run_dir, self._timeout, self._clock, self._attempts = run_dir, timeout, clock, attempts
         self._queue = RequestQueue(qps, burst, clock)
         self._metrics, self._urgency = metrics, Urgency.FIRST
@@ -129,6 +135,7 @@ class KubeClient:
             clock=self._clock,
             metrics=self._metrics,
             attempts=self._attempts,
+            tracer=self._tracer,
         )
 
     @property
@@ -253,18 +260,23 @@ class KubeClient:
     async def _send(self, connection: Connection, request: Request, deadline: float) -> Answer:
         """Send a request and count it by its answer."""
         began, code = time.monotonic(), NO_ANSWER
+        attributes: Attributes = {"http.request.method": request.method, "url.path": request.path}
         try:
-            answer = await _send(connection, request, deadline)
-            code = str(answer.status)
+            with self._tracer.span(f"HTTP {request.method}", Kind.CLIENT, attributes=attributes) as span:
+                answer = await _send(connection, request, deadline, self._tracer.traceparent())
+                code = str(answer.status)
+                span.set("http.response.status_code", answer.status)
             return answer
         finally:
             seconds = None if request.is_watch else time.monotonic() - began
             self._metrics.sent(request.method, connection.peer, code, seconds)
 
 
-async def _send(connection: Connection, request: Request, deadline: float) -> Answer:
+async def _send(connection: Connection, request: Request, deadline: float, traceparent: str) -> Answer:
     """Send and wait for the head of the answer. Raises ApiUnreachableError."""
     headers, way = {"Content-Type": str(request.content_type)} if request.data is not None else {}, Way()
+    if traceparent:
+        headers["traceparent"] = traceparent
     options, url = connection.request_options, connection.url(request.path, request.query)
     try:
         async with asyncio.timeout_at(deadline):

@@ -16,6 +16,7 @@ MODULES = {
     "grpcio": "grpc",
     "grpcio-tools": "grpc_tools",
     "protobuf": "google",
+    "opentelemetry-proto": "opentelemetry",
     "prometheus-client": "prometheus_client",
     "pytest-asyncio": "pytest_asyncio",
     "pyyaml": "yaml",

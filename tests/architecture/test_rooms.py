@@ -22,7 +22,8 @@ PRODUCT = ("bus", "services", "shared")
 # Third-party package -> the modules (or packages, ending in "/") that may import it.
 WHO_MAY_IMPORT = {
     "zmq": ("bus/",),
-    "grpc": ("shared/cri/", "shared/grpc_codes.py", "shared/plugin_grpc/"),
+    "grpc": ("shared/cri/", "shared/grpc_codes.py", "shared/plugin_grpc/", "shared/tracing/otlp.py"),
+    "opentelemetry": ("shared/tracing/otlp.py",),
     "cri_api": ("shared/cri/",),
     "google": ("shared/plugin_grpc/",),
     "kubernetes": ("services/bootstrap/adapters/",),

@@ -45,6 +45,7 @@ class PodObserver:
         listed: Callable[[], None],
     ) -> None:
         self._clock, self._runtime, self._stream = context.clock, runtime, stream
+        self._tracer = context.tracer
         self._images, self._prober, self._relist, self._hurry = images, prober, relist, hurry
         self._listed, self._duration = listed, context.metrics.histogram(DURATION)
         self.observation = Observation()
@@ -126,7 +127,8 @@ class PodObserver:
         seen: events.Event = events.ObservationFailed(uid)
         with self._errors.contained(uid, "the look"):
             try:
-                pod = (await self._runtime.observe(uid)).get(uid)
+                with self._tracer.span("ObservePod", pod=uid):
+                    pod = (await self._runtime.observe(uid)).get(uid)
                 seen = events.PodObserved(uid, pod, pod.observed_at if pod else began_at)
                 self._duration.observe(self._clock.monotonic() - began_at)
             except RuntimeCallError as error:

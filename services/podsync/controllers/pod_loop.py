@@ -72,6 +72,7 @@ class PodLoop:
             trouble=context.bus.trouble,
             clock=context.clock,
             deadlines=context.deadlines,
+            tracer=context.tracer,
         )
 
     def start(self) -> None:

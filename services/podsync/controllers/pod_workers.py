@@ -33,6 +33,7 @@ from shared.checkpoint import Checkpoint, Kept
 from shared.clock import Clock
 from shared.crash import crash_point, is_armed
 from shared.deadlines import Deadlines, Work, work_on
+from shared.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -92,8 +93,9 @@ class PodWorkers:
         trouble: Callable[[str, str | None], None],
         clock: Clock,
         deadlines: Deadlines,
+        tracer: Tracer,
     ) -> None:
-        self._deadlines = deadlines
+        self._deadlines, self._tracer = deadlines, tracer
         self._checkpoint, self._streams = checkpoint, streams
         self._perform, self._finished, self._trouble, self._clock = perform, finished, trouble, clock
         self._settled = settled
@@ -274,7 +276,8 @@ class PodWorkers:
         async def perform() -> Event:
             nonlocal begun
             begun = True
-            return await self._perform(call)
+            with self._tracer.span(kind, pod=call.uid):
+                return await self._perform(call)
 
         request = worker.request = asyncio.ensure_future(perform())
         if worker.interrupted:

@@ -29,6 +29,7 @@ from services.server.core.routes import Endpoint, Served
 from shared.config.effective import EffectiveConfig
 from shared.config.gate_table import enabled
 from shared.errors import OperatorError
+from shared.tracing.tracer import Tracer
 
 _GATES = {
     Endpoint.CHECKPOINT: "ContainerCheckpoint",
@@ -40,7 +41,15 @@ _GATES = {
 class Listeners:
     """`opened` is set once the main and the read-only listener are open; `by_name` holds those that are open."""
 
-    def __init__(self, config: EffectiveConfig, health: HealthChecks, reviews: Reviews, metrics: HttpMetrics) -> None:
+    def __init__(
+        self,
+        config: EffectiveConfig,
+        health: HealthChecks,
+        reviews: Reviews,
+        metrics: HttpMetrics,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self._tracer = tracer
         self._config, self._health, self._reviews, self._metrics = config, health, reviews, metrics
         self.by_name: dict[str, Listener] = {}  # main, read-only, healthz
         self.opened = asyncio.Event()
@@ -60,12 +69,12 @@ class Listeners:
                 anonymous=config.anonymous_auth,
             )
             served = main_served(config, self._health.names)
-            handler = RequestHandler(served, handlers, auth, self._metrics)
+            handler = RequestHandler(served, handlers, auth, self._metrics, self._tracer)
             opening = listen(config.address, config.port, handler, connections.MAIN, tls.context)
             self.by_name["main"] = await _opened(opening, config.address, config.port, "port")
         if config.read_only_port:
             served = Served(debugging=False, checks=self._health.names)
-            handler = RequestHandler(served, handlers, metrics=self._metrics)
+            handler = RequestHandler(served, handlers, metrics=self._metrics, tracer=self._tracer)
             opening = listen(config.address, config.read_only_port, handler, connections.READ_ONLY)
             self.by_name["read-only"] = await _opened(opening, config.address, config.read_only_port, "readOnlyPort")
         self.opened.set()

@@ -23,6 +23,9 @@ from services.server.core.log_interval import LogInterval
 from services.server.core.reviews import ReviewError
 from services.server.core.routes import Endpoint, Refusal, Served, resolve
 from services.server.core.stream_parameters import is_websocket, offered_protocols
+from shared.tracing.context import parse_traceparent
+from shared.tracing.span import Kind
+from shared.tracing.tracer import Scope, Tracer
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +116,10 @@ class RequestHandler:
         handlers: Mapping[Endpoint, EndpointHandler],
         auth: AuthFilter | None = None,
         metrics: HttpMetrics | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self._served, self._handlers, self._auth, self._metrics = served, handlers, auth, metrics
+        self._tracer = tracer or Tracer()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -148,7 +153,24 @@ class RequestHandler:
             return refused
         if isinstance(meant, Refusal):
             return _refusal(meant)
-        return await self._handlers[meant.endpoint](request, meant.parameters)
+        with self._span(request, meant.endpoint) as span:
+            response = await self._handlers[meant.endpoint](request, meant.parameters)
+            span.set("http.response.status_code", response.status)
+            return response
+
+    def _span(self, request: web.BaseRequest, endpoint: Endpoint) -> Scope:
+        """Continue the trace of an authorized client; on a port without authorization begin one, with a link."""
+        if not self._tracer.enabled:
+            return self._tracer.span("")
+        context = parse_traceparent(request.headers.get("traceparent", ""))
+        parent, link = (None, context) if self._auth is None else (context, None)
+        return self._tracer.span(
+            endpoint.value,
+            Kind.SERVER,
+            parent=parent,
+            link=link,
+            attributes={"http.request.method": request.method, "http.route": endpoint.value},
+        )
 
 
 def _refusal(refusal: Refusal) -> web.Response:

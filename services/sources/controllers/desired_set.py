@@ -13,6 +13,7 @@ from shared.clock import Clock
 from shared.model import objects
 from shared.model.objects import Object
 from shared.podspec.pod_source import seen_text
+from shared.tracing.tracer import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,9 @@ class DesiredSet:
         events: EventRecorder,
         clock: Clock,
         sources: Iterable[str],
+        tracer: Tracer | None = None,
     ) -> None:
+        self._tracer = tracer or Tracer()
         self.pods = DesiredPods(frozenset(sources))
         self._stream, self._api_statuses, self._events, self._clock = stream, api_statuses, events, clock
         if self.pods.complete:
@@ -64,13 +67,17 @@ class DesiredSet:
         match change:
             case Removed(uid):
                 log.info("pod %s is no longer wanted: its %s is gone or changed", uid, what)
-                self._stream.delete(uid, f"{what} gone or changed")
+                with self._tracer.pod_changed(uid, "pod removed"):
+                    self._stream.delete(uid, f"{what} gone or changed")
                 self._api_statuses.delete(uid, f"{what} gone or changed")
             case Wanted(desired, added):
                 level = logging.INFO if added or source != "api" else logging.DEBUG
                 log.log(level, "pod %s is wanted%s", objects.describe(desired.pod), "" if added else " as changed")
                 self._put_api_status(desired)  # first: a follower of both has no status older than the pod
-                self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
+                with self._tracer.pod_changed(desired.uid, "pod added" if added else "pod changed") as span:
+                    span.set("k8s.namespace.name", objects.namespace(desired.pod))
+                    span.set("k8s.pod.name", objects.name(desired.pod))
+                    self._stream.put(desired.uid, desired, f"{what} added" if added else f"{what} changed")
             case StatusChanged(desired):
                 self._put_api_status(desired)
                 self._stream.refresh(desired.uid, desired)

@@ -36,7 +36,7 @@ class Pods:
     """The part of status that writes pods' statuses and mirror pods, where there is an API server."""
 
     def __init__(self, context: Context, clients: Clients) -> None:
-        bus, clock = context.bus, context.clock
+        bus, clock, self._tracer = context.bus, context.clock, context.tracer
         self._clock, self._duration = clock, context.metrics.histogram(DURATION)
         self._changed: dict[str, float] = {}  # UID of a pod whose status changed -> CLOCK_MONOTONIC seconds
         streams = PodStreams(
@@ -68,7 +68,8 @@ class Pods:
     async def _bring_status(self, uid: str) -> bool:
         changed_at = self._changed.pop(uid, None)
         try:
-            asked = await self._statuses.bring_up_to_date(uid)
+            with self._tracer.within(uid):
+                asked = await self._statuses.bring_up_to_date(uid)
         except ApiError:
             if changed_at is not None:
                 self._changed[uid] = changed_at  # it is tried again

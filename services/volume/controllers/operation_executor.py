@@ -39,6 +39,7 @@ from shared.clock import Clock
 from shared.crash import crash_point
 from shared.deadlines import Deadlines, work_on
 from shared.pod_failures import PodFailures
+from shared.tracing.tracer import Tracer
 from shared.tree_removal import RemovalPausedError, Removed
 
 log = logging.getLogger(__name__)
@@ -75,9 +76,10 @@ class OperationExecutor:
         deadlines: Deadlines,
         metrics: VolumeMetrics,
         expansion: VolumeExpansion,
+        tracer: Tracer | None = None,
     ) -> None:
         self.calls, self._deadlines, self._metrics = calls, deadlines, metrics
-        self._expansion = expansion
+        self._expansion, self._tracer = expansion, tracer or Tracer()
         self.on_end: Callable[[Iterable[KubeEvent], Iterable[str] | None], None] = lambda _, __: None
         self._reconciler, self._content, self._clock, self._failures = reconciler, content, clock, failures
         # Operations wait for their turn here and not in the pool: one that has its turn is decided again and runs at
@@ -150,7 +152,9 @@ class OperationExecutor:
         work = self._deadlines.begin(f"{_what(operation)} of pod {operation.uid}")
         work_on(work)
         try:
-            events = await self._attempt(operation)
+            with self._tracer.span(type(operation).__name__, pod=operation.uid) as span:
+                span.set("bulkhead.volume", operation.volume)
+                events = await self._attempt(operation)
         except Exception as error:  # the other pods go on, and this one is tried again
             self._note(operation, error)
             self._reconciler.abandoned(operation)

@@ -24,6 +24,7 @@ from services.podsync.core.pod.published import published
 from services.podsync.core.pod.saved import Saved
 from shared.checkpoint import Checkpoint, Kept
 from shared.deadlines import BLOCKED_SECONDS, SECONDS, Deadlines, WorkThreads
+from shared.tracing.tracer import Tracer
 from tests.service.podsync.performer import UID, Performer, a_container, a_pod
 
 DAY = 24 * 3600.0
@@ -51,6 +52,7 @@ class Stage:
             trouble=lambda what, line: None,
             clock=network.clock,
             deadlines=self.deadlines,
+            tracer=Tracer(),
         )
         asyncio.get_running_loop().set_default_executor(WorkThreads())
 

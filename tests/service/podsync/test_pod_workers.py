@@ -10,6 +10,7 @@ from services.podsync.core.pod.events import CallFailed, Event
 from services.podsync.core.pod.instructions import Call, InterruptCall, PullImage
 from shared.checkpoint import Checkpoint
 from shared.deadlines import Deadlines
+from shared.tracing.tracer import Tracer
 
 
 async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for(tmp_path: Path) -> None:
@@ -30,6 +31,7 @@ async def test_a_call_that_is_given_up_before_it_is_on_its_way_is_not_waited_for
         trouble=lambda what, line: None,
         clock=network.clock,
         deadlines=Deadlines(),
+        tracer=Tracer(),
     )
     workers.add("u1", PullImage(cause="test", uid="u1", container="c", image="busybox:1", sandbox_attempt=0))
     workers.add("u1", InterruptCall(cause="test", uid="u1"))

@@ -13,7 +13,7 @@ def test_a_beat_carries_numbers_progress_and_troubles() -> None:
     pulse.progress("events", 7.0)
     pulse.trouble("runtime", "runtime not\nreachable")
     beat = pulse.beat(8.0, [ledger])
-    assert (beat.service, beat.incarnation, beat.pid, beat.sent_at, beat.protocol) == ("podsync", "i", 42, 8.0, "2.0")
+    assert (beat.service, beat.incarnation, beat.pid, beat.sent_at, beat.protocol) == ("podsync", "i", 42, 8.0, "2.1")
     assert beat.streams == {"pods.status": 1}
     assert beat.progress == {"events": 7.0}
     assert beat.troubles == ("runtime not reachable",)

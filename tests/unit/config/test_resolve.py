@@ -61,6 +61,14 @@ def test_without_anything_the_legacy_flag_defaults_hold() -> None:
     assert config.pod_logs_dir == "/var/log/pods"
 
 
+def test_a_section_for_tracing_turns_it_on_even_when_it_is_empty(tmp_path: Path) -> None:
+    off, empty = given(tmp_path, ALONE), given(tmp_path, ALONE + "tracing: {}\n")
+    assert (off.tracing, off.tracing_endpoint, off.tracing_rate) == (False, "", 0)
+    assert (empty.tracing, empty.tracing_endpoint, empty.tracing_rate) == (True, "", 0)
+    full = given(tmp_path, ALONE + "tracing: {endpoint: 'collector:1', samplingRatePerMillion: 5}\n")
+    assert (full.tracing, full.tracing_endpoint, full.tracing_rate) == (True, "collector:1", 5)
+
+
 def test_with_a_file_the_file_defaults_hold(tmp_path: Path) -> None:
     config = given(tmp_path, ALONE)
     assert not config.anonymous_auth
