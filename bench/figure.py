@@ -36,6 +36,7 @@ class Plan:
     exits: int = 10
     probes: int = 6
     secrets: int = 3
+    volume_pods: int = 100  # with four volumes each
     starts: int = 2
     settle: float = 15.0  # seconds before an idle node is measured
     idle: float = 60.0  # seconds
@@ -50,8 +51,8 @@ class Plan:
 
 
 QUICK = Plan(
-    rounds=1, one_by_one=2, exits=3, probes=2, secrets=1, starts=1, settle=5.0, idle=15.0, scrapes=3, execs=2,
-    log_mib=16, kills=("podsync", "server"), standing=2, floor=3,
+    rounds=1, one_by_one=2, exits=3, probes=2, secrets=1, volume_pods=20, starts=1, settle=5.0, idle=15.0, scrapes=3,
+    execs=2, log_mib=16, kills=("podsync", "server"), standing=2, floor=3,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The one list of scenarios, in the order in which a session runs them; the figures they take are the report's rows."""
 
 from bench.figure import Figure, Scenario
-from bench.scenarios import changes, exits, floor, idle, node, pods, port, streaming
+from bench.scenarios import changes, exits, floor, idle, node, pods, port, streaming, volumes
 
 SCENARIOS: tuple[Scenario, ...] = (
     *floor.SCENARIOS,
@@ -10,6 +10,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *pods.SCENARIOS,
     *exits.SCENARIOS,
     *changes.SCENARIOS,
+    *volumes.SCENARIOS,
     *idle.SCENARIOS[1:],
     *streaming.SCENARIOS,
     *port.SCENARIOS,
