@@ -22,6 +22,7 @@ class MountedVolume:
     read_only: bool = False
     block: bool = False  # a block device, and `host_path` the link to it
     selinux_relabel: bool = False  # its files belong to the pod: the runtime may give them the container's label
+    group: int | None = None  # a supplemental group of the pod's processes, of the PersistentVolume
     error: str = ""  # as in the FailedMount message
 
 

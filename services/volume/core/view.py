@@ -96,6 +96,7 @@ def _mounted(volume: ActualVolume, spec: VolumeSpec) -> MountedVolume:
         read_only=spec.read_only,
         block=spec.block,
         selinux_relabel=spec.selinux_relabel,
+        group=spec.group,
     )
 
 

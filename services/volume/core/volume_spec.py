@@ -42,6 +42,7 @@ class VolumeSpec:
     node_check: str = ""  # the check of `node_path` that set-up makes, as an error names it; "" = none
     served_by: str = ""  # the driver that every call for the volume waits for; "" = none
     claim: str = ""  # `<namespace>/<name>` of the PersistentVolumeClaim; "" = it has none
+    group: int | None = field(default=None, compare=False)  # a supplemental group of the pods that use it
     one_pod: bool = field(default=False, compare=False)  # ReadWriteOncePod: no second pod of this node may have it
     elsewhere: bool = field(default=False, compare=False)  # a PersistentVolume that may not be used on this node
 

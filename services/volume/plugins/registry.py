@@ -93,6 +93,7 @@ def persistent_volume_spec(
             claim=f"{objects.namespace(persistent.claim)}/{objects.name(persistent.claim)}",
             capacity=expansion.size if grows and expansion is not None else persistent.claim_capacity,
             expansion=expansion,
+            group=persistent.group,
             one_pod=persistent.one_pod,
             elsewhere=not persistent.is_for(node),
         )

@@ -193,3 +193,14 @@ def test_an_nfs_volume_has_the_same_key_inline_and_as_a_persistent_volume() -> N
     assert (persistent.key, persistent.source.options) == ("kubernetes.io/nfs/pv-1", ("hard", "vers=4.2"))
     assert isinstance(spec_of(nfs={"server": 1}), Refused)
     assert isinstance(spec_of(nfs={"server": "s", "path": "/e"}, volumeMode="Filesystem"), VolumeSpec)
+
+
+@pytest.mark.parametrize(("annotation", "group"), [("5005", 5005), ("-1", None), ("staff", None), ("9" * 20, None)])
+def test_the_group_of_an_annotation_is_for_the_processes_of_the_pod(annotation: str, group: int | None) -> None:
+    annotated = volume()
+    annotated["metadata"]["annotations"] = {"pv.beta.kubernetes.io/gid": annotation}
+    persistent = resolved(pod(), found(claim=claim(), volume=annotated))
+    assert isinstance(persistent, PersistentVolume)
+    spec = persistent_volume_spec(pod(), persistent, Node())
+    assert isinstance(spec, VolumeSpec)
+    assert spec.group == group

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from services.podsync.adapters.calls.pace import Rank
-from services.podsync.adapters.calls.pod_operations import PodOperations, PodView
+from services.podsync.adapters.calls.pod_operations import PodOperations, PodView, volume_groups
 from services.podsync.adapters.cgroups.pod_cgroups import PodCgroups
 from services.podsync.adapters.pod.subpaths import has_subpaths
 from services.podsync.core.cri.config_errors import ContainerConfigError
@@ -122,6 +122,7 @@ async def _create(
                     image_volumes=dict(call.image_volumes),
                     target_id=call.target_id,
                     mappings=mappings,
+                    volume_groups=volume_groups(view),
                 ),
                 large=len(service_env) > MANY,
             )

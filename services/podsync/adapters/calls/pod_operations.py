@@ -142,7 +142,11 @@ class PodOperations:
         """The sandbox's configuration, for RunPodSandbox and again for CreateContainer and PullImage. Raises
         SandboxConfigError."""
         mappings, facts = await self.mappings(view), await self.facts_of(view.pod)
-        return await self.made(view, lambda: sandbox_config(view.pod, facts=facts, attempt=attempt, mappings=mappings))
+        groups = volume_groups(view)
+        return await self.made(
+            view,
+            lambda: sandbox_config(view.pod, facts=facts, attempt=attempt, mappings=mappings, volume_groups=groups),
+        )
 
     async def made(self, view: PodView, make: Callable[[], T], *, large: bool = False) -> T:
         """What `make` returns; for a large pod, or where `large`, it runs in a thread, so that the other pods go on.
@@ -185,3 +189,9 @@ async def unless_absent(request: Awaitable[Any]) -> None:
     except RuntimeCallError as error:
         if error.code not in ABSENT:
             raise
+
+
+def volume_groups(view: PodView) -> tuple[int, ...]:
+    """Return the group ids that the pod's PersistentVolumes give to its processes."""
+    volumes = view.volumes.volumes.values() if view.volumes else ()
+    return tuple(dict.fromkeys(volume.group for volume in volumes if volume.group is not None))
