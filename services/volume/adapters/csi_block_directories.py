@@ -4,6 +4,8 @@ The record of a PersistentVolume is written before anything else and removed las
 """
 
 import errno
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from services.volume.adapters.block_maps import remove_map
@@ -75,6 +77,21 @@ class CsiBlockDirectories:
             target.rmdir()
         else:
             target.unlink(missing_ok=True)
+
+    def remove_unrecorded(self) -> None:
+        """Remove the empty directories that a kill left: before the record was written, or after it was removed."""
+        for directory in sorted(self._root.glob("*")):
+            name = directory.name
+            others = (self.global_map(name), self.staging(name), self.target(name, "any").parent)
+            if name in ("staging", "publish") or any(map(os.path.lexists, others)):
+                continue
+            data = self.data(name)
+            with suppress(OSError):
+                if load_record(data) is None:
+                    remove_record(data)
+            for empty in (data, directory):
+                with suppress(OSError):
+                    empty.rmdir()
 
     def remove(self, name: str) -> None:
         """Remove all of the PersistentVolume, after it was unstaged. Raises OSError where something is mounted."""

@@ -6,7 +6,7 @@ The record of a volume is written before the driver is called, and removed after
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -123,7 +123,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume])
         self._remove_staging(directory)
 
     def reconstruct_devices(self) -> list[FoundDevice]:
-        """See DeviceMountableVolumePlugin. A directory without a record never was passed to a driver."""
+        """See DeviceMountableVolumePlugin. A directory without a record was not passed to a driver yet, or was taken
+        away from it: a kill left it empty, and it goes."""
+        self._blocks.directories.remove_unrecorded()
         found = []
         for directory in sorted(self._root.glob("*/*")):
             if directory.parent.name == FOLDER or not directory.is_dir():
@@ -134,6 +136,9 @@ class CsiPlugin(BlockVolumePlugin[CsiVolume], ExpandableVolumePlugin[CsiVolume])
                 continue  # left as it is: a pod that needs the volume stages it again
             if record is not None:
                 found.append(_device_of(record))
+                continue
+            with suppress(OSError):
+                self._remove_staging(directory)
         return [*found, *(_device_of(record) for record in self._blocks.directories.records().values())]
 
     def set_up(self, uid: str, volume: str, source: CsiVolume, gathered: Gathered) -> str:
